@@ -32,6 +32,7 @@
 #include "framework/storage/checksum.h"
 #include "framework/storage/staged_shard.h"
 #include "framework/training/agreement.h"
+#include "framework/training/trainer_call.h"
 
 namespace fs = std::filesystem;
 
@@ -442,8 +443,7 @@ void CheckpointSaver::begin(const std::vector<Stateful*>& trainings, const Check
   finish(where);
   Impl& own = *impl_;
   const AxisNames& axis = own.options.axis_name;
-  const AxisCall call{"CheckpointSaver::begin", axis, where};
-  const CalledFrom scope(call);
+  const training::TrainerCall call({"CheckpointSaver::begin", axis, where});
   check_info(call, info);
   own.info = info;
   own.is_best = is_best;
@@ -475,8 +475,7 @@ void CheckpointSaver::advance(std::source_location where) {
   Impl& own = *impl_;
   if (own.phase == Impl::Phase::idle) return;
   const AxisNames& axis = own.options.axis_name;
-  const AxisCall call{"CheckpointSaver::advance", axis, where};
-  const CalledFrom scope(call);
+  const training::TrainerCall call({"CheckpointSaver::advance", axis, where});
   const Outcome outcome = ended(own.work, axis);
   const bool is_end = std::exchange(own.phase, Impl::Phase::idle) == Impl::Phase::manifest;
   if (!outcome.failure.empty()) {
@@ -510,8 +509,7 @@ void CheckpointSaver::amend(const CheckpointInfo& info, bool is_best, std::sourc
   finish(where);
   Impl& own = *impl_;
   const AxisNames& axis = own.options.axis_name;
-  const AxisCall call{"CheckpointSaver::amend", axis, where};
-  const CalledFrom scope(call);
+  const training::TrainerCall call({"CheckpointSaver::amend", axis, where});
   check_info(call, info);
   std::string failure;
   if (axis_index(axis) == 0) {
@@ -564,8 +562,7 @@ void save_checkpoint(const fs::path& checkpoints, const std::vector<Stateful*>& 
 CheckpointInfo load_checkpoint(const fs::path& folder, const std::vector<Stateful*>& trainings,
                                const LoadOptions& options, const AxisNames& axis_name,
                                std::source_location where) {
-  const AxisCall call{"load_checkpoint", axis_name, where};
-  const CalledFrom scope(call);
+  const training::TrainerCall call({"load_checkpoint", axis_name, where});
   std::unique_ptr<storage::CheckpointReader> reader;
   auto verified = std::async(
       std::launch::async, [&, replica = axis_index(axis_name), replicas = axis_size(axis_name)] {

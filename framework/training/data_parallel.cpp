@@ -14,6 +14,7 @@
 #include "framework/training/bucket_sizes.h"
 #include "framework/training/safe_convolutions.h"
 #include "framework/training/storage_memory.h"
+#include "framework/training/trainer_call.h"
 
 namespace lockstep {
 namespace {
@@ -73,8 +74,7 @@ void DataParallel::backward(const at::Tensor& loss, const training::BackwardOpti
 }
 
 void DataParallel::check_agreement(std::source_location where) {
-  const AxisCall call{"DataParallel::check_agreement", axis_, where};
-  const CalledFrom scope(call);
+  const training::TrainerCall call({"DataParallel::check_agreement", axis_, where});
   lockstep::training::check_agreement(all_.all_names, all_.all, axis_);
   buffers_->check_agreement();
 }
@@ -93,8 +93,7 @@ std::vector<std::size_t> DataParallel::saved_parameters() const {
 }
 
 void DataParallel::visit_state(const VisitState& visit, std::source_location where) {
-  const AxisCall call{"DataParallel::visit_state", axis_, where};
-  const CalledFrom scope(call);
+  const training::TrainerCall call({"DataParallel::visit_state", axis_, where});
   check_between_steps(call);
   for (const std::size_t i : saved_parameters()) {
     training::visit_shard(training::kParameters + all_.all_names[i], all_.all[i], axis_, visit);
@@ -108,8 +107,7 @@ void DataParallel::visit_state(const VisitState& visit, std::source_location whe
 }
 
 void DataParallel::restore_state(const StateSource& source, std::source_location where) {
-  const AxisCall call{"DataParallel::restore_state", axis_, where};
-  const CalledFrom scope(call);
+  const training::TrainerCall call({"DataParallel::restore_state", axis_, where});
   check_between_steps(call);
   for (const std::size_t i : saved_parameters()) {
     (void)training::restore_whole(training::kParameters + all_.all_names[i], all_.all[i], source);

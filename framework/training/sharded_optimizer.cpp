@@ -6,7 +6,6 @@
 #include <utility>
 
 #include <ATen/ops/full.h>
-#include <c10/core/GradMode.h>
 #include <torch/optim/optimizer.h>
 
 #include "framework/collectives/axis_index.h"
@@ -17,6 +16,7 @@
 #include "framework/training/random_draws.h"
 #include "framework/training/safe_convolutions.h"
 #include "framework/training/torch_optimizer_state.h"
+#include "framework/training/trainer_call.h"
 #include "framework/tree/flat_layout.h"
 
 namespace lockstep {
@@ -81,9 +81,7 @@ ShardedOptimizer::ShardedOptimizer(torch::nn::Module& module, const Make& make,
 ShardedOptimizer::~ShardedOptimizer() = default;
 
 void ShardedOptimizer::step(std::source_location where) {
-  const AxisCall call{"ShardedOptimizer::step", axis_, where};
-  const CalledFrom scope(call);
-  const c10::AutoGradMode no_grad(false);
+  const training::TrainerCall call({"ShardedOptimizer::step", axis_, where});
   // After this exchange no replica reads the old parameters any more.
   adopt_replaced(call);
   if (optimizer_) optimizer_->step();
@@ -91,9 +89,7 @@ void ShardedOptimizer::step(std::source_location where) {
 }
 
 void ShardedOptimizer::visit_state(const VisitState& visit, std::source_location where) {
-  const AxisCall call{"ShardedOptimizer::visit_state", axis_, where};
-  const CalledFrom scope(call);
-  const c10::AutoGradMode no_grad(false);
+  const training::TrainerCall call({"ShardedOptimizer::visit_state", axis_, where});
   adopt_replaced(call);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (!is_own(i)) continue;
@@ -103,9 +99,7 @@ void ShardedOptimizer::visit_state(const VisitState& visit, std::source_location
 }
 
 void ShardedOptimizer::restore_state(const StateSource& source, std::source_location where) {
-  const AxisCall call{"ShardedOptimizer::restore_state", axis_, where};
-  const CalledFrom scope(call);
-  const c10::AutoGradMode no_grad(false);
+  const training::TrainerCall call({"ShardedOptimizer::restore_state", axis_, where});
   adopt_replaced(call);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (!is_own(i)) continue;

@@ -21,6 +21,7 @@
 #include "framework/training/bucket_sizes.h"
 #include "framework/training/safe_convolutions.h"
 #include "framework/training/storage_memory.h"
+#include "framework/training/trainer_call.h"
 #include "framework/training/zero_stages.h"
 
 namespace lockstep {
@@ -141,12 +142,10 @@ void ZeroTrainer::backward(const at::Tensor& loss, const training::BackwardOptio
 }
 
 StepReport ZeroTrainer::step(double lr, std::source_location where) {
-  const AxisCall call{"ZeroTrainer::step", axis_, where};
-  const CalledFrom scope(call);
+  const training::TrainerCall call({"ZeroTrainer::step", axis_, where});
   check_whole_step(call);
   call.require(std::isfinite(lr), "the learning rate is ", lr);
   call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
-  const c10::AutoGradMode no_grad(false);
   if (blocks_) blocks_->end_step();
   training::StepVote own{.lr = lr,
                          .has_bad_loss = has_bad_loss_,
@@ -256,11 +255,9 @@ void ZeroTrainer::edit_parameters(const std::function<void()>& write, std::sourc
 
 void ZeroTrainer::release_parameters(std::source_location where) {
   if (!flat_parameters_) return;
-  const AxisCall call{"ZeroTrainer::release_parameters", axis_, where};
-  const CalledFrom scope(call);
+  const training::TrainerCall call({"ZeroTrainer::release_parameters", axis_, where});
   check_own_values(call);
   call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
-  const c10::AutoGradMode no_grad(false);
   wait_for_late();
   (void)flat_parameters_->check(call);
   if (blocks_ || late_) {
@@ -295,17 +292,14 @@ void ZeroTrainer::visit_parameters(const Visit& visit, std::source_location wher
 
 std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::whole_parameters(
     std::source_location where) {
-  const AxisCall call{"ZeroTrainer::whole_parameters", axis_, where};
-  const CalledFrom scope(call);
+  const training::TrainerCall call({"ZeroTrainer::whole_parameters", axis_, where});
   wait_for_late();
   return std::make_unique<WholeParameters>(blocks_ ? blocks_->hold_everything() : nullptr);
 }
 
 std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::averaged_parameters(
     std::source_location where) {
-  const AxisCall call{"ZeroTrainer::averaged_parameters", axis_, where};
-  const CalledFrom scope(call);
-  const c10::AutoGradMode no_grad(false);
+  const training::TrainerCall call({"ZeroTrainer::averaged_parameters", axis_, where});
   call.require(options_.ema_decay.has_value(), "the option ema_decay is not set");
   begin_between_steps(call);
   std::shared_ptr<void> held = blocks_ ? blocks_->hold_everything() : nullptr;
@@ -347,9 +341,7 @@ void ZeroTrainer::begin_between_steps(const AxisCall& call) {
 }
 
 void ZeroTrainer::visit_state(const VisitState& visit, std::source_location where) {
-  const AxisCall call{"ZeroTrainer::visit_state", axis_, where};
-  const CalledFrom scope(call);
-  const c10::AutoGradMode no_grad(false);
+  const training::TrainerCall call({"ZeroTrainer::visit_state", axis_, where});
   begin_between_steps(call);
   update_->visit_state(visit);
   if (averages_) averages_->visit_state(visit);
@@ -360,8 +352,7 @@ void ZeroTrainer::visit_state(const VisitState& visit, std::source_location wher
 }
 
 void ZeroTrainer::visit_last_step(const VisitState& visit, std::source_location where) const {
-  const AxisCall call{"ZeroTrainer::visit_last_step", axis_, where};
-  const c10::AutoGradMode no_grad(false);
+  const training::TrainerCall call({"ZeroTrainer::visit_last_step", axis_, where});
   call.require(options_.keeps_last_step, "the option keeps_last_step is not set");
   if (!flat_parameters_) throw Error(lockstep::str(call, ": no step has been done"));
   if (is_updating_) {
@@ -376,9 +367,7 @@ void ZeroTrainer::visit_last_step(const VisitState& visit, std::source_location 
 }
 
 void ZeroTrainer::restore_state(const StateSource& source, std::source_location where) {
-  const AxisCall call{"ZeroTrainer::restore_state", axis_, where};
-  const CalledFrom scope(call);
-  const c10::AutoGradMode no_grad(false);
+  const training::TrainerCall call({"ZeroTrainer::restore_state", axis_, where});
   begin_between_steps(call);
   update_->restore_state(source);
   if (averages_) averages_->restore_state(source);
@@ -393,8 +382,7 @@ void ZeroTrainer::restore_state(const StateSource& source, std::source_location 
 }
 
 void ZeroTrainer::check_agreement(std::source_location where) {
-  const AxisCall call{"ZeroTrainer::check_agreement", axis_, where};
-  const CalledFrom scope(call);
+  const training::TrainerCall call({"ZeroTrainer::check_agreement", axis_, where});
   wait_for_late();
   const bool is_common = flat_parameters_ && flat_parameters_->is_common();
   std::vector<std::string> names;
