@@ -9,7 +9,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/random.h"
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/checkpoint/weights.h"
 #include "framework/collectives/all_gather.h"

@@ -13,7 +13,7 @@
 #include <c10/core/GradMode.h>
 
 #include "framework/base/errors.h"
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
@@ -53,7 +53,7 @@ void try_metric(const std::string& name, const Metric& metric, const SampleType&
 }
 
 // Throws DataError if one of these samples is not finite: figures are not to be, without a word.
-void check_samples(const Dataset& data, const Shard& part) {
+void check_samples(const Dataset& data, const Range& part) {
   std::vector<std::int64_t> indices(static_cast<std::size_t>(part.size));
   std::iota(indices.begin(), indices.end(), part.offset);
   const std::string found = first_non_finite(data, indices);
@@ -89,7 +89,7 @@ Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
   const c10::AutoGradMode no_grad(false);
   const bool was_training = model.is_training();
   model.eval();
-  const Shard own = shard(data.size(), axis_size(axis_name), axis_index(axis_name));
+  const Range own = shard(data.size(), axis_size(axis_name), axis_index(axis_name));
   std::vector<at::Tensor> sums(objective.metrics.size());
   // All replicas run the model equally often: collectives or blocks inside need that. A replica
   // that has no samples left runs it on one that does not count.

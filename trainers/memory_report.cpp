@@ -18,7 +18,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/psum.h"
@@ -52,7 +52,7 @@ ReplicaPlacement placement_of(const LaunchOptions& launch) {
   }
   // Before the hosts meet, this one knows its own number at most.
   const HostOptions& hosts = launch.hosts;
-  Shard here = shard(launch.replicas, hosts.count, hosts.rank);
+  Range here = shard(launch.replicas, hosts.count, hosts.rank);
   if (hosts.replicas > 0) {
     const std::int64_t before = std::min(hosts.rank * hosts.replicas, launch.replicas);
     here = {std::min(before, launch.replicas - hosts.replicas), hosts.replicas};

@@ -21,7 +21,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/memory.h"
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/checkpoint/weights.h"
 #include "framework/collectives/axis_index.h"

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <span>
 
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 
 namespace lockstep {
 
@@ -24,7 +24,7 @@ inline void copy_bytes(ConstBytes from, Bytes to) {
 template <typename Buffer>
 [[nodiscard]] Buffer slice_of(Buffer buffer, std::size_t unit, std::size_t parts,
                               std::size_t index) {
-  const Shard units = shard(static_cast<std::int64_t>((buffer.size() + unit - 1) / unit),
+  const Range units = shard(static_cast<std::int64_t>((buffer.size() + unit - 1) / unit),
                             static_cast<std::int64_t>(parts), static_cast<std::int64_t>(index));
   const std::size_t begin = std::min(static_cast<std::size_t>(units.offset) * unit, buffer.size());
   return buffer.subspan(

@@ -16,6 +16,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/accumulate.h>
 
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/reduce/canonical_order.h"
@@ -23,19 +24,14 @@
 namespace lockstep::collectives_detail {
 namespace {
 
-// Rows of a leaf: slices along dimension 0.
-struct Rows {
-  std::int64_t offset;
-  std::int64_t size;
+// Of rows, a leaf's slices along dimension 0: as many pieces for each replica, in their order.
+using Pieces = std::vector<Range>;
 
-  [[nodiscard]] std::int64_t end() const { return offset + size; }
-  // Offsets of empty pieces are nobody's concern.
-  [[nodiscard]] bool inside(std::int64_t length) const {
-    return size == 0 || (offset >= 0 && size <= length && offset <= length - size);
-  }
-};
-
-using Pieces = std::vector<Rows>;  // as many for each replica, in the order of replicas
+// Offsets of empty pieces are nobody's concern.
+bool is_inside(const Range& rows, std::int64_t length) {
+  return rows.size == 0 ||
+         (rows.offset >= 0 && rows.size <= length && rows.offset <= length - rows.size);
+}
 
 // The first two pieces, in the order of their offsets, that have a row in common.
 std::optional<std::pair<std::size_t, std::size_t>> find_overlap(const Pieces& pieces) {
@@ -80,8 +76,8 @@ struct Plan {
     return values[(replica * kTables + table) * slots + slot];
   }
   // The rows of piece `index` from `sender` to `receiver`, by the sender's table `offsets`.
-  [[nodiscard]] Rows piece(std::int64_t sender, std::int64_t receiver, std::int64_t index,
-                           Table offsets) const {
+  [[nodiscard]] Range piece(std::int64_t sender, std::int64_t receiver, std::int64_t index,
+                            Table offsets) const {
     const std::int64_t slot = receiver * pieces + index;
     return {at(sender, offsets, slot), at(sender, kSendSizes, slot)};
   }
@@ -89,8 +85,8 @@ struct Plan {
   void check_piece(std::int64_t sender, std::int64_t receiver, std::int64_t index) const {
     const std::int64_t slot = receiver * pieces + index;
     const std::int64_t slot_there = sender * pieces + index;
-    const Rows input = piece(sender, receiver, index, kInputOffsets);
-    const Rows output = piece(sender, receiver, index, kOutputOffsets);
+    const Range input = piece(sender, receiver, index, kInputOffsets);
+    const Range output = piece(sender, receiver, index, kOutputOffsets);
     const std::int64_t expected = at(receiver, kRecvSizes, slot_there);
     const std::int64_t from = names[static_cast<std::size_t>(sender)];
     const std::int64_t to = names[static_cast<std::size_t>(receiver)];
@@ -103,9 +99,9 @@ struct Plan {
     };
     check(input.size == expected, " (send_sizes[", slot, "]), but replica ", to, " expects ",
           expected, " from replica ", from, " (recv_sizes[", slot_there, "])");
-    check(input.inside(operand_rows), " from row ", input.offset, " on (input_offsets[", slot,
+    check(is_inside(input, operand_rows), " from row ", input.offset, " on (input_offsets[", slot,
           "]), but its operand has ", operand_rows);
-    check(output.inside(output_rows), " for row ", output.offset, " on (output_offsets[", slot,
+    check(is_inside(output, output_rows), " for row ", output.offset, " on (output_offsets[", slot,
           "]), but the output of replica ", to, " has ", output_rows);
   }
 
@@ -153,7 +149,7 @@ struct Plan {
 };
 
 // A piece of a leaf. The offset of an empty one may be anything.
-Tensor rows_of(const Tensor& leaf, const Rows& rows) {
+Tensor rows_of(const Tensor& leaf, const Range& rows) {
   return leaf.narrow(0, rows.size == 0 ? 0 : rows.offset, rows.size);
 }
 
@@ -171,7 +167,7 @@ void for_each_piece(const Pieces& pieces, std::size_t replicas,
 
 // Rows as they came: a part of a message, and where they belong.
 struct Arrival {
-  Rows rows;
+  Range rows;
   Tensor values;
 };
 using Arrivals = std::vector<std::vector<Arrival>>;  // [sender]
@@ -186,12 +182,12 @@ std::vector<Arrivals> exchange(comm::Communicator& replicas, const Leaves& leave
     Leaves parts;
     std::vector<std::size_t> send_bytes(size);
     std::vector<std::size_t> recv_bytes(size);
-    for_each_piece(sent, size, indices, [&](std::size_t to, std::size_t i, const Rows& rows) {
+    for_each_piece(sent, size, indices, [&](std::size_t to, std::size_t i, Range rows) {
       parts.push_back(rows_of(leaves[i], rows).flatten());
       send_bytes[to] += parts.back().nbytes();
     });
     std::int64_t total = 0;
-    for_each_piece(received, size, indices, [&](std::size_t from, std::size_t i, const Rows& rows) {
+    for_each_piece(received, size, indices, [&](std::size_t from, std::size_t i, Range rows) {
       const auto elements = rows.size * c10::multiply_integers(like[i].sizes().slice(1));
       recv_bytes[from] += static_cast<std::size_t>(elements) * leaves[i].itemsize();
       total += elements;
@@ -201,7 +197,7 @@ std::vector<Arrivals> exchange(comm::Communicator& replicas, const Leaves& leave
     replicas.all_to_all(collectives::bytes_of(out), send_bytes, collectives::bytes_of(in),
                         recv_bytes);
     std::int64_t offset = 0;
-    for_each_piece(received, size, indices, [&](std::size_t from, std::size_t i, const Rows& rows) {
+    for_each_piece(received, size, indices, [&](std::size_t from, std::size_t i, Range rows) {
       auto sizes = like[i].sizes().vec();
       sizes[0] = rows.size;
       arrivals[i][from].push_back({rows, collectives::part_of(in, offset, sizes)});
@@ -273,7 +269,7 @@ Leaves untouched(const Leaves& gradients, const Route& route) {
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(gradient.dim()), 1);
     sizes[0] = gradient.size(0);
     const Tensor touched = at::zeros(sizes, at::kBool);
-    for (const Rows& rows : route.received) rows_of(touched, rows).fill_(true);
+    for (const Range& rows : route.received) rows_of(touched, rows).fill_(true);
     results.push_back(gradient.masked_fill(touched, 0));
   }
   return results;

@@ -18,6 +18,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/pages.h"
 #include "framework/base/random.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/comm/hierarchy.h"
 #include "framework/comm/schedule_choice.h"
@@ -415,11 +416,10 @@ void HostMembers::take(const Verb& verb, const Piece& piece) const {
     case Verb::Kind::reduce_scatter: {
       // The part of the piece that is in the own slice.
       const std::size_t slice = own_index() * verb.output.size();
-      const std::size_t begin = std::max(offset, slice);
-      const std::size_t end = std::min(offset + bytes, slice + verb.output.size());
-      if (begin >= end) return;
-      return take_part(slot.subspan(own_host() * bytes + begin - offset, end - begin),
-                       begin - slice);
+      const auto common = intersection<std::size_t>({offset, bytes}, {slice, verb.output.size()});
+      if (common.size == 0) return;
+      return take_part(slot.subspan(own_host() * bytes + common.offset - offset, common.size),
+                       common.offset - slice);
     }
     case Verb::Kind::all_gather:
       for (std::size_t place = 0; place < layout().size(); ++place) {

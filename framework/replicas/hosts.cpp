@@ -629,7 +629,7 @@ void Hosts::hear_look(const Json& look, const Peer& from) {
 
 void Hosts::answer_look(std::size_t host, std::uint64_t request) {
   if (board_ == nullptr) return looks_of_.emplace_back(host, request), void();
-  const Shard here = plan_->layout.hosts()[own_].workers;
+  const Range here = plan_->layout.hosts()[own_].workers;
   const Json seen{
       {"what", "seen"},
       {"by", own_},

@@ -33,9 +33,9 @@ std::size_t JobLayout::host_of_worker(std::int64_t worker) const {
   return static_cast<std::size_t>(after - hosts_.begin() - 1);
 }
 
-Shard JobLayout::replicas_of_worker(std::int64_t worker) const {
+Range JobLayout::replicas_of_worker(std::int64_t worker) const {
   const Host& host = hosts_[host_of_worker(worker)];
-  Shard part = shard(host.replicas.size, host.workers.size, worker - host.workers.offset);
+  Range part = shard(host.replicas.size, host.workers.size, worker - host.workers.offset);
   part.offset += host.replicas.offset;
   return part;
 }

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 
 namespace lockstep::replicas {
 
@@ -14,8 +14,8 @@ namespace lockstep::replicas {
 class JobLayout {
  public:
   struct Host {
-    Shard replicas;
-    Shard workers;
+    Range replicas;
+    Range workers;
   };
 
   /// Hosts with so many replicas each; host 0 has some. `workers` (at least one a host that has
@@ -23,11 +23,11 @@ class JobLayout {
   JobLayout(std::span<const std::int64_t> replicas_of_hosts, std::int64_t workers);
 
   [[nodiscard]] const std::vector<Host>& hosts() const noexcept { return hosts_; }
-  [[nodiscard]] std::int64_t replicas() const noexcept { return end_of(hosts_.back().replicas); }
-  [[nodiscard]] std::int64_t workers() const noexcept { return end_of(hosts_.back().workers); }
+  [[nodiscard]] std::int64_t replicas() const noexcept { return hosts_.back().replicas.end(); }
+  [[nodiscard]] std::int64_t workers() const noexcept { return hosts_.back().workers.end(); }
 
   [[nodiscard]] std::size_t host_of_worker(std::int64_t worker) const;
-  [[nodiscard]] Shard replicas_of_worker(std::int64_t worker) const;
+  [[nodiscard]] Range replicas_of_worker(std::int64_t worker) const;
   /// The replicas of the worker that has the most.
   [[nodiscard]] std::int64_t most_replicas_a_worker() const;
 
@@ -36,8 +36,6 @@ class JobLayout {
   [[nodiscard]] JobLayout without(const std::vector<bool>& stays) const;
 
  private:
-  static std::int64_t end_of(const Shard& part) noexcept { return part.offset + part.size; }
-
   std::vector<Host> hosts_;
 };
 

@@ -25,7 +25,7 @@
 #include "framework/base/non_copyable.h"
 #include "framework/base/pages.h"
 #include "framework/base/process.h"
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/comm/gloo/gloo_communicator.h"
 #include "framework/comm/host_members.h"
@@ -163,7 +163,7 @@ std::shared_ptr<comm::Communicator> make_communicator(
   how.connect_timeout = options.timeout;
   if (options.backend == Backend::gloo) return comm::connect_gloo(store, rank, size, how);
   if (!plan.network) return comm::connect_shared(memory, store, rank, size, how);
-  const Shard here = plan.layout.hosts()[plan.layout.host_of_worker(index)].workers;
+  const Range here = plan.layout.hosts()[plan.layout.host_of_worker(index)].workers;
   auto local =
       comm::connect_shared(memory, std::make_shared<comm::PrefixedStore>(store, "local/"),
                            rank - static_cast<int>(here.offset), static_cast<int>(here.size), how);
@@ -208,7 +208,7 @@ class Worker {
   }
 
   // The replicas of the job that this worker runs.
-  [[nodiscard]] const Shard& replicas() const noexcept { return replicas_; }
+  [[nodiscard]] const Range& replicas() const noexcept { return replicas_; }
 
   // Runs `function` as `replica`, one of its own, in the calling thread, with the axis bound.
   void run(std::int64_t replica, const ReplicaFunction& function) {
@@ -241,7 +241,7 @@ class Worker {
   void part() { communicator_->barrier(); }
 
  private:
-  Shard replicas_;
+  Range replicas_;
   int report_;
   std::int64_t math_threads_;
   comm::RunLock run_lock_;
@@ -255,7 +255,7 @@ class Worker {
 // Threads of replicas or workers. All are over when it is gone.
 class RunningThreads {
  public:
-  RunningThreads(const Shard& indices, replicas::FirstFailure& failure,
+  RunningThreads(const Range& indices, replicas::FirstFailure& failure,
                  const std::function<void(std::int64_t)>& body)
       : failure_(failure), running_(indices.size) {
     const auto run = [this, body](std::int64_t index) {
@@ -381,7 +381,7 @@ replicas::JobEnd run_processes(const ReplicaFunction& function, const LaunchOpti
                                const replicas::JobPlan& plan, replicas::Hosts* hosts,
                                const replicas::LaunchCall& call, std::int64_t restart) {
   const auto count = static_cast<int>(plan.layout.workers());
-  const Shard here = plan.layout.hosts()[hosts != nullptr ? hosts->own() : 0].workers;
+  const Range here = plan.layout.hosts()[hosts != nullptr ? hosts->own() : 0].workers;
   const Descriptor memory(comm::HostMemory::make_memory(count));
   if (hosts != nullptr) {
     comm::HostMemory(count, memory.get())
@@ -395,7 +395,7 @@ replicas::JobEnd run_processes(const ReplicaFunction& function, const LaunchOpti
   std::vector<replicas::WorkerProcess> workers;
   const replicas::StopsHeld held;
   try {
-    for (std::int64_t index = here.offset; index < here.offset + here.size; ++index) {
+    for (std::int64_t index = here.offset; index < here.end(); ++index) {
       const replicas::WorkerPlace place{call,    index,       count, options.replicas,
                                         restart, memory.get()};
       workers.push_back(replicas::start_worker(
@@ -542,7 +542,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   bool all_over = connecting.wait(kThreadGrace);
   std::optional<RunningThreads> running;
   if (!failure.happened()) {
-    running.emplace(Shard{0, options.replicas}, failure, run);
+    running.emplace(Range{0, options.replicas}, failure, run);
     bool told = false;
     replicas::StallWatch stalls(*memory->board(), {0, count},
                                 in_turns(options.stall_warning, plan));

@@ -26,7 +26,7 @@ std::vector<Stall> StallWatch::look() {
   std::vector<Stall> stalls;
   std::set<std::pair<std::uint64_t, std::uint64_t>> told;
   decltype(waits_) still;
-  for (std::int64_t worker = workers_.offset; worker < workers_.offset + workers_.size; ++worker) {
+  for (std::int64_t worker = workers_.offset; worker < workers_.end(); ++worker) {
     const auto index = static_cast<int>(worker);
     for (const watch::Board::Wait& wait : board_.waits(index)) {
       const auto before = waits_.find({worker, wait.seat});

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/watch/board.h"
 
 namespace lockstep::replicas {
@@ -26,7 +26,7 @@ struct Stall {
 class StallWatch {
  public:
   /// A limit of zero: never.
-  StallWatch(const watch::Board& board, const Shard& workers, std::chrono::milliseconds limit)
+  StallWatch(const watch::Board& board, const Range& workers, std::chrono::milliseconds limit)
       : board_(board), workers_(workers), limit_(limit) {}
 
   /// Call it often, compared with the limit. The calls in which members have waited for the limit,
@@ -42,7 +42,7 @@ class StallWatch {
   };
 
   const watch::Board& board_;
-  Shard workers_;
+  Range workers_;
   std::chrono::milliseconds limit_;
   Clock::time_point next_{};
   std::map<std::pair<std::int64_t, std::uint32_t>, Known> waits_;  // by worker and seat

@@ -123,7 +123,7 @@ void StopsHeld::release() const noexcept {
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
-WorkerProcess start_worker(WorkerPlace place, const Shard& replicas, bool is_first,
+WorkerProcess start_worker(WorkerPlace place, const Range& replicas, bool is_first,
                            std::vector<WorkerProcess>& earlier, const StopsHeld& held,
                            bool is_asked, const std::function<void(const WorkerPlace&)>& run) {
   const auto [our_end, their_end] = comm::make_socket_pair();

@@ -14,7 +14,7 @@
 
 #include "framework/base/descriptor.h"
 #include "framework/base/non_copyable.h"
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 
 namespace lockstep::replicas {
 
@@ -27,7 +27,7 @@ namespace lockstep::replicas {
 /// A started worker and the launcher's ends of what connects them.
 struct WorkerProcess {
   std::int64_t index;
-  Shard replicas;  ///< those that it runs
+  Range replicas;  ///< those that it runs
   pid_t pid;
   Descriptor store;   ///< requests of its SocketStore
   Descriptor report;  ///< how its replicas ended: see Report
@@ -80,7 +80,7 @@ class StopsHeld : private NonCopyable {
 /// The worker leaves signals that stop the job to the launcher (see leave_stops_to_launcher()), as
 /// one whose replicas are asked to end or not, and releases `held`. A fork closes the descriptors
 /// of `earlier`, the job's workers so far. Throws CommError if the system refuses.
-[[nodiscard]] WorkerProcess start_worker(WorkerPlace place, const Shard& replicas, bool is_first,
+[[nodiscard]] WorkerProcess start_worker(WorkerPlace place, const Range& replicas, bool is_first,
                                          std::vector<WorkerProcess>& earlier, const StopsHeld& held,
                                          bool is_asked,
                                          const std::function<void(const WorkerPlace&)>& run);

@@ -15,6 +15,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/storage/checksum.h"
@@ -162,16 +163,15 @@ void CheckpointReader::read(const ManifestTensor& tensor, std::uint64_t offset, 
   require(offset <= elements && count <= elements - offset, "checkpoint: elements ", offset, " to ",
           offset, " + ", count, " of tensor '", cut(tensor.name), "', which has ", elements);
   for (const ManifestPiece& piece : tensor.pieces) {
-    const std::uint64_t begin = std::max(piece.offset, offset);
-    const std::uint64_t end = std::min(piece.offset + piece.size, offset + count);
-    if (begin >= end) continue;
+    const auto common = intersection<std::uint64_t>({piece.offset, piece.size}, {offset, count});
+    if (common.size == 0) continue;
     const SafetensorsFile& file = opened(piece.file);
     const StoredTensor* stored = file.find(tensor.name);
     if (stored == nullptr || !is_stored(*stored, tensor, piece)) {
       refuse_piece(path_of(piece.file), stored, tensor, piece);
     }
-    file.read(*stored, (begin - piece.offset) * element,
-              to.subspan((begin - offset) * element, (end - begin) * element));
+    file.read(*stored, (common.offset - piece.offset) * element,
+              to.subspan((common.offset - offset) * element, common.size * element));
   }
 }
 

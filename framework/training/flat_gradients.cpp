@@ -99,7 +99,7 @@ class OwnGradients {
   virtual void end() {}
 
   // Memory for a part of a bucket's mean: it may be that of the values.
-  virtual at::Tensor result(std::size_t bucket, const Shard& part) {
+  virtual at::Tensor result(std::size_t bucket, const Range& part) {
     return count_bytes(at::zeros({part.size}, gradient_dtype(layout_.buckets()[bucket])));
   }
 
@@ -171,7 +171,7 @@ class KeptGradients final : public GradientsInBuckets {
   }
 
   bool is_early(bool overlaps) const override { return overlaps; }
-  at::Tensor result(std::size_t bucket, const Shard& part) override {
+  at::Tensor result(std::size_t bucket, const Range& part) override {
     return buckets_[bucket].narrow(0, part.offset, part.size);
   }
 };
@@ -365,8 +365,8 @@ at::Tensor FlatGradients::mean_of(std::size_t index) const {
   return lent_part(mean(place.bucket), place.offset, own_->sizes_of(index));
 }
 
-Shard FlatGradients::part_of_mean(std::size_t bucket) const {
-  return has_whole_means() ? Shard{0, layout_.buckets()[bucket].size}
+Range FlatGradients::part_of_mean(std::size_t bucket) const {
+  return has_whole_means() ? Range{0, layout_.buckets()[bucket].size}
                            : layout_.shard_of(bucket, replica_);
 }
 
@@ -515,7 +515,7 @@ void FlatGradients::start(std::size_t index) {
   if (has_whole_means()) {
     bucket.call = queue_.pmean_(bucket.message);
   } else {
-    const Shard own = part_of_mean(index);
+    const Range own = part_of_mean(index);
     bucket.call = queue_.pmean_scatter_into(
         is_compressed ? bucket.message.narrow(0, own.offset, own.size) : bucket.reduced,
         bucket.message);
@@ -530,7 +530,7 @@ void FlatGradients::complete_next() {
   queue_.wait(*bucket.call);
   bucket.call.reset();
   if (bucket.residual.defined()) {
-    const Shard part = part_of_mean(index);
+    const Range part = part_of_mean(index);
     bucket.reduced.copy_(bucket.message.narrow(0, part.offset, part.size));
   }
   bucket.message.reset();

@@ -9,7 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/collectives/axis_queue.h"
 #include "framework/training/averaging_options.h"
 #include "framework/training/memory_prediction.h"
@@ -118,7 +118,7 @@ class FlatGradients {
     at::Tensor message;  // under way
   };
   [[nodiscard]] bool reduces_now() const { return last_ || options_.reduces_every_microbatch; }
-  [[nodiscard]] Shard part_of_mean(std::size_t bucket) const;
+  [[nodiscard]] Range part_of_mean(std::size_t bucket) const;
   [[nodiscard]] at::Tensor residual_of(std::size_t index) const;
   void start_closed();
   void start(std::size_t index);

@@ -115,7 +115,7 @@ std::vector<FlatParameters::Part> FlatParameters::own(std::size_t index) const {
   const Bucket& bucket = buckets_[index];
   if (is_cut(index)) return {{layout_.shard_of(index, replica_), bucket.own}};
   std::vector<Part> parts;
-  for (const Shard& place : updated(layout_, index, updates_, replica_, own_holders())) {
+  for (const Range& place : updated(layout_, index, updates_, replica_, own_holders())) {
     parts.push_back({place, bucket.memory.narrow(0, place.offset, place.size)});
   }
   return parts;
@@ -123,16 +123,16 @@ std::vector<FlatParameters::Part> FlatParameters::own(std::size_t index) const {
 
 // The own shard, and an equal part, in whole blocks, of each run of shards that no holder owns. So
 // the holders have all of the bucket. Parts that touch are one.
-std::vector<Shard> FlatParameters::updated(const tree::FlatLayout& layout, std::size_t bucket,
+std::vector<Range> FlatParameters::updated(const tree::FlatLayout& layout, std::size_t bucket,
                                            ParameterUpdates updates, std::int64_t replica,
                                            const std::vector<std::int64_t>& holders) {
   if (updates != ParameterUpdates::all) return {layout.shard_of(bucket, replica)};
   constexpr std::int64_t kBlock = tree::FlatLayout::kBlock;
   const auto turn = std::ranges::find(holders, replica) - holders.begin();
-  std::vector<Shard> parts;
+  std::vector<Range> parts;
   const auto add = [&](std::int64_t begin, std::int64_t end) {
     if (begin == end) return;
-    if (!parts.empty() && parts.back().offset + parts.back().size == begin) {
+    if (!parts.empty() && parts.back().end() == begin) {
       parts.back().size += end - begin;
     } else {
       parts.push_back({begin, end - begin});
@@ -140,13 +140,13 @@ std::vector<Shard> FlatParameters::updated(const tree::FlatLayout& layout, std::
   };
   std::int64_t run = 0;  // where shards begin that no holder owns
   const auto end_run = [&](std::int64_t end) {
-    const Shard blocks = shard((end - run) / kBlock, std::ssize(holders), turn);
-    add(run + blocks.offset * kBlock, run + (blocks.offset + blocks.size) * kBlock);
+    const Range blocks = shard((end - run) / kBlock, std::ssize(holders), turn);
+    add(run + blocks.offset * kBlock, run + blocks.end() * kBlock);
   };
   for (const std::int64_t holder : holders) {
-    const Shard its = layout.shard_of(bucket, holder);
+    const Range its = layout.shard_of(bucket, holder);
     end_run(its.offset);
-    run = its.offset + its.size;
+    run = its.end();
     if (holder == replica) add(its.offset, run);
   }
   end_run(layout.buckets()[bucket].size);
@@ -174,7 +174,7 @@ void FlatParameters::place(std::size_t index) {
 // Copies this replica's shard of a bucket, and hides its parameters.
 FlatParameters::Bucket FlatParameters::cut(std::size_t index) {
   const tree::FlatBucket& bucket = layout_.buckets()[index];
-  const Shard part = layout_.shard_of(index, replica_);
+  const Range part = layout_.shard_of(index, replica_);
   const at::Tensor own = at::zeros({part.size}, bucket.dtype);
   for (const tree::FlatPiece& piece : layout_.pieces(index, part)) {
     const at::Tensor& parameter = parameters_[piece.item];
@@ -290,12 +290,12 @@ void FlatParameters::put_anew(std::size_t index, const at::Tensor& memory) {
 
 // Each parameter gets a storage that is all its own values.
 void FlatParameters::make_whole() {
-  struct Range {
+  struct Use {
     std::size_t begin;
     std::size_t end;
     std::size_t parameter;
   };
-  std::map<const void*, std::vector<Range>> sharing;
+  std::map<const void*, std::vector<Use>> sharing;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const at::Tensor& parameter = parameters_[i];
     if (parameter.numel() == 0) continue;
@@ -304,20 +304,19 @@ void FlatParameters::make_whole() {
                                                              /*itemsize=*/1, begin);
     sharing[storage_of(parameter)].push_back({begin, end, i});
   }
-  for (auto& [storage, ranges] : sharing) {
-    std::ranges::sort(ranges, {}, &Range::begin);
-    for (std::size_t r = 1; r < ranges.size(); ++r) {
+  for (auto& [storage, uses] : sharing) {
+    std::ranges::sort(uses, {}, &Use::begin);
+    for (std::size_t u = 1; u < uses.size(); ++u) {
       require(
-          ranges[r].begin >= ranges[r - 1].end, "parameters '", names_[ranges[r - 1].parameter],
-          "' and '", names_[ranges[r].parameter],
+          uses[u].begin >= uses[u - 1].end, "parameters '", names_[uses[u - 1].parameter],
+          "' and '", names_[uses[u].parameter],
           "' share memory and are two tensors: register one tensor under both names, or give each "
           "its own (clone())");
     }
-    for (const Range& range : ranges) {
-      const at::Tensor& parameter = parameters_[range.parameter];
+    for (const Use& use : uses) {
+      const at::Tensor& parameter = parameters_[use.parameter];
       if (covers_storage(parameter)) continue;
-      require(parameter.storage().use_count() <= ranges.size(), "parameter '",
-              names_[range.parameter],
+      require(parameter.storage().use_count() <= uses.size(), "parameter '", names_[use.parameter],
               "' is a part, or another order, of memory that other tensors use, too: they would be "
               "left behind; give it memory of its own (set_data(clone()))");
       parameter.set_data(parameter.detach().clone());
@@ -503,7 +502,7 @@ void FlatParameters::hide(std::size_t index) {
 }
 
 at::Tensor FlatParameters::own_shard(std::size_t index, const at::Tensor& bucket) const {
-  const Shard own = layout_.shard_of(index, replica_);
+  const Range own = layout_.shard_of(index, replica_);
   return bucket.narrow(0, own.offset, own.size);
 }
 

@@ -12,7 +12,7 @@
 #include "framework/axes/axis_names.h"
 #include "framework/axes/environment.h"
 #include "framework/base/non_copyable.h"
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/collectives/axis_queue.h"
 #include "framework/tree/flat_layout.h"
 
@@ -60,7 +60,7 @@ class FlatParameters : private NonCopyable {
 
   /// A part of a bucket, flat.
   struct Part {
-    Shard place;
+    Range place;
     at::Tensor values;
   };
   /// The parts of a bucket that this replica updates: its shard, and perhaps others, ascending. Not
@@ -68,7 +68,7 @@ class FlatParameters : private NonCopyable {
   [[nodiscard]] std::vector<Part> own(std::size_t bucket) const;
   /// The places of own() on `replica`, which holds a copy together with `holders` (itself among
   /// them).
-  [[nodiscard]] static std::vector<Shard> updated(const tree::FlatLayout& layout,
+  [[nodiscard]] static std::vector<Range> updated(const tree::FlatLayout& layout,
                                                   std::size_t bucket, ParameterUpdates updates,
                                                   std::int64_t replica,
                                                   const std::vector<std::int64_t>& holders);

@@ -5,7 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/collectives/axis_index.h"
 
 namespace lockstep::training {
@@ -20,7 +20,7 @@ constexpr auto kMasterBytes = static_cast<std::int64_t>(sizeof(float));
 }  // namespace
 
 at::Tensor FrozenParameters::own_part(const at::Tensor& tensor) const {
-  const Shard own = shard(tensor.numel(), axis_size(axis_), axis_index(axis_));
+  const Range own = shard(tensor.numel(), axis_size(axis_), axis_index(axis_));
   return tensor.detach().contiguous().view({-1}).narrow(0, own.offset, own.size);
 }
 
@@ -44,7 +44,7 @@ void FrozenParameters::visit_state(const VisitState& visit) const {
     const at::Tensor part = own_part(parameter);
     const bool is_kept =
         masters_[i].defined() && masters_[i].to(parameter.scalar_type()).equal(part);
-    const Shard own = shard(parameter.numel(), axis_size(axis_), axis_index(axis_));
+    const Range own = shard(parameter.numel(), axis_size(axis_), axis_index(axis_));
     visit({name, parameter.sizes().vec(), own.offset, is_kept ? masters_[i] : part.to(at::kFloat)});
   }
 }

@@ -8,7 +8,7 @@
 #include <torch/nn/module.h>
 
 #include "framework/base/memory.h"
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_queue.h"
 #include "framework/training/averaged_parameters.h"
@@ -23,8 +23,8 @@
 namespace lockstep {
 namespace {
 
-Shard replicas_here(const ReplicaPlacement& placement) {
-  return placement.here.size > 0 ? placement.here : Shard{0, placement.replicas};
+Range replicas_here(const ReplicaPlacement& placement) {
+  return placement.here.size > 0 ? placement.here : Range{0, placement.replicas};
 }
 
 std::int64_t workers_of(const ReplicaPlacement& placement) {
@@ -32,13 +32,13 @@ std::int64_t workers_of(const ReplicaPlacement& placement) {
 }
 
 // The replicas of each worker of this host.
-std::vector<Shard> workers_here(const ReplicaPlacement& placement) {
-  const Shard here = replicas_here(placement);
+std::vector<Range> workers_here(const ReplicaPlacement& placement) {
+  const Range here = replicas_here(placement);
   const std::int64_t count =
       placement.here.size > 0 ? placement.workers_here : workers_of(placement);
-  std::vector<Shard> workers;
+  std::vector<Range> workers;
   for (std::int64_t worker = 0; worker < count; ++worker) {
-    const Shard its = shard(here.size, count, worker);
+    const Range its = shard(here.size, count, worker);
     workers.push_back({here.offset + its.offset, its.size});
   }
   return workers;
@@ -111,12 +111,12 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
   const bool sums_in_turns = gradients.way == training::GradientWay::summed_in_turns;
   const bool wait_in_backward = cuts && !parameters.blocks.empty();
 
-  const std::vector<Shard> workers = workers_here(placement);
+  const std::vector<Range> workers = workers_here(placement);
   // Each set of them holds a copy of the parameters.
-  const std::vector<Shard> sets =
+  const std::vector<Range> sets =
       placement.shares_memory ? std::vector{replicas_here(placement)} : workers;
   HostMemoryUse all;
-  for (const Shard& set : sets) {
+  for (const Range& set : sets) {
     std::vector<std::int64_t> holders(static_cast<std::size_t>(set.size));
     std::iota(holders.begin(), holders.end(), set.offset);
     MemoryUse use = each;
@@ -132,8 +132,8 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
                                                    replica, holders) +
           (options.ema_decay ? training::AveragedParameters::predicted_bytes(layout, replica) : 0) +
           training::FrozenParameters::predicted_bytes(parameters, placement.replicas, replica);
-      const auto worker = std::ranges::find_if(
-          workers, [&](const Shard& its) { return replica < its.offset + its.size; });
+      const auto worker =
+          std::ranges::find_if(workers, [&](const Range& its) { return replica < its.end(); });
       use.gradients = each.gradients;
       if (sums_in_turns) {
         use.gradients += training::WorkerGradientSums::predicted_bytes(
@@ -166,8 +166,8 @@ HostMemoryUse predicted_checkpoint(torch::nn::Module& module, const ZeroOptions&
                                      ? 0
                                      : training::FlatGradients::residual_bytes(layout);
   HostMemoryUse use;
-  const Shard here = replicas_here(placement);
-  for (std::int64_t replica = here.offset; replica < here.offset + here.size; ++replica) {
+  const Range here = replicas_here(placement);
+  for (std::int64_t replica = here.offset; replica < here.end(); ++replica) {
     // Steps, and updates of averages that warm up.
     const std::int64_t numbers = options.ema_decay && options.ema_warmup.value_or(true) ? 2 : 1;
     const auto number_bytes = static_cast<std::int64_t>(sizeof(std::int64_t));

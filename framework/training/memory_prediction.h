@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/training/zero_options.h"
 
 namespace torch::nn {
@@ -47,7 +47,7 @@ struct ReplicaPlacement {
   /// How many replicas run at once. Each worker has its shard() of them, which take turns. 0: all.
   std::int64_t workers = 0;
   /// Those of this host, and how many of them run at once; of size 0: all of `replicas`.
-  Shard here{0, 0};
+  Range here{0, 0};
   std::int64_t workers_here = 0;
   /// Replicas of a host share memory, and hold whole parameters once. Otherwise (over Gloo) those
   /// of a worker do.

@@ -37,7 +37,7 @@ ShardedUpdate::ShardedUpdate(const OptimizerOptions& options, const tree::FlatLa
     return tensor;
   };
   for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
-    const Shard own = layout.shard_of(bucket, axis_index(axis_));
+    const Range own = layout.shard_of(bucket, axis_index(axis_));
     for (const auto& [part, values] : parameters.own(bucket)) {
       // It is whole, or the own shard.
       at::Tensor mean = gradients.mean(bucket);
@@ -55,13 +55,12 @@ ShardedUpdate::ShardedUpdate(const OptimizerOptions& options, const tree::FlatLa
         const auto cut = [&](const at::Tensor& flat) {
           return flat.narrow(0, piece.offset - part.offset, piece.size);
         };
-        const std::int64_t begin = std::max(piece.offset, own.offset);
-        const std::int64_t end = std::min(piece.offset + piece.size, own.offset + own.size);
+        const Range saved = intersection(Range{piece.offset, piece.size}, own);
         Piece made{piece.item,
                    {cut(master), cut(mean), {}, {}},
                    parameter_settings(options, names_[piece.item]),
                    piece.offset - layout.place(piece.item).offset,
-                   {begin - piece.offset, std::max<std::int64_t>(0, end - begin)}};
+                   {saved.offset - piece.offset, saved.size}};
         for (const at::Tensor& each : state) made.slice.state.push_back(cut(each));
         if (has_master) made.slice.rounded = cut(values);
         pieces_.push_back(std::move(made));
@@ -80,7 +79,7 @@ std::int64_t ShardedUpdate::predicted_bytes(const OptimizerOptions& options,
     const tree::FlatBucket& bucket = layout.buckets()[index];
     const at::ScalarType dtype = gradient_dtype(bucket);
     const std::int64_t tensors = states + (dtype != bucket.dtype ? 1 : 0);
-    for (const Shard& part : FlatParameters::updated(layout, index, updates, replica, holders)) {
+    for (const Range& part : FlatParameters::updated(layout, index, updates, replica, holders)) {
       sum += part.size * static_cast<std::int64_t>(c10::elementSize(dtype)) * tensors;
     }
   }

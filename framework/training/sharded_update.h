@@ -94,7 +94,7 @@ class ShardedUpdate {
     OptimizerSlice slice;
     ParameterSettings settings;
     std::int64_t offset;  // of the slice, from the parameter's start
-    Shard saved;          // the part of the slice that this replica saves
+    Range saved;          // the part of the slice that this replica saves
   };
 
   std::vector<std::string> names_;

@@ -3,7 +3,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/collectives/axis_index.h"
 
 namespace lockstep {
@@ -56,7 +56,7 @@ at::Tensor as_tensor(std::int64_t number) {
 
 void visit_shard(const std::string& name, const at::Tensor& tensor, const AxisNames& axis_name,
                  const VisitState& visit) {
-  const Shard own = shard(tensor.numel(), axis_size(axis_name), axis_index(axis_name));
+  const Range own = shard(tensor.numel(), axis_size(axis_name), axis_index(axis_name));
   visit({name, tensor.sizes().vec(), own.offset, flat(tensor).narrow(0, own.offset, own.size)});
 }
 

@@ -109,7 +109,7 @@ std::int64_t WorkerGradientSums::bytes(std::int64_t place) const {
 }
 
 std::int64_t WorkerGradientSums::predicted_bytes(const tree::FlatLayout& layout,
-                                                 const Shard& replicas, bool wait,
+                                                 const Range& replicas, bool wait,
                                                  std::int64_t place) {
   std::vector<reduce::Subtree> sums;  // each of a set: siblings are next to each other
   std::int64_t sets = wait ? replicas.size : 0;

@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/groups/replica_group.h"
 #include "framework/reduce/canonical_order.h"
 #include "framework/tree/flat_layout.h"
@@ -45,7 +45,7 @@ class WorkerGradientSums {
   /// The bytes() of a worker with `replicas`. They go from take() to give() one by one, or `wait`
   /// for each other in between.
   [[nodiscard]] static std::int64_t predicted_bytes(const tree::FlatLayout& layout,
-                                                    const Shard& replicas, bool wait,
+                                                    const Range& replicas, bool wait,
                                                     std::int64_t place);
 
  private:

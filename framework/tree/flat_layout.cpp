@@ -77,13 +77,12 @@ FlatLayout::FlatLayout(const std::vector<FlatItem>& items, const std::vector<std
   }
 }
 
-std::vector<FlatPiece> FlatLayout::pieces(std::size_t bucket, const Shard& part) const {
+std::vector<FlatPiece> FlatLayout::pieces(std::size_t bucket, const Range& part) const {
   std::vector<FlatPiece> found;
   for (const std::size_t item : buckets_[bucket].items) {
     const FlatPosition& place = places_[item];
-    const std::int64_t begin = std::max(place.offset, part.offset);
-    const std::int64_t end = std::min(place.offset + place.size, part.offset + part.size);
-    if (begin < end) found.push_back({item, begin, end - begin});
+    const Range common = intersection(Range{place.offset, place.size}, part);
+    if (common.size > 0) found.push_back({item, common.offset, common.size});
   }
   return found;
 }

@@ -7,7 +7,7 @@
 
 #include <c10/core/ScalarType.h>
 
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 
 namespace lockstep::tree {
 
@@ -79,11 +79,11 @@ class FlatLayout {
   [[nodiscard]] const FlatPosition& place(std::size_t item) const { return places_[item]; }
   [[nodiscard]] std::int64_t shards() const noexcept { return shards_; }
   /// Shard `index` of a bucket: they are all of one size.
-  [[nodiscard]] Shard shard_of(std::size_t bucket, std::int64_t index) const {
+  [[nodiscard]] Range shard_of(std::size_t bucket, std::int64_t index) const {
     return shard(buckets_[bucket].size, shards_, index);
   }
   /// The pieces of tensors that lie in `part` of a bucket, without the padding.
-  [[nodiscard]] std::vector<FlatPiece> pieces(std::size_t bucket, const Shard& part) const;
+  [[nodiscard]] std::vector<FlatPiece> pieces(std::size_t bucket, const Range& part) const;
   /// Whether any bucket is of a group other than 0.
   [[nodiscard]] bool has_groups() const noexcept {
     return std::any_of(buckets_.begin(), buckets_.end(),

@@ -16,7 +16,7 @@
 #include <ATen/ops/tensor.h>
 
 #include "framework/base/errors.h"
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "framework/base/errors.h"
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/reduce/reduce.h"
 #include "tests/catch.h"

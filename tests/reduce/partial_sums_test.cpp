@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/base/bytes.h"
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/reduce/reduce.h"
 #include "tests/catch.h"
 #include "tests/reduce/reductions.h"
@@ -33,7 +33,7 @@ TEST_CASE("a process reduces the largest subtrees that it has all of", "[partial
   for (int places = 1; places <= 64; ++places) {
     for (int workers = 1; workers <= places; ++workers) {
       for (int worker = 0; worker < workers; ++worker) {
-        const Shard own = shard(places, workers, worker);
+        const Range own = shard(places, workers, worker);
         Places there;
         for (std::int64_t i = 0; i < own.size; ++i)
           there.push_back(static_cast<int>(own.offset + i));

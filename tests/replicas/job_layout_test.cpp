@@ -73,14 +73,14 @@ TEST_CASE("a layout numbers replicas and workers host by host, each once") {
     std::int64_t next = 0;
     std::size_t host = 0;
     for (std::int64_t worker = 0; worker < workers; ++worker) {
-      const Shard its = layout.replicas_of_worker(worker);
+      const Range its = layout.replicas_of_worker(worker);
       CHECK(its.offset == next);
       CHECK(its.size >= 1);
       CHECK(its.size <= layout.most_replicas_a_worker());
       next += its.size;
       CHECK(layout.host_of_worker(worker) - host <= 1);
       host = layout.host_of_worker(worker);
-      const Shard& of_host = layout.hosts()[host].replicas;
+      const Range& of_host = layout.hosts()[host].replicas;
       CHECK(its.offset >= of_host.offset);
       CHECK(its.offset + its.size <= of_host.offset + of_host.size);
     }

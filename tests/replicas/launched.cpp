@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/tree/flat_layout.h"
 #include "tests/catch.h"
@@ -32,10 +32,10 @@ TEST_CASE("replicas that hold a copy together update all of it, each element onc
         INFO("holders " << join(holders) << ", bucket of " << size);
         std::vector<int> updates(static_cast<std::size_t>(size), 0);
         for (const std::int64_t replica : holders) {
-          const Shard own = layout.shard_of(bucket, replica);
+          const Range own = layout.shard_of(bucket, replica);
           std::int64_t before = -1;
           bool has_own = false;
-          for (const Shard& part :
+          for (const Range& part :
                FlatParameters::updated(layout, bucket, ParameterUpdates::all, replica, holders)) {
             CHECK(part.offset > before);  // else it would be one with the part before
             before = part.offset + part.size;

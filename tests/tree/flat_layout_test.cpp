@@ -70,7 +70,7 @@ TEST_CASE("shards cover a bucket, and no block of a tensor is cut") {
     for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
       std::int64_t end = 0;
       for (std::int64_t index = 0; index < shards; ++index) {
-        const Shard own = layout.shard_of(bucket, index);
+        const Range own = layout.shard_of(bucket, index);
         REQUIRE(own.offset == end);
         end = own.offset + own.size;
         for (const tree::FlatPiece& piece : layout.pieces(bucket, own)) {

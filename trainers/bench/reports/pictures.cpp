@@ -25,7 +25,7 @@ using charts::Picture;
 constexpr double kGiga = 1e-9;
 constexpr double kMilliseconds = 1e3;
 
-struct Range {
+struct Extremes {
   double low = std::numeric_limits<double>::max();
   double high = 0;
 
@@ -51,7 +51,7 @@ std::string power_text(double seconds) {
 template <typename MakePoint>
 LineChart over_sizes(const CollectivesReport& report, const OperationResult& result,
                      const MakePoint& point) {
-  Range sizes;
+  Extremes sizes;
   for (const SizeResult& size : result.sizes) sizes.include(static_cast<double>(size.bytes));
   const auto bytes_text = [](double bytes) { return size_text(static_cast<std::int64_t>(bytes)); };
   LineChart chart{.x = charts::binary_axis(sizes.low, sizes.high, "size of the buffer", bytes_text),
@@ -66,7 +66,7 @@ LineChart over_sizes(const CollectivesReport& report, const OperationResult& res
 }
 
 LineChart time_chart(const CollectivesReport& report, const OperationResult& result) {
-  Range times;
+  Extremes times;
   LineChart chart = over_sizes(
       report, result, [&](const SizeResult& size, const Measurement& measurement) -> charts::Point {
         const auto& [lower, median, upper] = measurement.seconds;
@@ -87,7 +87,7 @@ double limit_of_bus(const OperationResult& result) {
 }
 
 LineChart rate_chart(const CollectivesReport& report, const OperationResult& result) {
-  Range rates;
+  Extremes rates;
   rates.include(1e-3);
   LineChart chart = over_sizes(
       report, result, [&](const SizeResult& size, const Measurement& measurement) -> charts::Point {

@@ -17,7 +17,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
 #include "framework/base/random.h"
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
@@ -207,7 +207,7 @@ class Limits : public CheckpointTask {
   explicit Limits(fs::path folder) : folder_(std::move(folder)) {}
 
   std::string prepare(const std::string&, std::int64_t parameters) override {
-    const Shard share =
+    const Range share =
         shard(kStateBytesAParameter * parameters, axis_size(kAxis), axis_index(kAxis));
     from_.assign(static_cast<std::size_t>(share.size), std::byte{1});
     to_ = from_;

@@ -12,7 +12,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
-#include "framework/base/shard.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
@@ -257,7 +257,7 @@ class Alone : public Training {
       if (auto* const norm = module->as<BatchNormImpl>()) norm->options.axis_name = kOwnAxis;
     }
     parameters_ = model.parameters();
-    const Shard share = shard(count_of(model), axis_size(kAxis), axis_index(kAxis));
+    const Range share = shard(count_of(model), axis_size(kAxis), axis_index(kAxis));
     slice_ = {
         .parameter = at::zeros({share.size}), .gradient = at::zeros({share.size}), .state = {}};
     for (std::size_t i = 0; i < optimizer_->state_tensors(); ++i)

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+
+namespace lockstep {
+
+/// `size` consecutive numbers from `offset` on.
+template <std::integral Number>
+struct BasicRange {
+  Number offset;
+  Number size;
+
+  [[nodiscard]] constexpr Number end() const noexcept { return offset + size; }
+};
+using Range = BasicRange<std::int64_t>;
+
+/// The numbers that are in both; of size 0 if there are none.
+template <std::integral Number>
+[[nodiscard]] constexpr BasicRange<Number> intersection(const BasicRange<Number>& a,
+                                                        const BasicRange<Number>& b) {
+  const Number offset = std::max(a.offset, b.offset);
+  return {offset, std::max(offset, std::min(a.end(), b.end())) - offset};
+}
+
+/// Part `index` of `count` items cut into `parts` contiguous parts in order. Sizes differ by at
+/// most one, the larger ones first; with fewer items than parts the last ones are empty. Requires
+/// count >= 0, parts >= 1 and 0 <= index < parts.
+[[nodiscard]] constexpr Range shard(std::int64_t count, std::int64_t parts, std::int64_t index) {
+  const std::int64_t small = count / parts;
+  const std::int64_t larger_ones = count % parts;
+  return {index * small + std::min(index, larger_ones), small + (index < larger_ones ? 1 : 0)};
+}
+
+}  // namespace lockstep
