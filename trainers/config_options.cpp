@@ -8,6 +8,7 @@
 #include "framework/base/cores.h"
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"
+#include "framework/base/round_up.h"
 #include "framework/base/text.h"
 #include "framework/checkpoint/weights.h"
 #include "framework/objectives/objectives.h"
@@ -57,7 +58,7 @@ DataContext data_context(const Config& config) {
 std::int64_t microbatches(const Config& config, std::int64_t replicas) {
   if (!config.trainer.global_batch) return config.zero.accumulate;
   const std::int64_t own = *config.trainer.global_batch / replicas;
-  return (own + config.data_use.batch_size - 1) / config.data_use.batch_size;
+  return ceil_div(own, config.data_use.batch_size);
 }
 
 SamplerOptions sampler_options(const Config& config, const DataSets& data, std::int64_t replicas) {

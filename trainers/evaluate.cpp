@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -54,9 +53,7 @@ void try_metric(const std::string& name, const Metric& metric, const SampleType&
 
 // Throws DataError if one of these samples is not finite: figures are not to be, without a word.
 void check_samples(const Dataset& data, const Range& part) {
-  std::vector<std::int64_t> indices(static_cast<std::size_t>(part.size));
-  std::iota(indices.begin(), indices.end(), part.offset);
-  const std::string found = first_non_finite(data, indices);
+  const std::string found = first_non_finite(data, consecutive(part.offset, part.size));
   if (!found.empty()) throw DataError(str("what is evaluated is not finite: ", found));
 }
 
@@ -96,9 +93,8 @@ Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
   const std::int64_t most = shard(data.size(), axis_size(axis_name), 0).size;
   for (std::int64_t start = 0; start < most; start += batch_size) {
     const std::int64_t count = std::clamp<std::int64_t>(own.size - start, 0, batch_size);
-    std::vector<std::int64_t> indices(static_cast<std::size_t>(std::max<std::int64_t>(count, 1)));
-    std::iota(indices.begin(), indices.end(), count > 0 ? own.offset + start : 0);
-    const Batch batch = data.batch(indices);
+    const Batch batch = data.batch(
+        consecutive(count > 0 ? own.offset + start : 0, std::max<std::int64_t>(count, 1)));
     const at::Tensor outputs = model.forward(batch.inputs).narrow(0, 0, count);
     const at::Tensor targets = batch.targets.narrow(0, 0, count);
     for (std::size_t i = 0; i < sums.size(); ++i) {

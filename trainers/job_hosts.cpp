@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -13,6 +12,8 @@
 #include "framework/base/bytes.h"
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
+#include "framework/base/range.h"
+#include "framework/base/round_up.h"
 #include "framework/base/text.h"
 #include "framework/storage/checksum.h"
 
@@ -28,7 +29,7 @@ std::string checksum_of(const Dataset* data) {
   constexpr std::int64_t kSpread = 1000;
   const std::int64_t stride =
       data->is_slow() ? std::max<std::int64_t>(data->size() / kSpread, 1) : 1;
-  const std::int64_t taken = (data->size() + stride - 1) / stride;
+  const std::int64_t taken = ceil_div(data->size(), stride);
   storage::Checksum sum;
   const auto add = [&](const at::Tensor& tensor) {
     sum.add({static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()});
@@ -36,8 +37,7 @@ std::string checksum_of(const Dataset* data) {
   const std::int64_t size = data->size();
   sum.add(std::as_bytes(std::span(&size, 1)));
   for (std::int64_t first = 0; first < taken; first += kSamples) {
-    std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(kSamples, taken - first)));
-    std::iota(indices.begin(), indices.end(), first);
+    std::vector<std::int64_t> indices = consecutive(first, std::min(kSamples, taken - first));
     for (std::int64_t& index : indices) index *= stride;
     const Batch batch = data->batch(indices);
     add(batch.inputs);

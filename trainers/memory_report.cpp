@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -19,6 +18,7 @@
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"
 #include "framework/base/range.h"
+#include "framework/base/round_up.h"
 #include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/psum.h"
@@ -107,9 +107,7 @@ std::vector<std::int64_t> measured_activations(const Config& config, const DataS
       const auto waited = std::chrono::duration_cast<std::chrono::seconds>(
           std::chrono::steady_clock::now() - begin);
       require(waited < std::chrono::seconds(15), "a few samples take ", waited.count(), " s");
-      std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
-      std::iota(indices.begin(), indices.end(), 0);
-      const Batch batch = data.train->batch(indices);
+      const Batch batch = data.train->batch(consecutive(std::int64_t{0}, count));
       const training::TensorMemory memory(most);
       trainer.backward(training_loss(config, objective, *model, batch));
       bytes.push_back(memory.peak());
@@ -172,7 +170,7 @@ std::int64_t mapped_by_process(const Config& config, const HostMemoryUse& use,
   const bool is_only_one = launch.mode == LaunchMode::threads;
   const MemoryUse& part = is_only_one ? use.host : use.largest;
   const std::int64_t processes = is_only_one ? 1 : std::max<std::int64_t>(1, running_here(launch));
-  const std::int64_t replicas = (replicas_here(launch) + processes - 1) / processes;
+  const std::int64_t replicas = ceil_div(replicas_here(launch), processes);
   const std::int64_t parts = is_only_one ? 1 : replicas;
   const std::int64_t state = part.optimizer_state + part.checkpoint;
   const std::int64_t reached = part.parameters + part.gradients + part.communication;

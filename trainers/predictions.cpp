@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
-#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,6 +17,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/formats/csv.h"
 #include "framework/telemetry/metrics.h"
@@ -219,9 +219,8 @@ void write_predictions(Model& model, const Dataset& data, const PredictionOption
   PredictionRows rows(data, options.target_scales);
   bool is_first = true;
   for (std::int64_t start = 0; start < data.size(); start += options.batch_size) {
-    std::vector<std::int64_t> indices(
-        static_cast<std::size_t>(std::min(options.batch_size, data.size() - start)));
-    std::iota(indices.begin(), indices.end(), start);
+    std::vector<std::int64_t> indices =
+        consecutive(start, std::min(options.batch_size, data.size() - start));
     const Batch batch = readable_batch(data, indices, options.on_damaged);
     if (indices.empty()) continue;
     std::string text;

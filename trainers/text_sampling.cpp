@@ -10,6 +10,7 @@
 #include <c10/core/GradMode.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
@@ -31,8 +32,7 @@ std::int64_t draw_token(const at::Tensor& scores, const TextSamplingOptions& opt
   for (const double value : values) {
     if (!std::isfinite(value)) throw Error(str("the model's score of a token is ", value));
   }
-  std::vector<std::size_t> order(values.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<std::size_t> order = consecutive(std::size_t{0}, values.size());
   std::ranges::stable_sort(order, std::greater(), [&](std::size_t token) { return values[token]; });
   if (options.temperature == 0) return static_cast<std::int64_t>(order.front());
   order.resize(std::min(order.size(), static_cast<std::size_t>(options.top_k)));

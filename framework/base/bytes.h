@@ -7,6 +7,7 @@
 #include <span>
 
 #include "framework/base/range.h"
+#include "framework/base/round_up.h"
 
 namespace lockstep {
 
@@ -24,7 +25,7 @@ inline void copy_bytes(ConstBytes from, Bytes to) {
 template <typename Buffer>
 [[nodiscard]] Buffer slice_of(Buffer buffer, std::size_t unit, std::size_t parts,
                               std::size_t index) {
-  const Range units = shard(static_cast<std::int64_t>((buffer.size() + unit - 1) / unit),
+  const Range units = shard(static_cast<std::int64_t>(ceil_div(buffer.size(), unit)),
                             static_cast<std::int64_t>(parts), static_cast<std::int64_t>(index));
   const std::size_t begin = std::min(static_cast<std::size_t>(units.offset) * unit, buffer.size());
   return buffer.subspan(

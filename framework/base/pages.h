@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <memory>
 
+#include "framework/base/round_up.h"
+
 namespace lockstep {
 
 inline constexpr std::size_t kPage = 4096;
 
 [[nodiscard]] constexpr std::size_t whole_pages(std::size_t bytes) {
-  return (bytes + kPage - 1) / kPage * kPage;
+  return round_up(bytes, kPage);
 }
 
 /// Maps `bytes` of a file from `offset` on (both whole pages) for reading and writing, shared and

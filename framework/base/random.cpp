@@ -1,8 +1,9 @@
 #include "framework/base/random.h"
 
-#include <numeric>
 #include <random>
 #include <utility>
+
+#include "framework/base/range.h"
 
 namespace lockstep {
 namespace {
@@ -50,8 +51,7 @@ void shuffle(const Key& key, std::span<std::uint32_t> numbers) {
 }
 
 std::vector<std::int64_t> permutation(const Key& key, std::int64_t count) {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
-  std::iota(order.begin(), order.end(), std::int64_t{0});
+  std::vector<std::int64_t> order = consecutive(std::int64_t{0}, count);
   shuffle(key, order);
   return order;
 }

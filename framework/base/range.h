@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <vector>
 
 namespace lockstep {
 
@@ -22,6 +25,14 @@ template <std::integral Number>
                                                         const BasicRange<Number>& b) {
   const Number offset = std::max(a.offset, b.offset);
   return {offset, std::max(offset, std::min(a.end(), b.end())) - offset};
+}
+
+/// first, first + 1, …: `count` numbers.
+template <std::integral Number>
+[[nodiscard]] std::vector<Number> consecutive(Number first, std::integral auto count) {
+  std::vector<Number> numbers(static_cast<std::size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), first);
+  return numbers;
 }
 
 /// Part `index` of `count` items cut into `parts` contiguous parts in order. Sizes differ by at

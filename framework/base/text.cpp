@@ -26,12 +26,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-// The first `most` bytes of a longer text, or a few less where a letter of UTF-8 would be cut.
-std::string_view beginning(std::string_view text, std::size_t most) {
-  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0U) == 0x80) --most;
-  return text.substr(0, most);
-}
-
 }  // namespace
 
 std::string listed(const std::vector<std::string>& names, std::size_t most) {
@@ -44,6 +38,18 @@ std::string counted(std::int64_t count, std::string_view one, std::string_view m
   if (count == 1 || many.empty()) text += one;
   if (count != 1) text += many.empty() ? "s" : many;
   return text;
+}
+
+std::string hexadecimal(std::uint64_t number, std::size_t digits) {
+  std::string text(digits, '0');
+  for (; digits > 0; number >>= 4U) text[--digits] = "0123456789abcdef"[number & 15U];
+  return text;
+}
+
+std::string_view beginning(std::string_view text, std::size_t most) noexcept {
+  if (text.size() <= most) return text;
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0U) == 0x80) --most;
+  return text.substr(0, most);
 }
 
 std::string cut(std::string_view text, std::size_t most) {

@@ -47,8 +47,13 @@ template <typename Range>
 [[nodiscard]] std::string counted(std::int64_t count, std::string_view one,
                                   std::string_view many = {});
 
-/// `text`, if it has at most `most` bytes. Otherwise its first `most` bytes and "…", or a few bytes
-/// less so that no UTF-8 letter is cut.
+/// The last `digits` hexadecimal digits of a number, in lower case.
+[[nodiscard]] std::string hexadecimal(std::uint64_t number, std::size_t digits);
+
+/// `text`, or its first `most` bytes, or a few less so that no UTF-8 letter is cut.
+[[nodiscard]] std::string_view beginning(std::string_view text, std::size_t most) noexcept;
+
+/// `text`, if it has at most `most` bytes. Otherwise its beginning() and "…".
 [[nodiscard]] std::string cut(std::string_view text, std::size_t most = 60);
 
 /// `text`. If it is longer than `most` bytes: its beginning, and how many bytes were left out.

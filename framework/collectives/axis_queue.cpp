@@ -2,11 +2,11 @@
 
 #include <chrono>
 #include <exception>
-#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/range.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/comm/run_lock.h"
 
@@ -17,11 +17,9 @@ AxisQueue::AxisQueue(AxisNames axis_name, bool overlap, std::source_location whe
   const AxisCall call{"collectives that are started", axis_, where_};
   groups::ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
   if (!would_overlap(overlap, replicas.is_network())) return;
-  std::vector<int> everyone(static_cast<std::size_t>(replicas.size()));
-  std::iota(everyone.begin(), everyone.end(), 0);
   // A channel that nobody else has: the number of this call, which all replicas count alike.
   const auto number = current_environment()->next_call(replicas).number;
-  group_ = replicas.subgroup(everyone, number);
+  group_ = replicas.subgroup(consecutive(0, replicas.size()), number);
   thread_ = std::thread([this] { run_calls(); });
 }
 

@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include "framework/base/random.h"
+#include "framework/base/round_up.h"
 #include "framework/base/text.h"
 
 namespace lockstep::collectives {
@@ -46,17 +47,14 @@ Key fold_leaf(const Key& key, const at::Tensor& leaf) {
 // "; leaves 12 to 15: 3fa2, 16 to 19: 81bc": so much of leaves that are not listed that one sees
 // where those of two calls begin to differ.
 std::string digests_of(const Leaves& leaves, std::size_t begin) {
-  const std::size_t length = (leaves.size() - begin + kDigests - 1) / kDigests;
+  const std::size_t length = ceil_div(leaves.size() - begin, kDigests);
   std::vector<std::string> digests;
   for (; begin < leaves.size(); begin += length) {
     const std::size_t end = std::min(begin + length, leaves.size());
     Key key(0);
     for (std::size_t i = begin; i < end; ++i) key = fold_leaf(key, leaves[i]);
-    constexpr char kDigits[] = "0123456789abcdef";
-    std::string digest;
-    for (int shift = 12; shift >= 0; shift -= 4) digest += kDigits[key.bits() >> shift & 15];
     digests.push_back(lockstep::str(begin, end - begin > 1 ? " to " + std::to_string(end - 1) : "",
-                                    ": ", digest));
+                                    ": ", hexadecimal(key.bits(), 4)));
   }
   return "; leaves " + join(digests);
 }

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -372,9 +371,7 @@ std::vector<std::int64_t> names_of_members(const AxisCall& call, const AxisIndex
   for (const auto& group : groups) {
     if (std::find(group.begin(), group.end(), index) != group.end()) return group;
   }
-  std::vector<std::int64_t> all(static_cast<std::size_t>(size));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
+  return consecutive(std::int64_t{0}, size);
 }
 
 // Every replica sees the tables of all and checks all of them: they agree on whether to go on. The

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <exception>
 #include <future>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +18,7 @@
 #include "framework/base/pages.h"
 #include "framework/base/random.h"
 #include "framework/base/range.h"
+#include "framework/base/round_up.h"
 #include "framework/base/text.h"
 #include "framework/comm/hierarchy.h"
 #include "framework/comm/schedule_choice.h"
@@ -36,7 +36,7 @@ constexpr std::size_t kUnderWay = 2;
 constexpr std::size_t kLine = 64;
 
 std::size_t whole_lines(std::size_t bytes) {
-  return (bytes + kLine - 1) / kLine * kLine;
+  return round_up(bytes, kLine);
 }
 
 // All workers of the job.
@@ -278,7 +278,7 @@ void HostMembers::in_pieces(const Verb& verb) {
   // A barrier is one piece of nothing.
   const std::size_t count = verb.kind == Verb::Kind::barrier ? 1
                             : row == 0                       ? 0
-                                                             : (row + most - 1) / most;
+                                                             : ceil_div(row, most);
   const std::size_t slot = whole_lines(rows * most);
   constexpr std::size_t kSlots = kUnderWay + 1;
   const Bytes slots = common_memory(std::min(count, kSlots) * slot);
@@ -547,10 +547,8 @@ std::shared_ptr<Communicator> join_hosts(std::shared_ptr<Communicator> local,
           "join_hosts: worker ", rank, " is ", rank - job->first_here(), " of ", here,
           " on its host, but ", job->local->rank(), " of ", job->local->size(),
           " in what joins these");
-  std::vector<int> everyone(job->host_of.size());
-  std::iota(everyone.begin(), everyone.end(), 0);
-  return std::make_shared<Hierarchy>(std::make_shared<HostMembers>(job, std::move(everyone), 0),
-                                     rank);
+  return std::make_shared<Hierarchy>(
+      std::make_shared<HostMembers>(job, consecutive(0, job->host_of.size()), 0), rank);
 }
 
 void set_up_links(Communicator& world, const std::vector<int>& host_of,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "framework/base/round_up.h"
 #include "framework/reduce/reduce.h"
 
 namespace lockstep::comm {
@@ -33,7 +34,7 @@ LocalWork::LocalWork(std::span<const Verb* const> verbs) : verbs_(verbs.begin(),
   const Verb& first = *verbs_[0];
   const std::size_t n = verbs_.size();
   item_bytes_ = first.kind == Verb::Kind::all_gather ? first.input.size() : first.output.size();
-  parts_per_item_ = (item_bytes_ + kPartBytes - 1) / kPartBytes;
+  parts_per_item_ = ceil_div(item_bytes_, kPartBytes);
   const std::size_t items = first.kind == Verb::Kind::all_reduce       ? 1
                             : first.kind == Verb::Kind::reduce_scatter ? n
                                                                        : n * n;

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "framework/base/round_up.h"
+
 namespace lockstep::comm {
 namespace {
 
@@ -96,7 +98,7 @@ Schedule recursive_halving(int members, int levels) {
   const auto own = [&](const Subtree& block, int to) {
     const auto step = static_cast<int>(block.count);
     const int first = to % step;
-    return Slices{first, step, (members - first + step - 1) / step};
+    return Slices{first, step, ceil_div(members - first, step)};
   };
   const auto from = [](const Subtree& part, int, int slice) { return owner(part, slice); };
   return rounds_up(members, members, levels, own, from);

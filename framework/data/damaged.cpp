@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 #include <c10/core/ScalarType.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/range.h"
 #include "framework/data/finite.h"
 #include "framework/data/loader.h"
 
@@ -25,12 +25,6 @@ std::int64_t samples_together(const Dataset& data) {
   const TensorType input = data.type().input;
   const auto bytes = input.values() * static_cast<std::int64_t>(c10::elementSize(input.dtype));
   return std::max<std::int64_t>(kBytesTogether / std::max<std::int64_t>(bytes, 1), 1);
-}
-
-std::vector<std::int64_t> numbers_from(std::int64_t first, std::int64_t count) {
-  std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
-  std::iota(numbers.begin(), numbers.end(), first);
-  return numbers;
 }
 
 using Found = std::function<void(const DamagedSample& damaged)>;
@@ -57,7 +51,7 @@ void find_damaged(const Dataset& data, const DamageSearch& search, const Found& 
   std::int64_t next = 0;
   const auto ask = [&] {
     if (next == data.size()) return;
-    asked.push_back(numbers_from(next, std::min(together, data.size() - next)));
+    asked.push_back(consecutive(next, std::min(together, data.size() - next)));
     next += std::ssize(asked.back());
     loader.request(asked.back(), kUnaugmented);
   };

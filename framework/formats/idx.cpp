@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <exception>
 #include <limits>
 #include <span>
@@ -18,12 +17,6 @@ constexpr std::size_t kSizeBytes = 4;
 constexpr std::uint8_t kUnsignedByte = 0x08;
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
-std::string hex(std::uint8_t byte) {
-  std::array<char, 3> text{};
-  std::snprintf(text.data(), text.size(), "%02x", static_cast<unsigned>(byte));
-  return text.data();
-}
-
 }  // namespace
 
 IdxFile::IdxFile(const std::string& path, std::int64_t dimensions) : reader_(path) {
@@ -33,12 +26,12 @@ IdxFile::IdxFile(const std::string& path, std::int64_t dimensions) : reader_(pat
   std::array<std::uint8_t, kMagicBytes> magic{};
   reader_.read_all(magic);
   if (magic[0] != 0 || magic[1] != 0) {
-    fail(str("it is no IDX file: it starts with the bytes ", hex(magic[0]), " ", hex(magic[1]),
-             " instead of 00 00"));
+    fail(str("it is no IDX file: it starts with the bytes ", hexadecimal(magic[0], 2), " ",
+             hexadecimal(magic[1], 2), " instead of 00 00"));
   }
   if (magic[2] != kUnsignedByte) {
-    fail(str("its elements are of type 0x", hex(magic[2]), ", but only 0x", hex(kUnsignedByte),
-             " (unsigned byte) can be read"));
+    fail(str("its elements are of type 0x", hexadecimal(magic[2], 2), ", but only 0x",
+             hexadecimal(kUnsignedByte, 2), " (unsigned byte) can be read"));
   }
   if (magic[3] != dimensions) {
     fail(str("its number of dimensions is ", int{magic[3]}, ", but must be ", dimensions));

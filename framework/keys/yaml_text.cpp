@@ -62,7 +62,7 @@ std::string yaml_shown(const std::string& text) {
 std::string control_code(char letter) {
   const auto code = static_cast<unsigned char>(letter);
   if (code >= 0x20 && code != 0x7f) return "";
-  return {"0123456789abcdef"[code >> 4], "0123456789abcdef"[code & 15]};
+  return hexadecimal(code, 2);
 }
 
 }  // namespace lockstep::keys

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "framework/base/round_up.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
@@ -19,7 +20,7 @@ void add_elements(const optim::ElementKernels& kernels, const at::Tensor& values
   for (std::size_t at = 0; at < count; at += kElementsAtOnce) {
     const std::size_t size = std::min(kElementsAtOnce, count - at);
     kernels.sums_of_squares(bytes + at * values.itemsize(), size, sums.data());
-    const std::size_t blocks = (size + optim::kSquaresBlock - 1) / optim::kSquaresBlock;
+    const std::size_t blocks = ceil_div(size, optim::kSquaresBlock);
     for (std::size_t i = 0; i < blocks; ++i) sum.add(sums[i]);
   }
 }

@@ -1,10 +1,10 @@
 #include "framework/storage/checksum.h"
 
-#include <array>
-#include <cstdio>
 #include <new>
 
 #include <xxhash.h>
+
+#include "framework/base/text.h"
 
 namespace lockstep::storage {
 
@@ -22,10 +22,7 @@ void Checksum::add(ConstBytes bytes) {
 }
 
 std::string Checksum::text() const {
-  std::array<char, 17> digits{};
-  std::snprintf(digits.data(), digits.size(), "%016llx",
-                static_cast<unsigned long long>(::XXH3_64bits_digest(state_.get())));
-  return digits.data();
+  return hexadecimal(::XXH3_64bits_digest(state_.get()), 16);
 }
 
 std::uint64_t checksum_of(ConstBytes bytes) {

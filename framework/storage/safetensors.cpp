@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
+#include "framework/base/round_up.h"
 #include "framework/base/stream_copy.h"
 #include "framework/base/text.h"
 
@@ -233,8 +234,7 @@ std::string write_header(SafetensorsHeader& header) {
                       {"data_offsets", {tensor.begin, tensor.end}}});
   }
   text += '}';
-  const std::uint64_t length =
-      (text.size() + sizeof length + kAlignment - 1) / kAlignment * kAlignment - sizeof length;
+  const std::uint64_t length = round_up(text.size() + sizeof length, kAlignment) - sizeof length;
   require(length <= kLongestHeader, "safetensors: the header of ",
           counted(static_cast<std::int64_t>(header.tensors.size()), "tensor"), " has ", length,
           " bytes, and the longest has ", kLongestHeader);

@@ -31,12 +31,8 @@ std::string ParametersDigest::finish() {
   unsigned int size = 0;
   check_done(EVP_DigestFinal_ex(context_.get(), digest.data(), &size));
 
-  constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
-  for (unsigned int i = 0; i < size; ++i) {
-    text += kDigits[digest[i] / 16];
-    text += kDigits[digest[i] % 16];
-  }
+  for (unsigned int i = 0; i < size; ++i) text += hexadecimal(digest[i], 2);
   return text;
 }
 

@@ -117,8 +117,7 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
       placement.shares_memory ? std::vector{replicas_here(placement)} : workers;
   HostMemoryUse all;
   for (const Range& set : sets) {
-    std::vector<std::int64_t> holders(static_cast<std::size_t>(set.size));
-    std::iota(holders.begin(), holders.end(), set.offset);
+    const std::vector<std::int64_t> holders = consecutive(set.offset, set.size);
     MemoryUse use = each;
     use.holders = set.size;
     use.shared_parameters =

@@ -12,6 +12,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/nn/module.h>
 
+#include "framework/base/round_up.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
@@ -26,8 +27,7 @@ constexpr std::int64_t kAlignment = 16;
 
 // Bytes of the tensor in a message.
 std::int64_t room_for(const at::Tensor& tensor) {
-  const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return round_up(static_cast<std::int64_t>(tensor.nbytes()), kAlignment);
 }
 
 // Turns replica 0's `values` of floating `buffers` into the replicas' mean: the values plus the

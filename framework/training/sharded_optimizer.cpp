@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <utility>
 
 #include <ATen/ops/full.h>
 #include <torch/optim/optimizer.h>
 
+#include "framework/base/range.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/training/agreement.h"
@@ -25,8 +25,7 @@ namespace {
 // The group of each parameter: the replica that owns it, counted from 1.
 std::vector<std::int64_t> groups_of(const std::vector<at::Tensor>& parameters,
                                     std::int64_t replicas) {
-  std::vector<std::size_t> by_size(parameters.size());
-  std::iota(by_size.begin(), by_size.end(), std::size_t{0});
+  std::vector<std::size_t> by_size = consecutive(std::size_t{0}, parameters.size());
   std::stable_sort(by_size.begin(), by_size.end(), [&](std::size_t a, std::size_t b) {
     return parameters[a].numel() > parameters[b].numel();
   });
@@ -58,8 +57,7 @@ ShardedOptimizer::ShardedOptimizer(const training::ModuleParameters& leaves, con
   training::check_initialization("ShardedOptimizer", names_, tensors_, Randomness::warn, axis_);
   training::start_alike(tensors_, axis_);
   // A bucket for each owner, and dtype.
-  std::vector<std::size_t> order(tensors_.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
+  const std::vector<std::size_t> order = consecutive(std::size_t{0}, tensors_.size());
   parameters_ = std::make_unique<training::FlatParameters>(
       names_, tensors_, tree::FlatLayout(training::flat_items(tensors_, owners_), order, 1, 1),
       axis_, training::ParameterUpdates::own_group);

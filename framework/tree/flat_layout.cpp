@@ -2,20 +2,15 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <utility>
 
+#include "framework/base/range.h"
+#include "framework/base/round_up.h"
 #include "framework/base/text.h"
 
 namespace lockstep::tree {
-namespace {
-
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 FlatLayout::FlatLayout(const std::vector<FlatItem>& items, const std::vector<std::size_t>& order,
                        const BucketSizes& sizes, std::int64_t shards)
@@ -65,8 +60,7 @@ FlatLayout::FlatLayout(const std::vector<FlatItem>& items, const std::vector<std
     into.size = round_up(into.size + item.size, kBlock);
     last_of[*row.bucket] = rank;
   }
-  std::vector<std::size_t> by_end(buckets_.size());
-  std::iota(by_end.begin(), by_end.end(), std::size_t{0});
+  std::vector<std::size_t> by_end = consecutive(std::size_t{0}, buckets_.size());
   std::ranges::sort(by_end, {}, [&](std::size_t bucket) { return last_of[bucket]; });
   std::vector<FlatBucket> sorted;
   for (const std::size_t bucket : by_end) sorted.push_back(std::move(buckets_[bucket]));

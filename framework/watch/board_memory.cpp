@@ -52,9 +52,7 @@ void write_text(Word* words, std::size_t count, std::string_view text) noexcept 
   std::string_view tail;
   if (text.size() > capacity) {
     tail = kCut;
-    std::size_t end = capacity - kCut.size();
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // UTF-8
-    text = text.substr(0, end);
+    text = beginning(text, capacity - kCut.size());
   }
   for (;; ++words) {
     char chars[sizeof(Word)] = {};

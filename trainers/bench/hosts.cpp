@@ -32,7 +32,7 @@ void write_secret(const fs::path& file) {
   fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write);
   std::random_device random;
   std::ofstream out(file);
-  for (int i = 0; i < 64; ++i) out << "0123456789abcdef"[random() % 16];
+  for (int i = 0; i < 64; ++i) out << hexadecimal(random(), 1);
   if (!(out << std::endl)) throw Error(str("cannot write ", file.string()));
 }
 

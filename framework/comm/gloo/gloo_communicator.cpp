@@ -4,7 +4,6 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -21,6 +20,7 @@
 #include "framework/base/non_copyable.h"
 #include "framework/base/process.h"
 #include "framework/base/random.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
 #include "framework/comm/cancellation.h"
@@ -374,11 +374,9 @@ class GlooMember final : public LoneMember<GlooMember, GlooLink> {
 std::shared_ptr<Communicator> connect_gloo(std::shared_ptr<Store> store, int rank, int size,
                                            const ConnectOptions& options) {
   require(rank >= 0 && rank < size, "connect_gloo: rank ", rank, " is not in a group of ", size);
-  std::vector<int> everyone(static_cast<std::size_t>(size));
-  std::iota(everyone.begin(), everyone.end(), 0);
   auto link = std::make_shared<GlooLink>(*store, rank, size, options);
   return std::make_shared<Hierarchy>(
-      std::make_shared<GlooMember>(std::move(link), std::move(everyone), rank, 0), rank);
+      std::make_shared<GlooMember>(std::move(link), consecutive(0, size), rank, 0), rank);
 }
 
 }  // namespace lockstep::comm

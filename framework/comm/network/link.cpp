@@ -20,6 +20,7 @@
 #include "framework/base/limits.h"
 #include "framework/base/non_copyable.h"
 #include "framework/base/text.h"
+#include "framework/comm/network/keep_alive.h"
 
 namespace lockstep::comm {
 namespace {
@@ -219,13 +220,8 @@ pollfd Link::polled() const noexcept {
 }
 
 void Link::limit_silence(milliseconds limit) noexcept {
-  const int on = 1;
-  const auto probes = static_cast<int>(std::clamp<std::int64_t>(limit.count() / 1000 - 1, 1, 120));
   const auto unanswered = static_cast<unsigned>(limit.count());
-  ::setsockopt(socket_.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_KEEPIDLE, &on, sizeof on);
-  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_KEEPINTVL, &on, sizeof on);
-  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+  keep_alive(socket_.get(), limit.count() / 1000 - 1);
   ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered, sizeof unanswered);
 }
 

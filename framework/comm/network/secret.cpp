@@ -29,10 +29,7 @@ constexpr std::size_t kFileBytes = 2 * Secret::kBytes + 1;
 
 std::string text_of(const std::array<std::byte, Secret::kBytes>& bytes) {
   std::string text;
-  for (const std::byte byte : bytes) {
-    text += kDigits[std::to_integer<std::size_t>(byte) >> 4];
-    text += kDigits[std::to_integer<std::size_t>(byte) & 15];
-  }
+  for (const std::byte byte : bytes) text += hexadecimal(std::to_integer<std::uint64_t>(byte), 2);
   return text + '\n';
 }
 

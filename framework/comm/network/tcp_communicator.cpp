@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 #include <exception>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "framework/base/random.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/comm/cancellation.h"
 #include "framework/comm/hierarchy.h"
@@ -67,11 +67,9 @@ std::shared_ptr<Communicator> connect_tcp(std::shared_ptr<Store> store, int rank
                                           const NetworkOptions& network,
                                           const ConnectOptions& options) {
   require(rank >= 0 && rank < size, "connect_tcp: rank ", rank, " is not in a group of ", size);
-  std::vector<int> everyone(static_cast<std::size_t>(size));
-  std::iota(everyone.begin(), everyone.end(), 0);
   auto link = std::make_shared<TcpLink>(std::move(store), rank, size, network, options);
   return std::make_shared<Hierarchy>(
-      std::make_shared<TcpMember>(std::move(link), std::move(everyone), rank, 0), rank);
+      std::make_shared<TcpMember>(std::move(link), consecutive(0, size), rank, 0), rank);
 }
 
 }  // namespace lockstep::comm

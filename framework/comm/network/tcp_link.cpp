@@ -15,6 +15,7 @@
 #include "framework/base/limits.h"
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
+#include "framework/comm/network/keep_alive.h"
 
 namespace lockstep::comm {
 namespace {
@@ -43,17 +44,6 @@ std::string address_of(int rank) {
 
 std::string hello_of(int rank, std::size_t size) {
   return str("replica ", rank, " of ", size);
-}
-
-// A host that has gone is noticed: one that is asked once a second and never answers. There is no
-// TCP_USER_TIMEOUT: it would also end a connection to a process that is only paused.
-void keep_alive(int socket, std::chrono::milliseconds timeout) {
-  const int on = 1;
-  const auto probes = static_cast<int>(std::clamp<std::int64_t>(timeout.count() / 1000, 1, 120));
-  ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &on, sizeof on);
-  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &on, sizeof on);
-  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
 }  // namespace
@@ -240,7 +230,8 @@ void TcpLink::want(int peer) {
 // Called with the mutex.
 void TcpLink::open(int peer, Descriptor socket, bool begins) {
   Peer& at = *peers_[static_cast<std::size_t>(peer)];
-  keep_alive(socket.get(), options_.timeout);
+  // There is no TCP_USER_TIMEOUT: it would also end a connection to a process that is only paused.
+  keep_alive(socket.get(), options_.timeout.count() / 1000);
   at.state = Peer::State::open;
   at.is_there = true;
   ++ledger_.connections;

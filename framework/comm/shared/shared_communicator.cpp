@@ -12,6 +12,8 @@
 
 #include "framework/base/bytes.h"
 #include "framework/base/errors.h"
+#include "framework/base/range.h"
+#include "framework/base/round_up.h"
 #include "framework/base/text.h"
 #include "framework/comm/shared/rounds.h"
 #include "framework/reduce/reduce.h"
@@ -25,10 +27,6 @@ template <typename Buffer>
 Buffer part_of(Buffer buffer, std::size_t part, std::size_t index) {
   const std::size_t begin = std::min(buffer.size(), part * index);
   return buffer.subspan(begin, std::min(part, buffer.size() - begin));
-}
-
-std::size_t parts_in(std::size_t bytes, std::size_t part) {
-  return (bytes + part - 1) / part;
 }
 
 // Offsets of parts laid end to end.
@@ -175,7 +173,7 @@ class SharedCommunicator final : public Communicator {
   // slice, which stays in place, into its output and its chunk, where the others read it.
   void all_reduce_staged(ConstBytes input, Bytes output, reduce::ElementType type,
                          reduce::ReduceOp op) {
-    const std::size_t parts = parts_in(input.size(), HostMemory::kChunkBytes);
+    const std::size_t parts = ceil_div(input.size(), HostMemory::kChunkBytes);
     const bool common = rounds_.output_is_common();
     const auto slice_in_chunk = [&](std::size_t owner, std::size_t round, std::size_t place) {
       const std::size_t bytes = part_of(input, HostMemory::kChunkBytes, round).size();
@@ -222,7 +220,7 @@ class SharedCommunicator final : public Communicator {
       return input.subspan(place * output.size(), output.size());
     };
     std::vector<const std::byte*> inputs(count());
-    pass_pieces(parts_in(output.size(), piece_bytes()), slice, [&](std::size_t part) {
+    pass_pieces(ceil_div(output.size(), piece_bytes()), slice, [&](std::size_t part) {
       for (std::size_t p = 0; p < count(); ++p) {
         inputs[p] = piece_of(p, part).data();
       }
@@ -255,7 +253,7 @@ class SharedCommunicator final : public Communicator {
   template <typename Incoming>
   void share(ConstBytes own, std::size_t bytes, const Incoming& incoming) {
     constexpr std::size_t kPart = HostMemory::kChunkBytes;
-    const std::size_t parts = parts_in(bytes, kPart);
+    const std::size_t parts = ceil_div(bytes, kPart);
     rounds_.pass(parts + 1, [&](std::size_t round) {
       if (round < parts) rounds_.write(part_of(own, kPart, round), rounds_.chunk(me(), round));
       for (std::size_t p = 0; round > 0 && p < count(); ++p) {
@@ -301,7 +299,7 @@ class SharedCommunicator final : public Communicator {
         copy_bytes({inputs[p] + before, recv_sizes[p]}, incoming(p));
       }
       for (std::size_t to = 0; is_staged[p] && to < count(); ++to) {
-        if (to != p) parts = std::max(parts, parts_in(sizes[to], piece_bytes()));
+        if (to != p) parts = std::max(parts, ceil_div(sizes[to], piece_bytes()));
       }
     }
     if (parts > 0 && !inputs.empty()) return rounds_.finish_round();
@@ -365,10 +363,7 @@ class SharedCommunicator final : public Communicator {
     const auto data = extent->data();
     const std::size_t own = copies == Copies::one ? 0 : me() * stride;
     SymmetricBuffer buffer{.own = data.subspan(own, bytes), .memory = std::move(extent)};
-    if (copies == Copies::one) {
-      std::vector<int>& everyone = buffer.holders.emplace_back(count());
-      std::iota(everyone.begin(), everyone.end(), 0);
-    }
+    if (copies == Copies::one) buffer.holders = {consecutive(0, count())};
     return buffer;
   }
 
@@ -402,9 +397,7 @@ std::shared_ptr<Communicator> connect_shared(std::shared_ptr<HostMemory> memory,
                                              const ConnectOptions& options) {
   require(rank >= 0 && rank < size, "connect_shared: rank ", rank, " is not in a group of ", size);
   auto link = std::make_shared<SharedLink>(std::move(memory), *store, rank, size, options);
-  std::vector<int> everyone(static_cast<std::size_t>(size));
-  std::iota(everyone.begin(), everyone.end(), 0);
-  return std::make_shared<SharedCommunicator>(std::move(link), std::move(everyone), rank, 0);
+  return std::make_shared<SharedCommunicator>(std::move(link), consecutive(0, size), rank, 0);
 }
 
 }  // namespace lockstep::comm

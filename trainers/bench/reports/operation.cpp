@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/round_up.h"
 #include "framework/base/text.h"
 
 namespace lockstep::bench {
@@ -31,7 +32,7 @@ Operation parse_operation(const std::string& name) {
 std::int64_t usable_size(Operation operation, std::int64_t replicas, std::int64_t bytes) {
   const std::int64_t step = static_cast<std::int64_t>(sizeof(float)) *
                             (operation == Operation::all_reduce ? 1 : replicas);
-  return (bytes + step - 1) / step * step;
+  return round_up(bytes, step);
 }
 
 double bus_bytes(Operation operation, std::int64_t replicas, std::int64_t bytes) {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include <string_view>
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "framework/base/range.h"
 
 namespace lockstep::bench {
 namespace {
@@ -169,8 +169,7 @@ std::optional<double> network_bound(const TrainingResult& result) {
   const Measurement* const alone = find(result, kAlone);
   const std::optional<double> speed = bytes_per_second(result.network);
   if (alone == nullptr || !speed) return std::nullopt;
-  std::vector<std::size_t> last_first(result.gradient_bytes.size());
-  std::iota(last_first.begin(), last_first.end(), std::size_t{0});
+  std::vector<std::size_t> last_first = consecutive(std::size_t{0}, result.gradient_bytes.size());
   const std::vector<double>& ready = alone->gradients_ready;
   std::ranges::sort(last_first, std::greater{}, [&](std::size_t i) { return ready.at(i); });
   double bound = floor_of(result)->seconds();
