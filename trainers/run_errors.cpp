@@ -1,5 +1,7 @@
 #include "trainers/run_errors.h"
 
+#include <string_view>
+
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
@@ -8,47 +10,16 @@
 #include "trainers/resume.h"
 
 namespace lockstep {
-namespace {
-
-bool is_of_data(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const DataError&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
-
-}  // namespace
 
 bool lacks_replica(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Aborted&) {
-    return false;  // it may only have thrown
-  } catch (const CollectiveMismatch&) {
-    return false;
-  } catch (const CommError&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
-
-std::string typed_text(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& ours) {
-    return str(ours.type(), ": ", replicas::text_of(error));
-  } catch (...) {
-    return replicas::text_of(error);
-  }
+  // Aborted: it may only have thrown.
+  const ErrorKind kind = error_kind(error);
+  return kind == ErrorKind::comm || kind == ErrorKind::lost || kind == ErrorKind::timeout;
 }
 
 std::string how_to_go_on(const std::exception_ptr& error, const std::filesystem::path& output) {
   // Mended data are others than those that the checkpoint has recorded.
-  const bool are_mended = is_of_data(error);
+  const bool are_mended = error_kind(error) == ErrorKind::data;
   return str(are_mended ? "once the data are mended, " : "", "--output ", output.string(),
              " --resume auto ", are_mended ? "--resume-with-changes " : "", "goes on");
 }
@@ -64,18 +35,13 @@ void rethrow_with(const std::string& note, bool logs) {
   const std::exception_ptr handled = std::current_exception();
   try {
     throw;
-  } catch (const Aborted&) {
-    throw;  // another replica's error is the cause
   } catch (const Error& error) {
-    const std::string text = str(error.what(), "\n", note);
-    const std::string type = error.type();
-    if (type == "DataError") throw DataError(text);
-    if (type == "ValueError") throw ValueError(text);
-    if (type == "NameError") throw NameError(text);
-    if (type == "Error") throw Error(text);
-    if (type == "Timeout") throw Timeout(text);
-    if (type == "ReplicaLost") throw ReplicaLost(text);
-    if (type == "CommError") throw CommError(text);
+    const ErrorKind kind = error.kind();
+    if (kind == ErrorKind::aborted) throw;  // another replica's error is the cause
+    // A verdict, a nested exception, or what a type of its own has.
+    const bool has_more = kind == ErrorKind::mismatch || kind == ErrorKind::replica ||
+                          std::string_view(error.type()) != traits_of(kind).name;
+    if (!has_more) throw_as(kind, str(error.what(), "\n", note));
     if (logs) log_warning(note);
     throw;
   } catch (...) {

@@ -11,9 +11,6 @@ namespace lockstep {
 /// Whether the error says that a replica does not come any more: its part of the state is lost.
 [[nodiscard]] bool lacks_replica(const std::exception_ptr& error);
 
-/// With its type: "DataError: a.png is cut short".
-[[nodiscard]] std::string typed_text(const std::exception_ptr& error);
-
 /// How a run that ended by `error` and has saved its state goes on, for people.
 [[nodiscard]] std::string how_to_go_on(const std::exception_ptr& error,
                                        const std::filesystem::path& output);
@@ -22,7 +19,7 @@ namespace lockstep {
 [[nodiscard]] std::string what_is_left(const std::filesystem::path& output);
 
 /// Throws the error that is being handled again, with a note as its last line; "": as it is. Errors
-/// of types that are not known here stay as they are, and the note is logged if `logs`.
+/// that have more than a message stay as they are, and the note is logged if `logs`.
 [[noreturn]] void rethrow_with(const std::string& note, bool logs);
 
 }  // namespace lockstep

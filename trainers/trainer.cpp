@@ -29,6 +29,7 @@
 #include "framework/data/finite.h"
 #include "framework/data/loader.h"
 #include "framework/data/sampler.h"
+#include "framework/replicas/first_failure.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/machine.h"
 #include "framework/telemetry/digest.h"
@@ -346,7 +347,7 @@ class Trainer::Run {
       if (!agrees_) return unsaved + "replicas may differ in it";
       if (steps > counted_steps_) samples_ = sampler_.end_of_step(samples_);
       const CheckpointSaver::Apart apart =
-          checkpoints_->save_apart(info_of(steps), typed_text(error));
+          checkpoints_->save_apart(info_of(steps), replicas::typed_text(error));
       return apart.is_saved ? saved : unsaved + apart.reason;
     } catch (const std::exception& another) {
       return unsaved + another.what();

@@ -1,10 +1,28 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace lockstep {
+
+/// The types of errors below, for what passes an error on to another thread, process or host.
+enum class ErrorKind { error, name, value, data, comm, lost, mismatch, timeout, replica, aborted };
+
+struct ErrorTraits {
+  const char* name;  ///< the type's, as users read it: "ValueError"
+  int exit_status;   ///< of a program that ends on such an error
+  /// How likely it is only a consequence of another replica's failure: 0 is never, larger numbers
+  /// are more likely. Of several failures, the root cause is the first with the lowest number.
+  int doubt;
+  std::exception_ptr (*make)(const std::string& message);
+};
+[[nodiscard]] const ErrorTraits& traits_of(ErrorKind kind) noexcept;
+/// The kind with this name; of a name that no kind has, ErrorKind::error.
+[[nodiscard]] ErrorKind kind_named(std::string_view name) noexcept;
+[[noreturn]] void throw_as(ErrorKind kind, const std::string& message);
 
 /// Base of every error that Lockstep throws. The message names the operation, the axis, the replica
 /// and the numbers. Two families follow: what the caller did wrong (NameError, ValueError,
@@ -13,42 +31,41 @@ class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 
+  /// The type of this file that the error has or derives from.
+  [[nodiscard]] virtual ErrorKind kind() const noexcept { return ErrorKind::error; }
   /// Name of the error's type as users read it, for example "ValueError".
-  [[nodiscard]] virtual const char* type() const noexcept { return "Error"; }
+  [[nodiscard]] virtual const char* type() const noexcept { return traits_of(kind()).name; }
 
   /// Throws an error of the same type whose message is `prefix` followed by this one's.
   [[noreturn]] virtual void rethrow_with(const std::string& prefix) const {
-    throw Error(prefix + what());
+    throw_as(kind(), prefix + what());
   }
 };
 
-#define LOCKSTEP_ERROR_TYPE(Name, Base)                                        \
-  class Name : public Base {                                                   \
-   public:                                                                     \
-    using Base::Base;                                                          \
-    [[nodiscard]] const char* type() const noexcept override { return #Name; } \
-    [[noreturn]] void rethrow_with(const std::string& prefix) const override { \
-      throw Name(prefix + what());                                             \
-    }                                                                          \
+#define LOCKSTEP_ERROR_TYPE(Name, Base, its_kind)                               \
+  class Name : public Base {                                                    \
+   public:                                                                      \
+    using Base::Base;                                                           \
+    [[nodiscard]] ErrorKind kind() const noexcept override { return its_kind; } \
   }
 
 /// An axis name that is not bound where it is used.
-LOCKSTEP_ERROR_TYPE(NameError, Error);
+LOCKSTEP_ERROR_TYPE(NameError, Error, ErrorKind::name);
 /// An argument, option or configuration value that breaks a rule.
-LOCKSTEP_ERROR_TYPE(ValueError, Error);
+LOCKSTEP_ERROR_TYPE(ValueError, Error, ErrorKind::value);
 /// An input file that is missing, damaged, cut short or of another format.
-LOCKSTEP_ERROR_TYPE(DataError, Error);
+LOCKSTEP_ERROR_TYPE(DataError, Error, ErrorKind::data);
 
 /// The job failed: replicas can no longer talk to each other.
-LOCKSTEP_ERROR_TYPE(CommError, Error);
+LOCKSTEP_ERROR_TYPE(CommError, Error, ErrorKind::comm);
 /// A replica died or closed its connections while others needed it.
-LOCKSTEP_ERROR_TYPE(ReplicaLost, CommError);
+LOCKSTEP_ERROR_TYPE(ReplicaLost, CommError, ErrorKind::lost);
 /// Replicas are out of step: they called different collectives, or one has returned.
 class CollectiveMismatch : public CommError {
  public:
   explicit CollectiveMismatch(const std::string& message, std::size_t prefix = 0)
       : CommError(message), prefix_(prefix) {}
-  [[nodiscard]] const char* type() const noexcept override { return "CollectiveMismatch"; }
+  [[nodiscard]] ErrorKind kind() const noexcept override { return ErrorKind::mismatch; }
   [[noreturn]] void rethrow_with(const std::string& prefix) const override {
     throw CollectiveMismatch(prefix + what(), prefix.size() + prefix_);
   }
@@ -59,22 +76,24 @@ class CollectiveMismatch : public CommError {
   std::size_t prefix_;
 };
 /// A replica did not arrive in time.
-LOCKSTEP_ERROR_TYPE(Timeout, CommError);
+LOCKSTEP_ERROR_TYPE(Timeout, CommError, ErrorKind::timeout);
 
 /// A replica's function threw something that is not an Error. The original exception is nested:
 /// std::rethrow_if_nested gives it back.
-LOCKSTEP_ERROR_TYPE(ReplicaError, Error);
+LOCKSTEP_ERROR_TYPE(ReplicaError, Error, ErrorKind::replica);
 
 /// Thrown in replicas that were blocked in a collective when another replica failed. It is a
 /// consequence, never the root cause.
-LOCKSTEP_ERROR_TYPE(Aborted, CommError);
+LOCKSTEP_ERROR_TYPE(Aborted, CommError, ErrorKind::aborted);
+
+/// An exception's kind. One that is no Error counts as ErrorKind::error.
+[[nodiscard]] ErrorKind error_kind(const std::exception& error) noexcept;
+[[nodiscard]] ErrorKind error_kind(const std::exception_ptr& error) noexcept;
 
 /// The status with which a program ends on `error` (and `lockstep::launch` returns): 2 for
 /// ValueError and DataError, 3 for CommError, 1 for anything else.
 [[nodiscard]] inline int exit_status(const std::exception& error) noexcept {
-  if (dynamic_cast<const ValueError*>(&error) != nullptr) return 2;
-  if (dynamic_cast<const DataError*>(&error) != nullptr) return 2;
-  return dynamic_cast<const CommError*>(&error) != nullptr ? 3 : 1;
+  return traits_of(error_kind(error)).exit_status;
 }
 
 }  // namespace lockstep

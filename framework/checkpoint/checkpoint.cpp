@@ -201,10 +201,8 @@ bool has_ended(const comm::Cancellation& cancellation) {
   try {
     cancellation.check();
     return false;
-  } catch (const CollectiveMismatch&) {
-    return false;
   } catch (...) {
-    return true;
+    return error_kind(std::current_exception()) != ErrorKind::mismatch;
   }
 }
 

@@ -64,40 +64,27 @@ struct Workers {
 // How the leader's part of a verb has ended, for the other members of its host.
 class LeadersError {
  public:
-  LeadersError() = default;
   explicit LeadersError(const std::exception_ptr& error) {
     if (!error) return;
     try {
       std::rethrow_exception(error);
-    } catch (const Error& known) {
-      say(known.type(), known.what());
-    } catch (const std::exception& other) {
-      say("CommError", other.what());
+    } catch (const std::exception& known) {
+      // For the others, the leader's being out of memory is a failure of the job.
+      const auto* const ours = dynamic_cast<const Error*>(&known);
+      kind_ = ours != nullptr ? ours->kind() : ErrorKind::comm;
+      std::string_view(known.what()).copy(text_.data(), text_.size() - 1);
     }
   }
 
   [[nodiscard]] Bytes bytes() { return std::as_writable_bytes(std::span(this, 1)); }
 
   void check() const {
-    const std::string_view type = type_.data();
-    const std::string text = text_.data();
-    if (type.empty()) return;
-    if (type == "ReplicaLost") throw ReplicaLost(text);
-    if (type == "CollectiveMismatch") throw CollectiveMismatch(text);
-    if (type == "Timeout") throw Timeout(text);
-    if (type == "Aborted") throw Aborted(text);
-    throw CommError(text);
+    if (kind_) throw_as(*kind_, text_.data());
   }
 
  private:
-  // Both end with a zero.
-  void say(std::string_view type, std::string_view text) {
-    type.copy(type_.data(), type_.size() - 1);
-    text.copy(text_.data(), text_.size() - 1);
-  }
-
-  std::array<char, 32> type_{};  // empty: it went well
-  std::array<char, 992> text_{};
+  std::optional<ErrorKind> kind_;  // none: it went well
+  std::array<char, 992> text_{};   // ends with a zero
 };
 
 // The members of a group that are on one host. A verb of a group that spans hosts goes one of two

@@ -72,14 +72,7 @@ std::exception_ptr LocalReplicas::verdict(const Member& member, Waited& waited) 
         member.run_lock != nullptr ? member.run_lock->given_last() : Waited::never();
     const auto whole = waited.look(given_last);
     if (const auto found = board_->examine(*member.seat, whole < kGather)) {
-      switch (found->kind) {
-        case watch::Board::Verdict::Kind::mismatch:
-          throw CollectiveMismatch(found->text);
-        case watch::Board::Verdict::Kind::lost:
-          throw ReplicaLost(found->text);
-        case watch::Board::Verdict::Kind::failed:
-          throw Aborted(found->text);
-      }
+      throw_as(found->kind, found->text);
     }
     const std::chrono::milliseconds timeout = member.timeout;
     if (waited.late() >= timeout) {

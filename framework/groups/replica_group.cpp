@@ -1,7 +1,6 @@
 #include "framework/groups/replica_group.h"
 
 #include <chrono>
-#include <string_view>
 #include <utility>
 
 #include "framework/base/errors.h"
@@ -165,8 +164,8 @@ void LocalGroup::run_outside(const Member& member, std::uint64_t mark,
     explain(replicas_, member, guarded.waited(), kBusy);
     throw;
   } catch (const CommError& error) {
-    const std::string_view type = error.type();
-    if (type != "CommError" && type != "Timeout") explain_end();
+    const ErrorKind kind = error.kind();
+    if (kind != ErrorKind::comm && kind != ErrorKind::timeout) explain_end();
     throw;
   }
 }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <new>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -17,24 +18,7 @@ namespace {
 
 constexpr std::size_t kLongestText = std::size_t{16} << 10;
 
-int doubt_of_pointer(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& ours) {
-    return doubt_of(ours.type());
-  } catch (...) {
-    return 0;
-  }
-}
-
 }  // namespace
-
-int doubt_of(std::string_view type) noexcept {
-  if (type == "Aborted" || type == "ReplicaLost") return 3;
-  if (type == "CommError") return 2;
-  // A replica that does not come in time, or at another place, may have failed unseen.
-  return type == "Timeout" || type == "CollectiveMismatch" ? 1 : 0;
-}
 
 std::string text_of(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
@@ -68,11 +52,21 @@ std::string text_of(const std::exception_ptr& error) {
   }
 }
 
+std::string typed_text(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& ours) {
+    return lockstep::str(ours.type(), ": ", text_of(ours));
+  } catch (...) {
+    return text_of(error);
+  }
+}
+
 FirstFailure::FirstFailure(std::int64_t first, std::function<void(const std::string&)> end_others)
     : first_(first), end_others_(std::move(end_others)) {}
 
 void FirstFailure::record(std::int64_t index, const std::exception_ptr& error) noexcept {
-  const int doubt = doubt_of_pointer(error);
+  const int doubt = traits_of(error_kind(error)).doubt;
   {
     const std::lock_guard lock(mutex_);
     const bool first = !cause_;

@@ -6,16 +6,10 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
 namespace lockstep::replicas {
-
-/// How likely an error of this type (Error::type(), or any text for other exceptions) is only a
-/// consequence of another replica's failure: 0 is never, larger numbers are more likely. Of several
-/// failures, the root cause is the first with the lowest number.
-[[nodiscard]] int doubt_of(std::string_view type) noexcept;
 
 /// The root cause among the exceptions of several replicas in threads. The first failure ends the
 /// other replicas. It is not always the root cause: a replica's own error may be recorded only
@@ -36,7 +30,7 @@ class FirstFailure {
   struct Cause {
     std::int64_t replica;  ///< counted from `first`
     std::exception_ptr error;
-    int doubt;  ///< doubt_of its type
+    int doubt;  ///< see ErrorTraits
   };
   [[nodiscard]] std::optional<Cause> cause() const;
 
@@ -61,5 +55,7 @@ void add_threads(std::vector<std::thread>& threads, std::int64_t count, FirstFai
 /// has run out, the text has the numbers.
 [[nodiscard]] std::string text_of(const std::exception& error);
 [[nodiscard]] std::string text_of(const std::exception_ptr& error);
+/// The same behind the type of an Error: "DataError: a.png is cut short".
+[[nodiscard]] std::string typed_text(const std::exception_ptr& error);
 
 }  // namespace lockstep::replicas

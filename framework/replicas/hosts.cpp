@@ -138,25 +138,12 @@ comm::Secret secret_of(const HostOptions& hosts) {
   }
 }
 
-[[noreturn]] void throw_as(const std::string& type, const std::string& text) {
-  if (type == "ValueError") throw ValueError(text);
-  if (type == "DataError") throw DataError(text);
-  if (type == "Timeout") throw Timeout(text);
-  if (type == "CommError") throw CommError(text);
-  throw Error(text);
-}
-
-std::string type_of(const std::exception& error) {
-  const auto* const ours = dynamic_cast<const Error*>(&error);
-  return ours != nullptr ? ours->type() : "Error";
-}
-
 // What tells other hosts that an error has ended a meeting.
 Json refusal_by(const std::exception& error, const std::string& text) {
   const auto* const stopped = dynamic_cast<const Stopped*>(&error);
   const int signal = stopped != nullptr ? stopped->signal() : 0;
   return {{"what", "refused"},
-          {"type", type_of(error)},
+          {"type", traits_of(error_kind(error)).name},
           {"text", text},
           {"signal", signal},
           {"status", signal != 0 ? status_of_stop(signal) : exit_status(error)}};
@@ -164,13 +151,10 @@ Json refusal_by(const std::exception& error, const std::string& text) {
 
 // The error that has ended a meeting on another host.
 std::exception_ptr error_of(const Json& refusal) {
-  try {
-    const int signal = refusal.at("signal");
-    if (signal != 0) throw Stopped(signal, refusal.at("text"));
-    throw_as(refusal.at("type"), refusal.at("text"));
-  } catch (...) {
-    return std::current_exception();
-  }
+  const std::string text = refusal.at("text");
+  const int signal = refusal.at("signal");
+  if (signal != 0) return std::make_exception_ptr(Stopped(signal, text));
+  return traits_of(kind_named(refusal.at("type").get<std::string>())).make(text);
 }
 
 // A host's share of the replicas.
@@ -420,7 +404,7 @@ void Hosts::try_or_tell(const std::function<void()>& step) {
     const std::string text = str("host ", own_, ": ", text_of(error));
     send(*peers_[0], refusal_by(error, text));
     flush();
-    throw_as(type_of(error), text);
+    throw_as(error_kind(error), text);
   }
 }
 

@@ -51,7 +51,7 @@ struct HostVerdict {
   int status = 0;        ///< launch()'s; 0: all functions have returned
   std::string text{};    ///< for people
   bool is_lost = false;  ///< whether a replica was lost
-  int doubt = 0;         ///< see doubt_of()
+  int doubt = 0;         ///< see ErrorTraits
 };
 
 /// The launchers of a job's hosts, seen by one of them. Host 0 listens at the rendezvous, the

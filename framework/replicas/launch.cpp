@@ -217,7 +217,7 @@ class Worker {
     replicas::set_math_threads(math_threads_);
     const comm::RunLockScope running(replicas_.size > 1 ? &run_lock_ : nullptr);
     const auto tell = [&](const std::string& text) {
-      replicas::send_report(report_, {replica, "Error", text, 1});
+      replicas::send_report(report_, {replica, ErrorKind::error, "Error", text});
     };
     replicas::run_as(
         place, [&] { replicas::run_in_one_process(str("replica ", replica), function, tell); });
@@ -226,13 +226,8 @@ class Worker {
   // Ends what its replicas wait for because one of the job's has failed: with `error` if that is a
   // CollectiveMismatch, since all are out of step then, otherwise with Aborted(reason). Any thread.
   void end(const std::exception_ptr& error, const std::string& reason) {
-    try {
-      std::rethrow_exception(error);
-    } catch (const CollectiveMismatch&) {
-      cancellation_->cancel(error);
-    } catch (...) {
-      cancellation_->cancel(reason);
-    }
+    const bool is_mismatch = error_kind(error) == ErrorKind::mismatch;
+    is_mismatch ? cancellation_->cancel(error) : cancellation_->cancel(reason);
     local_->wake_all();
     communicator_->abort(reason);
   }
@@ -313,12 +308,12 @@ constexpr std::chrono::milliseconds kReplicasGrace{200};
 replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
   try {
     std::rethrow_exception(cause.error);
+  } catch (const Error& error) {
+    return {cause.replica, error.kind(), error.type(), replicas::text_of(error)};
   } catch (const std::exception& error) {
-    const auto* const ours = dynamic_cast<const Error*>(&error);
-    return {cause.replica, ours != nullptr ? ours->type() : "an exception",
-            replicas::text_of(error), exit_status(error)};
+    return {cause.replica, ErrorKind::error, "an exception", replicas::text_of(error)};
   } catch (...) {
-    return {cause.replica, "an exception", "no std::exception", 1};
+    return {cause.replica, ErrorKind::error, "an exception", "no std::exception"};
   }
 }
 
@@ -373,7 +368,7 @@ replicas::Report report_of(const replicas::FirstFailure::Cause& cause) {
   std::fflush(all_over ? nullptr : stdout);  // another may be held by a thread that still runs
   replicas::send_report(place.report, report);
   // Destructors of statics are the launcher's: a forked child must not run them a second time.
-  ::_exit(report.status);
+  ::_exit(report.status());
 }
 
 // Runs the job once: at first, or as its restart number `restart`. `hosts`: see supervise().
@@ -551,7 +546,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
       stop.tell_early();
       if (stop.asked() != 0 && !std::exchange(told, true)) replicas::tell_asked(stop.asked());
       const auto report = replicas::read_report(reports.first, reported);
-      if (report) failure.record(report->replica, std::make_exception_ptr(Error(report->message)));
+      if (report) failure.record(report->replica, traits_of(report->kind).make(report->message));
     };
     all_over = running->wait(kThreadGrace, look);
     look();
@@ -562,7 +557,7 @@ int launch_threads(const ReplicaFunction& function, const LaunchOptions& options
   } catch (const Error& error) {
     std::cout.flush();
     std::fflush(stdout);
-    log_error(str(error.type(), ": ", replicas::text_of(error)));
+    log_error(replicas::typed_text(std::current_exception()));
     status = exit_status(error);
   }
   if (!all_over) ::_exit(status);

@@ -166,11 +166,8 @@ void run_as(Environment& environment, const std::function<void()>& body) {
     // them.
     member.cancellation->cancel(std::current_exception());
     throw;
-  } catch (const Error& error) {
-    member.seat->threw(str(error.type(), ": ", text_of(error)));
-    throw;
   } catch (...) {
-    member.seat->threw(text_of(std::current_exception()));
+    member.seat->threw(typed_text(std::current_exception()));
     throw;
   }
 }

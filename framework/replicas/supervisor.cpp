@@ -25,7 +25,6 @@
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
 #include "framework/comm/store.h"
-#include "framework/replicas/first_failure.h"
 #include "framework/replicas/stop_signals.h"
 
 namespace lockstep::replicas {
@@ -217,7 +216,7 @@ std::string text_of(const Watched& worker) {
 }
 
 int doubt(const Watched& worker) {
-  return worker.reported ? doubt_of(worker.reported->type) : 0;
+  return worker.reported ? traits_of(worker.reported->kind).doubt : 0;
 }
 
 bool succeeded(const Watched& worker) {
@@ -475,10 +474,10 @@ class Supervisor {
     End end{3, ""};
     if (root.reported && !root.reported->done()) {
       const Report& report = *root.reported;
-      end.status = report.status;
-      end.is_lost = report.status == 3 && report.type != "CollectiveMismatch";
+      end.status = report.status();
+      end.is_lost = end.status == 3 && report.kind != ErrorKind::mismatch;
       end.text = str("replica ", report.replica, origin_text(root), " failed with ", report.type,
-                     ", exit status ", report.status, ": ", report.message);
+                     ", exit status ", end.status, ": ", report.message);
     } else if (root.wait_status == kTaken) {
       end.text = str(lost, "ended", before, "; the program has taken its exit status elsewhere");
     } else if (WIFSIGNALED(*root.wait_status)) {

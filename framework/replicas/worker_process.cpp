@@ -194,8 +194,8 @@ ChildrenToWaitFor::~ChildrenToWaitFor() {
 void send_report(int descriptor, const Report& report) noexcept {
   std::string text;
   for (const std::string& field :
-       {std::to_string(report.replica), report.type, shortened(report.message, kLongestMessage),
-        std::to_string(report.status)}) {
+       {std::to_string(report.replica), std::string(traits_of(report.kind).name), report.type,
+        shortened(report.message, kLongestMessage)}) {
     text += field.substr(0, field.find('\0')) + '\0';
   }
   std::string_view rest = text;
@@ -224,7 +224,7 @@ std::optional<Report> read_report(Descriptor& pipe, std::string& text) {
   };
   std::optional<Report> report;
   while ((!report || report->done()) && read_fields()) {
-    report = Report{std::stoll(fields[0]), fields[1], fields[2], std::stoi(fields[3])};
+    report = Report{std::stoll(fields[0]), kind_named(fields[1]), fields[2], fields[3]};
   }
   return report;
 }

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "framework/base/descriptor.h"
+#include "framework/base/errors.h"
 #include "framework/base/non_copyable.h"
 #include "framework/base/range.h"
 
@@ -98,12 +99,14 @@ class ChildrenToWaitFor : private NonCopyable {
 
 /// How a worker's replicas ended, as sent to the launcher. Of several errors the first counts.
 struct Report {
-  std::int64_t replica = 0;  ///< the one whose error is the root cause
-  std::string type;          ///< of that error; "" if all their functions returned
-  std::string message;       ///< likewise
-  int status = 0;            ///< with which the program ends because of it
+  std::int64_t replica = 0;           ///< the one whose error is the root cause
+  ErrorKind kind = ErrorKind::error;  ///< of that error
+  std::string type;                   ///< its name for people; "" if all their functions returned
+  std::string message;                ///< likewise
 
   [[nodiscard]] bool done() const noexcept { return type.empty(); }
+  /// With which the program ends.
+  [[nodiscard]] int status() const noexcept { return done() ? 0 : traits_of(kind).exit_status; }
 };
 /// Sends a report. Long messages are cut, so that the worker never waits for the reader.
 void send_report(int descriptor, const Report& report) noexcept;

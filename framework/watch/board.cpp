@@ -183,7 +183,7 @@ void Board::Seat::fell_out(std::string_view verdict) noexcept {
   const std::uint64_t id = state_->memory.worker(worker_).ids[index_].load();
   const Board::Verdict whole{.text = std::string(verdict)};
   publish(state_->memory.common(), id, kOwnEnd, whole);
-  threw(str(kMismatch, verdict));
+  threw(str(beginning_for(whole.kind), verdict));
 }
 
 }  // namespace lockstep::watch

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/base/errors.h"
 #include "framework/base/non_copyable.h"
 
 namespace lockstep::watch {
@@ -80,11 +81,10 @@ class Board {
   struct Group;
   class Seat;
   struct Verdict {
-    /// mismatch: the members are out of step. failed: a member that others wait for has thrown.
+    /// mismatch: the members are out of step. aborted: a member that others wait for has thrown.
     /// lost: it has thrown only because it lost a replica; so the others have lost that replica,
     /// too.
-    enum class Kind { mismatch, failed, lost };
-    Kind kind = Kind::mismatch;
+    ErrorKind kind = ErrorKind::mismatch;
     std::string text;
     /// Whether none of the members that the text could name is still running: the text is final.
     bool settled = true;

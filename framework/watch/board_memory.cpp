@@ -239,7 +239,7 @@ std::optional<PublishedVerdict> read_published(const PublishedWords& words) {
                          .number = words.number.load(),
                          .verdict = {}};
   if (found.order == 0 || version % 2 != 0) return std::nullopt;
-  found.verdict = {.kind = static_cast<Board::Verdict::Kind>(words.kind.load()),
+  found.verdict = {.kind = static_cast<ErrorKind>(words.kind.load()),
                    .text = read_text(words.text, std::size(words.text)),
                    .settled = words.settled.load() != 0};
   if (words.version.load() != version) return std::nullopt;

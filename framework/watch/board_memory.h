@@ -235,8 +235,10 @@ struct GroupView {
 /// A call number that stands for a member's end: `key` is then the member's id, and the verdict is
 /// what it ended with.
 inline constexpr std::uint64_t kOwnEnd = ~std::uint64_t{0};
-/// The beginning of a seat's text if its member has fallen out of step.
-inline constexpr std::string_view kMismatch = "CollectiveMismatch: ";
+/// The beginning of a seat's text if its member has thrown such an error: "Aborted: ".
+[[nodiscard]] inline std::string beginning_for(ErrorKind kind) {
+  return std::string(traits_of(kind).name) + ": ";
+}
 
 /// Publishes a verdict on call `number` of the group `key` for all members of the job. The first
 /// verdict on a call counts. The board keeps the last PublicWords::kKept of all calls.

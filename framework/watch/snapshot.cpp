@@ -357,9 +357,8 @@ class SnapshotReader {
     PublishedVerdict found;
     found.key = word();
     found.number = word();
-    using Kind = Board::Verdict::Kind;
-    const auto last = static_cast<std::uint64_t>(Kind::lost);
-    found.verdict.kind = static_cast<Kind>(number(last, "a verdict's kind"));
+    const auto last = static_cast<std::uint64_t>(ErrorKind::aborted);
+    found.verdict.kind = static_cast<ErrorKind>(number(last, "a verdict's kind"));
     found.verdict.settled = flag("whether a verdict is settled");
     found.verdict.text = text(sizeof(PublishedWords));
     return found;

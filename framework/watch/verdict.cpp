@@ -241,9 +241,11 @@ enum class Origin { none, cause, loss, follower };
 Origin origin_of(const BoardMemory& memory, const SeatView& seat) {
   if (seat.state != SeatState::threw) return Origin::none;
   const auto texts = read_texts(memory, seat);
-  if (texts && texts->now.starts_with("Aborted: ")) return Origin::follower;
-  if (texts && texts->now.starts_with("ReplicaLost: ")) return Origin::loss;
-  return Origin::cause;
+  const auto has_thrown = [&](ErrorKind kind) {
+    return texts && texts->now.starts_with(beginning_for(kind));
+  };
+  if (has_thrown(ErrorKind::aborted)) return Origin::follower;
+  return has_thrown(ErrorKind::lost) ? Origin::loss : Origin::cause;
 }
 
 // What the search has found, as a message about all members on its path.
@@ -264,9 +266,8 @@ std::optional<Board::Verdict> described(const BoardMemory& memory, const Verdict
     is_same = is_same && message.add(seat, nullptr);
   }
   if (!is_same) return std::nullopt;
-  using Kind = Board::Verdict::Kind;
-  const Kind failure = nearest == Origin::loss ? Kind::lost : Kind::failed;
-  return Board::Verdict{.kind = search.found().has_failed ? failure : Kind::mismatch,
+  const ErrorKind failure = nearest == Origin::loss ? ErrorKind::lost : ErrorKind::aborted;
+  return Board::Verdict{.kind = search.found().has_failed ? failure : ErrorKind::mismatch,
                         .text = message.text(),
                         .settled = search.found().has_failed || search.is_settled()};
 }
@@ -282,12 +283,13 @@ std::optional<Board::Verdict> known_on_the_way(const BoardMemory& memory,
 
 // A member that waits for one that has ended with a mismatch ends with the same mismatch.
 std::optional<Board::Verdict> inherited(const BoardMemory& memory, const VerdictSearch& search) {
+  const std::string mismatch = beginning_for(ErrorKind::mismatch);
   for (const SeatView& seat : search.found().gone) {
     if (seat.state != SeatState::threw) continue;
     const auto texts = read_texts(memory, seat);
-    if (!texts || !texts->now.starts_with(kMismatch)) continue;
+    if (!texts || !texts->now.starts_with(mismatch)) continue;
     if (auto known = published(memory.common(), seat.id, kOwnEnd)) return known;
-    return Board::Verdict{.text = texts->now.substr(kMismatch.size())};
+    return Board::Verdict{.text = texts->now.substr(mismatch.size())};
   }
   return std::nullopt;
 }

@@ -30,6 +30,7 @@
 #include "tests/comm/symmetric_checks.h"
 #include "tests/comm/words.h"
 #include "tests/reduce/reductions.h"
+#include "tests/support/error_kinds.h"
 #include "tests/support/settings.h"
 
 using namespace lockstep;
@@ -56,6 +57,28 @@ const std::vector<Hosts> kHosts{{0, 1},
                                 {0, 0, 0, 1, 1, 1, 2, 2}};
 
 using Buffer = std::vector<std::byte>;
+
+// A network whose verbs fail.
+class BrokenNetwork final : public comm::Communicator {
+ public:
+  BrokenNetwork(int rank, int size, ErrorKind kind) : Communicator(rank, size), kind_(kind) {}
+
+  void run(const comm::Verb& /*verb*/) override { throw_as(kind_, "it is broken"); }
+  void interrupt(const std::exception_ptr& /*error*/) noexcept override {}
+  void abort(const std::string& /*reason*/) noexcept override {}
+  bool is_network() const noexcept override { return true; }
+  bool shares_memory() const noexcept override { return false; }
+  const comm::Ledger& ledger() const noexcept override { return ledger_; }
+
+ private:
+  std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,
+                                            std::uint64_t /*channel*/) override {
+    return std::make_shared<BrokenNetwork>(own_place, static_cast<int>(members.size()), kind_);
+  }
+
+  ErrorKind kind_;
+  comm::Ledger ledger_;
+};
 
 // Every reduction of random bits, with so many elements for each replica.
 void check_reductions_of(comm::Communicator& group, const std::vector<std::size_t>& counts) {
@@ -363,6 +386,29 @@ TEST_CASE("what the leader has lost, the other members of its host are told", "[
                         }),
         ContainsSubstring("replica 0: replica 0 lost its connection to replica 2") &&
             ContainsSubstring("replica 1: replica 0 lost its connection to replica 2"));
+  }
+}
+
+TEST_CASE("an error of the leader's is of the same type for all members of its host",
+          "[hosts][failure]") {
+  for (const ErrorKind kind : error_kinds()) {
+    INFO(traits_of(kind).name);
+    CHECK_NOTHROW(in_threads(Backend::shared, 2, [&](comm::Communicator& here) {
+      const std::shared_ptr<comm::Communicator> local(&here, [](comm::Communicator*) {});
+      const auto network = std::make_shared<BrokenNetwork>(here.rank(), 3, kind);
+      const auto world = comm::join_hosts(local, network, {0, 0, 1});
+      for (const std::size_t count : {10U, 3000000U}) {
+        Words words(count);
+        try {
+          world->all_reduce(bytes(words), bytes(words), kFloat, kSum);
+          throw std::runtime_error("it was summed");
+        } catch (const Error& error) {
+          expect(error.kind() == kind, str("replica ", here.rank(), ": ", error.type()));
+          expect(std::string(error.what()) == "it is broken", error.what());
+        }
+        here.barrier();
+      }
+    }));
   }
 }
 

@@ -17,6 +17,7 @@
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
 #include "tests/replicas/launched.h"
+#include "tests/support/error_kinds.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -90,6 +91,34 @@ TEST_CASE("launch: its status and last words say how a replica failed, not those
     CHECK(!ended.by_signal);
     CHECK(last_words(ended).rfind(lost(1, pids[1], failure.message), 0) == 0);
     CHECK(all_ended(pids));
+  }
+}
+
+TEST_CASE("launch: an error of each type arrives from a process of the job as it was thrown") {
+  for (const ErrorKind kind : error_kinds()) {
+    const ErrorTraits& traits = traits_of(kind);
+    INFO(traits.name);
+    const Ended ended = launched([&] { throw_as(kind, "no"); }, {.replicas = 1});
+    CHECK(ended.status == traits.exit_status);
+    CHECK_THAT(last_words(ended), ContainsSubstring(str(" failed with ", traits.name,
+                                                        ", exit status ", ended.status, ": no\n")));
+  }
+}
+
+TEST_CASE("launch: an error that ends the hosts' meeting is of the same type on all of them") {
+  for (const ErrorKind kind : error_kinds()) {
+    const ErrorTraits& traits = traits_of(kind);
+    INFO(traits.name);
+    LaunchOptions options{.replicas = 2};
+    options.hosts.allow_mixed = true;  // the program's checksum takes a while
+    options.hosts.prepare = [kind](const std::string& of_host_0) {
+      if (!of_host_0.empty()) throw_as(kind, "no");
+      return std::string("begin");
+    };
+    for (const Ended& ended : launched_on_hosts([] {}, options, 2)) {
+      CHECK(ended.status == traits.exit_status);
+      CHECK(last_words(ended) == str("lockstep: error: ", traits.name, ": host 1: no\n"));
+    }
   }
 }
 

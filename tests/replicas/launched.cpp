@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/logging.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
@@ -55,7 +56,12 @@ std::vector<pid_t> SharedNumbers::pids() const {
 
 std::function<int()> launching(std::function<void()> replica, LaunchOptions options) {
   return [replica = std::move(replica), options = std::move(options)] {
-    return launch(replica, options);
+    try {
+      return launch(replica, options);
+    } catch (const Error& error) {
+      log_error(str(error.type(), ": ", error.what()));
+      return exit_status(error);
+    }
   };
 }
 

@@ -33,7 +33,8 @@ class SharedNumbers : private NonCopyable {
   std::size_t count_;
 };
 
-/// Forks a process that launches `replica` and exits with launch()'s status.
+/// Forks a process that launches `replica` and exits with launch()'s status; of an error, with that
+/// of the error, which it logs with its type.
 [[nodiscard]] std::function<int()> launching(std::function<void()> replica, LaunchOptions options);
 /// The same, to its end.
 [[nodiscard]] Ended launched(const std::function<void()>& replica, const LaunchOptions& options);

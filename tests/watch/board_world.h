@@ -89,10 +89,9 @@ class BoardWorld {
   std::string found(int member, bool settled_only = false) {
     const auto verdict = board_.examine(seat(member), settled_only);
     if (!verdict) return "";
-    using Kind = watch::Board::Verdict::Kind;
-    const char* const kind = verdict->kind == Kind::mismatch ? "mismatch: "
-                             : verdict->kind == Kind::failed ? "failed: "
-                                                             : "lost: ";
+    const char* const kind = verdict->kind == ErrorKind::mismatch  ? "mismatch: "
+                             : verdict->kind == ErrorKind::aborted ? "failed: "
+                                                                   : "lost: ";
     return kind + verdict->text;
   }
 

@@ -1,0 +1,58 @@
+#include "trainers/run_errors.h"
+
+#include <exception>
+#include <stdexcept>
+
+#include "framework/base/errors.h"
+#include "framework/replicas/first_failure.h"
+#include "tests/catch.h"
+#include "tests/support/error_kinds.h"
+
+namespace lockstep {
+namespace {
+
+class OwnError : public DataError {
+ public:
+  using DataError::DataError;
+  [[nodiscard]] const char* type() const noexcept override { return "OwnError"; }
+};
+
+// What becomes of an error to which a note is added.
+std::exception_ptr noted(const std::exception_ptr& error) {
+  try {
+    try {
+      std::rethrow_exception(error);
+    } catch (...) {
+      rethrow_with("a note", /*logs=*/false);
+    }
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an error that ends a run keeps its type when it gains a note") {
+  for (const ErrorKind kind : testing::error_kinds()) {
+    INFO(traits_of(kind).name);
+    const bool stays =
+        kind == ErrorKind::aborted || kind == ErrorKind::mismatch || kind == ErrorKind::replica;
+    const auto error = noted(traits_of(kind).make("bad"));
+    CHECK(error_kind(error) == kind);
+    CHECK(replicas::text_of(error) == (stays ? "bad" : "bad\na note"));
+  }
+  CHECK_THROWS_AS(std::rethrow_exception(noted(std::make_exception_ptr(OwnError("bad")))),
+                  OwnError);
+  CHECK_THROWS_AS(std::rethrow_exception(noted(std::make_exception_ptr(std::logic_error("bad")))),
+                  ReplicaError);
+}
+
+TEST_CASE("a run lacks a replica whose connection or time is over") {
+  for (const ErrorKind kind : testing::error_kinds()) {
+    INFO(traits_of(kind).name);
+    CHECK(lacks_replica(traits_of(kind).make("bad")) ==
+          (kind == ErrorKind::comm || kind == ErrorKind::lost || kind == ErrorKind::timeout));
+  }
+}
+
+}  // namespace lockstep
