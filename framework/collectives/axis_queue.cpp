@@ -20,31 +20,30 @@ AxisQueue::AxisQueue(AxisNames axis_name, bool overlap, std::source_location whe
   // A channel that nobody else has: the number of this call, which all replicas count alike.
   const auto number = current_environment()->next_call(replicas).number;
   group_ = replicas.subgroup(consecutive(0, replicas.size()), number);
-  thread_ = std::thread([this] { run_calls(); });
+  thread_ = std::jthread([this](const std::stop_token& stop) { run_calls(stop); });
 }
 
 AxisQueue::~AxisQueue() {
   if (!group_) return;
+  thread_.request_stop();
   {
     const std::lock_guard lock(mutex_);
-    closing_ = true;
     if (pending_ > 0) {
       group_->interrupt(std::make_exception_ptr(
           Aborted("the queue of collectives was closed before they ended")));
     }
   }
-  changed_.notify_all();
   const comm::RunLockRelease
       others_may_run;  // one of them may be needed for the call that is to end
   thread_.join();
 }
 
 // The life of the queue's thread.
-void AxisQueue::run_calls() {
+void AxisQueue::run_calls(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return closing_ || !calls_.empty(); });
-    if (closing_) return;
+    changed_.wait(lock, stop, [&] { return !calls_.empty(); });
+    if (stop.stop_requested()) return;
     auto& next = calls_.front();  // stays where it is while others are added
     lock.unlock();
     next();

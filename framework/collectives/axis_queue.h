@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <source_location>
+#include <stop_token>
 #include <thread>
 
 #include <ATen/core/Tensor.h>
@@ -55,18 +56,17 @@ class AxisQueue : private NonCopyable {
 
  private:
   Call start(comm::Verb verb, const Tensor& output, const Tensor& input);
-  void run_calls();
+  void run_calls(const std::stop_token& stop);
 
   AxisNames axis_;
   std::source_location where_;
   std::shared_ptr<comm::Communicator> group_;  // nobody else's; none without overlap
   std::mutex mutex_;                           // guards what follows
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::deque<std::packaged_task<void()>> calls_;  // the first may be being done, or just over
   std::size_t pending_ = 0;                       // calls that are not over
-  bool closing_ = false;
-  std::exception_ptr failure_;  // the first, of the job; the thread's alone
-  std::thread thread_;
+  std::exception_ptr failure_;                    // the first, of the job; the thread's alone
+  std::jthread thread_;
 };
 
 }  // namespace lockstep::collectives

@@ -21,15 +21,6 @@ LocalReplicas::LocalReplicas(int worker, std::shared_ptr<comm::Communicator> wor
                              std::shared_ptr<watch::Board> board)
     : worker_(worker), world_(std::move(world)), board_(std::move(board)) {}
 
-LocalReplicas::~LocalReplicas() {
-  {
-    const std::lock_guard lock(mutex_);
-    closing_ = true;
-  }
-  closing_changed_.notify_all();
-  if (watcher_.joinable()) watcher_.join();
-}
-
 std::shared_ptr<LocalGroup> LocalReplicas::group(
     std::uint64_t key, const std::function<std::vector<watch::GroupMember>()>& members) {
   const std::lock_guard lock(mutex_);
@@ -95,7 +86,8 @@ LocalReplicas::Guarded::Guarded(LocalReplicas& replicas, const Member& member,
     : replicas_(replicas), member_(member), outer_(outer) {
   const std::lock_guard lock(replicas_.mutex_);
   if (!replicas_.watcher_.joinable())
-    replicas_.watcher_ = std::thread([&replicas] { replicas.watch(); });
+    replicas_.watcher_ =
+        std::jthread([&replicas](const std::stop_token& stop) { replicas.watch(stop); });
   replicas_.waits_.push_back(this);  // last: nothing must throw once it is listed
 }
 
@@ -109,9 +101,12 @@ Waited LocalReplicas::Guarded::waited() const {
   return waited_;
 }
 
-void LocalReplicas::watch() {
+void LocalReplicas::watch(const std::stop_token& stop) {
+  std::condition_variable_any stops;
   std::unique_lock lock(mutex_);
-  while (!closing_changed_.wait_for(lock, kLookAround, [&] { return closing_; })) {
+  for (;;) {
+    stops.wait_for(lock, stop, kLookAround, [] { return false; });
+    if (stop.stop_requested()) return;
     for (Guarded* const wait : waits_) {
       if (const auto error = verdict(wait->member_, wait->waited_)) wait->outer_.interrupt(error);
     }

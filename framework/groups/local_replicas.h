@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -48,7 +49,6 @@ class LocalReplicas : private NonCopyable {
   /// They share `board`.
   LocalReplicas(int worker, std::shared_ptr<comm::Communicator> world,
                 std::shared_ptr<watch::Board> board);
-  ~LocalReplicas();
 
   [[nodiscard]] int worker() const noexcept { return worker_; }
   /// Throws ValueError in a process that a replica has forked. Such a process has copies of the
@@ -91,7 +91,7 @@ class LocalReplicas : private NonCopyable {
   };
 
  private:
-  void watch();
+  void watch(const std::stop_token& stop);
 
   int worker_;
   std::uint64_t process_ = process_generation();
@@ -101,9 +101,7 @@ class LocalReplicas : private NonCopyable {
   std::mutex mutex_;  // guards what follows
   std::map<std::uint64_t, std::weak_ptr<LocalGroup>> groups_;
   std::vector<Guarded*> waits_;
-  bool closing_ = false;
-  std::condition_variable closing_changed_;
-  std::thread watcher_;  // runs from the first guarded wait on
+  std::jthread watcher_;  // runs from the first guarded wait on; ends before the rest
 };
 
 }  // namespace lockstep::groups

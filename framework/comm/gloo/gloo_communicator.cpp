@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -111,18 +112,13 @@ class GlooLink : private NonCopyable {
       throw CommError(
           str("replica ", rank, " could not connect on ", options.address, ": ", error.what()));
     }
-    watcher_ = std::thread([this] { watch(); });
-    clock_ = std::thread([this] { look_at_the_clock(); });
+    watcher_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+    clock_ = std::jthread([this](const std::stop_token& stop) { look_at_the_clock(stop); });
   }
   ~GlooLink() {
-    {
-      const std::lock_guard lock(mutex_);
-      closing_ = true;
-      if (watched_ != nullptr) watched_->abortWaitRecv();
-    }
-    closing_changed_.notify_all();
-    if (watcher_.joinable()) watcher_.join();
-    if (clock_.joinable()) clock_.join();
+    watcher_.request_stop();
+    const std::lock_guard lock(mutex_);
+    if (watched_ != nullptr) watched_->abortWaitRecv();
   }
 
   [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
@@ -233,7 +229,7 @@ class GlooLink : private NonCopyable {
   // If a connection ends, Gloo tells the waiters of messages that have not begun. It forgets a
   // message that is half read or half written: its waiter would wait in vain. So one message from
   // every peer never begins, and the thread that waits for these tells all other waiters.
-  void watch() {
+  void watch(const std::stop_token& stop) {
     std::vector<int> peers;
     for (int peer = 0; peer < size_; ++peer) {
       if (peer != rank_) peers.push_back(peer);
@@ -243,7 +239,7 @@ class GlooLink : private NonCopyable {
       const auto message = context_->createUnboundBuffer(&nothing, sizeof nothing);
       {
         const std::lock_guard lock(mutex_);
-        if (closing_) return;
+        if (stop.stop_requested()) return;
         watched_ = message.get();
       }
       std::erase_if(peers, [&](int peer) {
@@ -268,9 +264,12 @@ class GlooLink : private NonCopyable {
   }
 
   // Ends the messages that take longer than the timeout. Gloo would count pauses of the process.
-  void look_at_the_clock() {
+  void look_at_the_clock(const std::stop_token& stop) {
+    std::condition_variable_any stops;
     std::unique_lock lock(mutex_);
-    while (!closing_changed_.wait_for(lock, kLookAround, [&] { return closing_; })) {
+    for (;;) {
+      stops.wait_for(lock, stop, kLookAround, [] { return false; });
+      if (stop.stop_requested()) return;
       end_messages([&](Message& message) {
         if (message.late || !message.waited || message.waited->look() < timeout_) return false;
         message.late = true;
@@ -334,15 +333,12 @@ class GlooLink : private NonCopyable {
   std::shared_ptr<gloo::transport::Context> context_;
   Ledger ledger_;
 
-  std::thread watcher_;
-  std::thread clock_;
-
   std::mutex mutex_;  // guards what follows
   std::vector<Message*> in_flight_;
-  std::map<int, std::string> lost_;  // peers, and what Gloo says of it
-  bool closing_ = false;
-  std::condition_variable closing_changed_;
+  std::map<int, std::string> lost_;                    // peers, and what Gloo says of it
   gloo::transport::UnboundBuffer* watched_ = nullptr;  // what the watcher waits for
+  std::jthread watcher_;                               // both end before the rest
+  std::jthread clock_;
 };
 
 class GlooMember final : public LoneMember<GlooMember, GlooLink> {

@@ -90,19 +90,13 @@ TcpLink::TcpLink(std::shared_ptr<Store> store, int rank, int size, const Network
   listener_.emplace(HostAndPort{network.address, 0}, network.secret, network.job,
                     Listener::Limits{});
   store_->set(address_of(rank), HostAndPort{network.address, listener_->port()}.text());
-  io_ = std::thread([this] { run(); });
-  connector_ = std::thread([this] { connect_wanted(); });
+  io_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  connector_ = std::jthread([this](const std::stop_token& stop) { connect_wanted(stop); });
 }
 
 TcpLink::~TcpLink() {
-  {
-    const std::lock_guard lock(mutex_);
-    closing_ = true;
-  }
-  wanted_changed_.notify_all();
+  io_.request_stop();
   wake_io();
-  if (connector_.joinable()) connector_.join();
-  if (io_.joinable()) io_.join();
 }
 
 void TcpLink::wake_io() noexcept {
@@ -249,10 +243,10 @@ void TcpLink::fail(int peer, std::exception_ptr error) {
   wake_waits();
 }
 
-void TcpLink::run() {
+void TcpLink::run(const std::stop_token& stop) {
   std::vector<pollfd> polled;
   std::vector<int> peers;
-  while (!closing_) {
+  while (!stop.stop_requested()) {
     polled.assign(1, {wake_.get(), POLLIN, 0});
     listener_->add_polled(polled);
     for (const Arrival& arrival : arrivals_) polled.push_back(arrival.link->polled());
@@ -366,18 +360,17 @@ void TcpLink::take_leave() {
   }
 }
 
-void TcpLink::connect_wanted() {
-  while (!closing_) {
+void TcpLink::connect_wanted(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
     int peer = 0;
     {
       std::unique_lock lock(mutex_);
-      wanted_changed_.wait(lock, [&] { return closing_ || !wanted_.empty(); });
-      if (closing_) return;
+      if (!wanted_changed_.wait(lock, stop, [&] { return !wanted_.empty(); })) return;
       peer = wanted_.front();
       wanted_.pop_front();
     }
     try {
-      connect_to(peer);
+      connect_to(peer, stop);
     } catch (...) {
       const std::lock_guard lock(mutex_);
       const Peer::State state = peers_[static_cast<std::size_t>(peer)]->state;
@@ -389,7 +382,7 @@ void TcpLink::connect_wanted() {
 
 // One try. Peers that are not found come back to the end of the queue, so that nobody waits for
 // them.
-void TcpLink::connect_to(int peer) {
+void TcpLink::connect_to(int peer, const std::stop_token& stop) {
   Peer& at = *peers_[static_cast<std::size_t>(peer)];
   const auto again = [&](const char* why) {
     const std::lock_guard lock(mutex_);
@@ -416,7 +409,7 @@ void TcpLink::connect_to(int peer) {
     const auto link =
         connect(HostAndPort::parse(at.address), network_.secret,
                 std::min(kTry, options_.connect_timeout), network_.job, Presence::promised);
-    const std::string answer = ask(*link);
+    const std::string answer = ask(*link, stop);
     const std::lock_guard lock(mutex_);
     if (at.state != Peer::State::connecting) return;  // the other side was faster
     if (answer == kAwaitMine) {
@@ -439,10 +432,10 @@ void TcpLink::connect_to(int peer) {
 }
 
 // What the other end says to this connection.
-std::string TcpLink::ask(Link& link) const {
+std::string TcpLink::ask(Link& link, const std::stop_token& stop) const {
   link.send(hello_of(rank_, peers_.size()));
   const auto deadline = SteadyClock::now() + options_.connect_timeout;
-  while (SteadyClock::now() < deadline && !closing_) {
+  while (SteadyClock::now() < deadline && !stop.stop_requested()) {
     link.progress();
     if (auto answer = link.receive()) return *answer;
     if (!link.is_open()) throw ReplicaLost(link.why_closed());

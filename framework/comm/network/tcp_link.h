@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -95,17 +96,17 @@ class TcpLink : private NonCopyable {
   void fail(int peer, std::exception_ptr error);
 
   // The thread that sends and receives.
-  void run();
+  void run(const std::stop_token& stop);
   void accept();
   [[nodiscard]] std::string answer_to(const std::string& hello, int& peer);
   void serve(const std::vector<pollfd>& polled, const std::vector<int>& peers);
   void take_leave();
 
   // The thread that connects.
-  void connect_wanted();
-  void connect_to(int peer);
+  void connect_wanted(const std::stop_token& stop);
+  void connect_to(int peer, const std::stop_token& stop);
   void look_for(int peer);
-  [[nodiscard]] std::string ask(Link& link) const;
+  [[nodiscard]] std::string ask(Link& link, const std::stop_token& stop) const;
 
   const std::shared_ptr<Store> store_;
   const int rank_;
@@ -122,17 +123,16 @@ class TcpLink : private NonCopyable {
 
   Descriptor wake_;  // an eventfd
   std::atomic<int> callers_{0};
-  std::atomic<bool> closing_{false};
 
   std::mutex mutex_;  // guards what follows
   std::set<std::uint64_t> dead_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank
   std::set<TcpWait*> waits_;
   std::deque<int> wanted_;  // to whom there shall be a connection
-  std::condition_variable wanted_changed_;
+  std::condition_variable_any wanted_changed_;
 
-  std::thread io_;
-  std::thread connector_;
+  std::jthread io_;
+  std::jthread connector_;  // ends before the other
 };
 
 }  // namespace lockstep::comm
