@@ -36,8 +36,8 @@ void check_leaves(const Leaves& leaves, const AxisCall& call);
 /// occur.
 [[nodiscard]] std::vector<std::vector<std::size_t>> by_dtype(const Leaves& leaves);
 
-/// `count` elements of the contiguous tensor `flat` from `offset` on, as a tensor of shape `sizes`
-/// that shares its memory. Unlike a view, autograd takes it for a tensor of its own.
+/// The elements of the contiguous tensor `flat` from `offset` on, as a tensor of shape `sizes` that
+/// shares its memory. Unlike a view, autograd takes it for a tensor of its own.
 [[nodiscard]] at::Tensor part_of(const at::Tensor& flat, std::int64_t offset,
                                  at::IntArrayRef sizes);
 

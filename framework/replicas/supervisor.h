@@ -17,6 +17,12 @@ struct JobEnd {
   bool starts_again;  ///< whether it lost a replica and may be started again
 };
 
+/// How long supervise() lets workers wait.
+struct Patience {
+  std::chrono::milliseconds timeout;
+  std::chrono::milliseconds stall_warning;  ///< 0: no warning
+};
+
 /// Watches the workers until all have ended: answers their stores, passes on their output, reaps
 /// them. When one fails or a signal of `stop` ends the job, ends the others, within 2 seconds, and
 /// says on stderr what went wrong.
@@ -29,12 +35,8 @@ struct JobEnd {
 ///
 /// Workers that wait for each other end with a Timeout by themselves. The supervisor ends the job
 /// where they cannot do so: if all have been stopped for `patience.timeout`, or if one waits for
-/// others on the `board` and has not checked its wait for that long. It warns of replicas that wait
-/// for longer than `patience.stall_warning`, on all hosts.
-struct Patience {
-  std::chrono::milliseconds timeout;
-  std::chrono::milliseconds stall_warning;  ///< 0: no warning
-};
+/// others on the `board` and has not checked its wait for that long. On all hosts it warns of
+/// replicas that wait longer than `patience.stall_warning`.
 [[nodiscard]] JobEnd supervise(std::vector<WorkerProcess> workers, watch::Board& board,
                                const Patience& patience, const StopSignals& stop,
                                comm::StoreServer& store, Hosts* hosts, bool may_restart);

@@ -8,8 +8,6 @@
 
 namespace lockstep::watch {
 
-/// A snapshot of workers of another host, read and checked. Texts lie in the snapshot's bytes.
-
 struct ShownSeat {
   std::uint32_t index = 0;
   /// It was written all the time: nothing but the index is known.
@@ -37,6 +35,7 @@ struct ShownWorker {
   std::vector<ShownGroup> groups;
 };
 
+/// A snapshot of workers of another host, read and checked. Texts lie in its bytes.
 struct Snapshot {
   std::uint64_t serial = 0;
   std::vector<PublishedVerdict> verdicts;
