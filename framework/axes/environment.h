@@ -45,7 +45,7 @@ struct AxisLevel {
   std::int64_t rank;           ///< this replica's
   std::uint64_t map_call;      ///< number of this call among those of the same replica
   std::vector<int> workers{};  ///< the worker of each rank; empty: all in this one
-  /// In a map of a job's replicas: the job's replica that called the map for each rank.
+  /// In a map that spans a job: for each rank, the job's replica that called the map.
   std::vector<std::int64_t> callers{};
 
   [[nodiscard]] std::int64_t size() const;
@@ -104,8 +104,8 @@ class CallsRefused : ScopedValue<const char*> {
 /// Whether the groups of axis_index_groups may differ in size.
 enum class GroupSizes { equal, any };
 
-/// What one replica knows of its place: the maps around it, outermost first, with their named axes,
-/// and the groups that it has used. Used by the replica's thread, which ends before it.
+/// What one replica knows: the maps around it, outermost first, with their named axes, and the
+/// groups that it has used. Used by the replica's thread, which ends before it.
 class Environment : private NonCopyable {
  public:
   /// Takes a seat on the board of `local`. If this replica runs the backward of another, `identity`
@@ -121,9 +121,10 @@ class Environment : private NonCopyable {
   [[nodiscard]] groups::Member& member() noexcept { return member_; }
   /// The same object in a forward and in its backward.
   [[nodiscard]] const std::shared_ptr<const int>& identity() const noexcept { return identity_; }
-  /// The number of the next map that this replica calls, never 0. Maps that span the job are
-  /// counted apart, so that a member may run other maps in between. The exception are maps whose
-  /// collectives name the job's axis, too: all members must call them alike.
+  /// The number of the next map that this replica calls, never 0. Members of a job meet in a map
+  /// only if all of them give it the same number. So maps that span the job are counted apart: a
+  /// member may call others in between. If the collectives of these also name the job's axis, all
+  /// members must call them alike.
   [[nodiscard]] std::uint64_t next_map_call(bool spans_job) noexcept {
     return spans_job ? 2 * ++spanning_maps_ : 2 * ++own_maps_ + 1;
   }

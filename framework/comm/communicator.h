@@ -26,8 +26,8 @@ enum class Copies { each, one };
 struct SymmetricBuffer {
   /// This replica's copy, zero at first. Aligned to a page.
   Bytes own;
-  /// With Copies::one, the replicas that hold each copy, ascending: their sets are in the order of
-  /// their first members, and the same on all replicas. Empty with Copies::each.
+  /// With Copies::one, for each copy the replicas that hold it, ascending; copies are in the order
+  /// of their first replicas. The same on all replicas. Empty with Copies::each.
   std::vector<std::vector<int>> holders{};
   /// Keeps the memory; shared memory lives as long as any replica keeps it.
   std::shared_ptr<const void> memory{};
@@ -144,11 +144,10 @@ class Communicator : private NonCopyable {
   /// buffers in place. For that the inputs of all replicas must be in buffers of one call; for
   /// all_reduce the outputs, too. Elsewhere it is ordinary memory.
   ///
-  /// With Copies::one there is a single copy on a host, and over Gloo one in each process:
-  /// `holders` says whose. If it is the whole group's, an all_gather into it only writes the own
-  /// part (nothing if that is in place already) and waits at a barrier. An all_reduce must not
-  /// write into a copy that some replicas hold, but not all. Callers must make sure that no replica
-  /// reads what another is writing.
+  /// With Copies::one the replicas of a host have one copy in common, over Gloo those of a process:
+  /// see `holders`. In an all_gather into the only copy of all replicas, each writes its own part,
+  /// unless that is there already, and waits for the others. A copy that some replicas have, but
+  /// not all, must not be an all_reduce's output. Nobody may read what another is writing.
   ///
   /// Throws CommError on all replicas that share memory if their host has not enough. After a
   /// failure of the job in a verb, others may still write to a buffer's output.
@@ -170,9 +169,9 @@ class Communicator : private NonCopyable {
   [[nodiscard]] std::shared_ptr<Communicator> subgroup(std::span<const int> members,
                                                        std::uint64_t channel = 0);
 
-  /// Marks the verbs that follow. They meet only verbs with the same mark on other replicas, and in
-  /// a Hierarchy the n-th since mark() only the n-th. So calls that differ never mix their data:
-  /// they wait, or in shared memory end with a CollectiveMismatch.
+  /// The verbs that follow belong to the call with this `fingerprint`. They meet only verbs of the
+  /// same call on other replicas, in a Hierarchy the n-th only the n-th. So replicas in different
+  /// calls never mix their data: they wait, or in shared memory throw a CollectiveMismatch.
   void mark(std::uint64_t fingerprint) noexcept {
     mark_ = fingerprint;
     marked_verbs_ = 0;
@@ -192,11 +191,11 @@ class Communicator : private NonCopyable {
   /// Whether some of the group's replicas share memory.
   [[nodiscard]] virtual bool shares_memory() const noexcept = 0;
 
-  /// How fast messages between the group's places (hosts, or processes of one) are: the same on all
-  /// replicas. Nothing in shared memory, or if nobody has said it.
+  /// How fast messages between the group's hosts, or the processes of one host, are: the same on
+  /// all replicas. Nothing in shared memory, and before set_link_speed().
   [[nodiscard]] virtual std::optional<LinkSpeed> link_speed() const { return {}; }
-  /// Says it, for all groups that share this group's connections. All replicas say the same before
-  /// a verb.
+  /// Sets it for all groups that share this group's connections. All replicas set the same before a
+  /// verb.
   virtual void set_link_speed(const LinkSpeed& /*speed*/) {}
 
   /// The address of `memory`, or {} if replicas do not share it. Equal ones are the same memory.

@@ -72,20 +72,20 @@ class LocalMembers::Together {
     return out;
   }
 
-  // Whether some workers share memory, but not all. Then they may have an output together, which
-  // only the outer Communicator's verbs write as one.
+  // Whether the workers are on several hosts, some of them on one. Those may have one output
+  // together. Only the outer Communicator knows, and its verbs write such an output once.
   bool is_over_hosts() const {
     return outer_ != nullptr && outer_->is_network() && outer_->shares_memory();
   }
   bool is_here(int place) const { return layout_.worker_of(place) == layout_.own(); }
   const Verb& verb_of(int place) const { return *verbs_[layout_.index_of(place)]; }
 
-  // What this worker has of each slice of a schedule, of which each worker stands for a member: a
-  // piece of each of its sums, or of the result.
+  // A schedule's members are here the workers. By slice: what this worker has of it, a piece of
+  // each of its sums or of the result.
   using Held = std::vector<Pieces>;
 
-  // Does a round. `coming(transfer, slice)` says the pieces of a slice that come, and
-  // `take(transfer, slice, pieces)` gets them. Member 0 is worker `first`.
+  // Does a round. `coming(transfer, slice)` lists the pieces to receive of a slice, and
+  // `take(transfer, slice, pieces)` gets them. The schedule's member 0 is worker `first`.
   template <typename Coming, typename Take>
   void do_round(const Schedule::Round& round, const Held& held, const Coming& coming,
                 const Take& take, int first = 0) {
@@ -122,8 +122,8 @@ class LocalMembers::Together {
     }
   }
 
-  // The rounds that add. `held` has the slices of this worker's sums. Of a slice, result(slice) are
-  // the pieces of the output; in `held` those of slices that this worker is to have are set to it.
+  // The rounds that add. `held` begins with this worker's sums and ends with the results of the
+  // slices that the schedule leaves to it. These are written to result(slice), in pieces.
   template <typename Result>
   void add_up(const Schedule& schedule, const reduce::ReductionPlan& plan, Held& held,
               const Result& result) {
@@ -203,12 +203,12 @@ class LocalMembers::Together {
     return inputs;
   }
 
-  // What a verb writes to memory that workers share, others may read and change as soon as it
-  // returns for them. Then it must return for nobody before all have written, and what is received
-  // must not go there directly, since others may be reading it until all have sent.
+  // Workers of one host may have outputs in memory that they share. Then
+  // - a barrier ends the verb, since a worker that has returned may read or change the output;
+  // - pieces are received elsewhere and copied at the end: others may still send from the output.
   struct Outputs {
-    bool are_shared = false;  ///< those of some worker
-    bool are_one = false;     ///< all are the same memory: each worker then writes its part of it
+    bool are_shared = false;  ///< some worker's output is in shared memory
+    bool are_one = false;     ///< all outputs are the same memory: each worker writes its part
     [[nodiscard]] std::byte* direct(Bytes output) const {
       return are_shared ? nullptr : output.data();
     }
@@ -231,7 +231,7 @@ class LocalMembers::Together {
             is_shared(all[0]) && std::ranges::all_of(all, is_same)};
   }
 
-  // What the own subtrees come to.
+  // The sums of the subtrees of the canonical order that this worker has completely.
   Pieces own_sums(const reduce::ReductionPlan& plan, const Verb& reduction) {
     Pieces sums;
     for (const reduce::Subtree& subtree : plan.subtrees(layout_.own())) {
@@ -313,7 +313,7 @@ class LocalMembers::Together {
         }
       }
     }
-    // Outputs of other workers only say sizes, of what this one passes on.
+    // Of slices for other workers only the sizes count: their sums are passed on.
     add_up(schedule, plan, held, [&](std::size_t worker) {
       std::vector<Bytes> outputs;
       for (std::size_t i = 0; i < layout_.places()[worker].size(); ++i) {
@@ -464,8 +464,8 @@ class LocalMembers::Together {
     }
   }
 
-  // Threads of one worker see each other's memory as it is. A copy that the outer group's workers
-  // hold is their members', too.
+  // Threads of one worker see each other's memory as it is. So the copy that a worker holds is held
+  // by all its members.
   void allocate() {
     const Verb& first = *verbs_[0];
     if (first.copies == Copies::each) {

@@ -27,9 +27,9 @@
 namespace lockstep::comm {
 namespace {
 
-// A verb on more goes through common memory in pieces of about this size.
+// The bytes of a piece, about: verbs on larger buffers go through common memory in pieces.
 constexpr std::size_t kPiece = std::size_t{1} << 20;
-// So many of them are on their way at one time: while one waits for an answer, the other has the
+// How many pieces the leader sends at one time: while one waits for an answer, the other has the
 // link.
 constexpr std::size_t kUnderWay = 2;
 // Pieces are of whole cache lines.
@@ -95,9 +95,10 @@ class LeadersError {
 // - By the leader: the members put their inputs into common memory, and the leader does the verb
 //   for all, as the last of a worker's threads does.
 //
-// Common memory is written by verbs of the local group, which write nothing before all members have
-// called them, or after one in which all have met. So one slot more than there are pieces under way
-// is enough: who writes to a slot knows that all members have taken the piece that it had.
+// Pieces use the slots of common memory in turn. There is one slot more than pieces are under way:
+// a member takes the piece in a slot before it calls the verb of the local group that makes the
+// next piece there. This verb writes nothing before all members have called it, so nobody
+// overwrites a piece that another member has not taken yet.
 class HostMembers final : public LocalMembers {
  public:
   HostMembers(std::shared_ptr<const Workers> job, std::vector<int> members, std::uint64_t channel)
@@ -145,10 +146,10 @@ class HostMembers final : public LocalMembers {
   std::size_t own_index() const noexcept { return static_cast<std::size_t>(local_->rank()); }
   std::size_t members_here() const noexcept { return layout().own_places().size(); }
 
-  // Which members write an output that some of them have together: each its share of it.
+  // Members may have one output together. They then take turns in writing its pieces.
   struct Writers {
-    std::size_t turn = 0;       ///< the own place among those whose output this is
-    std::size_t count = 1;      ///< how many these are
+    std::size_t turn = 0;       ///< this member's number among those who have its output
+    std::size_t count = 1;      ///< how many have it
     bool any_together = false;  ///< whether any members here have an output together
   };
   Writers writers(const Verb& verb);
@@ -178,7 +179,7 @@ class HostMembers final : public LocalMembers {
   SymmetricBuffer common_;
 };
 
-// A group's channel for its leaders and for its members here: other groups may have the same ones.
+// A channel for a group's leaders and its members here. Other groups may have the same leaders.
 std::uint64_t channel_of(std::span<const int> members, std::uint64_t channel) {
   Key key = Key(channel).fold("hosts");
   for (const int member : members) key = key.fold(static_cast<std::uint64_t>(member));
@@ -277,7 +278,7 @@ void HostMembers::in_pieces(const Verb& verb) {
   if (count == 0) return;
   const Writers writers = this->writers(verb);
   std::array<std::future<void>, kUnderWay> sending;
-  // What leaves this function early ends the leader's messages.
+  // An exception first interrupts the leader's messages: the futures' destructors wait for them.
   const struct Leaving {
     HostMembers& members;
     const std::array<std::future<void>, kUnderWay>& sending;
@@ -421,8 +422,8 @@ void HostMembers::take(const Verb& verb, const Piece& piece) const {
   }
 }
 
-// Members of a host must agree before the leader reads their buffers by what they say. `said` has
-// what each has said, and all of them come to the same end.
+// The leader reads each member's buffers by the sizes that it has said. Every member checks what
+// all have `said`, so that all throw or none.
 void HostMembers::check_sizes(const Verb& verb, std::span<const std::size_t> said) const {
   const std::size_t numbers = said.size() / members_here();
   const std::size_t replicas = verb.send_sizes.size();
@@ -452,8 +453,7 @@ void HostMembers::by_leader(std::uint64_t mark, const Verb& verb) {
 
   check_sizes(verb, sizes);
 
-  // In common memory are the inputs, then the outputs. Those of an all_reduce or all_gather are
-  // one.
+  // Common memory has each member's input and output. An all_reduce or all_gather has one output.
   const bool is_one = verb.kind == Verb::Kind::all_reduce || verb.kind == Verb::Kind::all_gather;
   std::vector<Verb> verbs(members_here(), verb);
   std::size_t total = 0;
@@ -495,8 +495,8 @@ void HostMembers::by_leader(std::uint64_t mark, const Verb& verb) {
   if (writers.any_together) local_->barrier();
 }
 
-// Memory of all members, until the next call. What Scratch keeps of a piece is kept for an input of
-// each member and a result: fresh pages cost more than the copies into them.
+// Memory that all members here share, until the next call. Up to Scratch's limit for each member's
+// input and a result it is kept: fresh pages cost more than the copies into them.
 Bytes HostMembers::common_memory(std::size_t bytes) {
   const std::size_t kept = (members_here() + 1) * Scratch::kKept;
   if (bytes > common_.own.size() || common_.own.size() > kept) {

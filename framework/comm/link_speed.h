@@ -6,8 +6,8 @@
 
 namespace lockstep::comm {
 
-/// How fast messages travel from one member of a group to another, each in a place of its own. As
-/// text: "0.21 ms, 117 MB/s".
+/// How fast messages travel between two hosts, or two processes of a host. As text: "0.21 ms, 117
+/// MB/s".
 struct LinkSpeed {
   double latency;           ///< seconds from the sending of a small message to its arrival
   double bytes_per_second;  ///< in one direction while as much goes in the other
@@ -27,7 +27,7 @@ inline constexpr std::size_t kSentAtOnce = std::size_t{64} << 10;
 
 class Communicator;
 
-/// Measures how fast the links of `group`, which has one replica in each place, are while all of
+/// Measures how fast the links of `group`, which has one replica on each host, are while all of
 /// them are in use: each replica sends to the next one. The slowest counts. All replicas call this
 /// and get the same. Takes about 40 latencies and 30 ms, longer where a link is slower than 100
 /// Mbit/s.

@@ -56,7 +56,7 @@ struct Schedule {
 [[nodiscard]] Schedule spreading(int members, int levels);
 /// Member 0 has all slices and sends slice i to each member i, in one round.
 [[nodiscard]] Schedule scattering(int members);
-/// First one that adds, then one that passes on as many slices.
+/// The rounds of `adds`, then those of `passes_on`, which has as many slices.
 [[nodiscard]] Schedule in_turn(Schedule adds, const Schedule& passes_on);
 
 }  // namespace lockstep::comm

@@ -85,11 +85,11 @@ class Hosts : private NonCopyable {
   void add_polled(std::vector<pollfd>& polled) const;
   void progress();
 
-  /// Tells the other hosts of a signal that asks replicas to end. The same from others: asked().
+  /// Tells other hosts of a signal that asks replicas to end. asked(): the last one of any host.
   void ask(int signal);
   [[nodiscard]] int asked() const noexcept { return asked_; }
-  /// Warns people on all hosts of a stall, with the same text: of a call's n-th finding by any host
-  /// the first.
+  /// Warns of a stall on all hosts, with the same text. If several hosts find the same stall, only
+  /// the first one's text is shown.
   void warn(const Stall& stall);
   /// Tells how this host's replicas have ended. The first failure counts.
   void report(const HostVerdict& own);
@@ -101,7 +101,7 @@ class Hosts : private NonCopyable {
   /// Goes on until what was said is sent, for a moment at most.
   void flush();
 
-  /// Before a job that has lost a replica starts again: waits until that is so on all hosts, and
+  /// Before a job that has lost a replica starts again: waits until all hosts call this, and
   /// forgets the run before. Hosts that are gone, or don't come within `timeout`, are left out of
   /// the plan from here on; without host 0 the job is over. `prepare` is called on host 0 first.
   /// Throws, on all hosts, what it throws on any, and Stopped by a signal of `stop`.

@@ -13,7 +13,7 @@
 
 namespace lockstep::replicas {
 
-/// The call of a map whose backward replicas run.
+/// A run of the backward of a map, and the call of the map that it belongs to.
 struct BackwardCall {
   std::uint64_t map_call;  ///< this backward's own, unlike that of any other call
   std::uint64_t number;    ///< of the map among the caller's, from 1; 0: nobody counts them
@@ -25,7 +25,7 @@ struct MapCall {
   const char* map;  ///< "pmap", for messages
   /// If there is one axis, its size is the sum of all members' replicas.
   std::vector<NamedAxis> axes = {};
-  std::int64_t replicas = 0;             ///< the caller's
+  std::int64_t replicas = 0;             ///< how many this caller runs
   bool lanes = false;                    ///< one runs at a time; never spans a job's members
   std::int64_t threads_per_replica = 0;  ///< 0: the host's cores / its replicas
   std::chrono::milliseconds timeout{};
@@ -76,8 +76,8 @@ void run_as(Environment& environment, const std::function<void()>& body);
 /// The threads are kept_threads.h's. The members of a job start them at the same node of their
 /// graphs.
 ///
-/// The members of a job agree on the map, on which call of it a backward is of, and on what is
-/// differentiated; otherwise it is a CollectiveMismatch.
+/// All members of a job must call the same map, or run the backward of the same call, and
+/// differentiate by the same; otherwise it is a CollectiveMismatch.
 ///
 /// Throws ValueError if an axis is bound already.
 void run_replica_threads(const MapCall& options,

@@ -29,8 +29,8 @@ class StallWatch {
   StallWatch(const watch::Board& board, const Range& workers, std::chrono::milliseconds limit)
       : board_(board), workers_(workers), limit_(limit) {}
 
-  /// Call it often, compared with the limit. The calls in which members have waited for the limit,
-  /// and again when that time has doubled, once for all members that wait in a call.
+  /// The calls in which members have waited for the limit, and again for twice, four times … the
+  /// limit. A call counts once for all its members. Look often, compared with the limit.
   [[nodiscard]] std::vector<Stall> look();
 
  private:

@@ -55,8 +55,8 @@ class StopSignals {
   [[nodiscard]] bool asks() const noexcept { return asked_ != nullptr; }
   /// The signal that asks, or 0.
   [[nodiscard]] int asked() const noexcept;
-  /// Does what a `signal` that asks does, unless there was one. It is another host's: what comes to
-  /// this process is not the second because of it.
+  /// Asks with a `signal` that has come to another host, unless one has asked already. The first
+  /// signal that comes to this process is still its first.
   void ask(int signal) const noexcept {
     if (asks()) asked_->replace(0, static_cast<std::uint64_t>(signal));
   }

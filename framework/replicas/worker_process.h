@@ -76,10 +76,9 @@ class StopsHeld : private NonCopyable {
 };
 
 /// Starts the worker of `place`, which runs `replicas`, and makes its store and report. The host's
-/// first worker has the launcher's stdin and stdout. If this process has one thread, the
-/// worker is forked and calls `run`, which does not return; otherwise the program is started anew.
-/// The worker leaves signals that stop the job to the launcher (see leave_stops_to_launcher()), as
-/// one whose replicas are asked to end or not, and releases `held`. A fork closes the descriptors
+/// first worker has the launcher's stdin and stdout. If this process has one thread, the worker is
+/// forked and calls `run`, which does not return; otherwise the program is started anew. The worker
+/// first calls leave_stops_to_launcher(is_asked) and releases `held`. A fork closes the descriptors
 /// of `earlier`, the job's workers so far. Throws CommError if the system refuses.
 [[nodiscard]] WorkerProcess start_worker(WorkerPlace place, const Range& replicas, bool is_first,
                                          std::vector<WorkerProcess>& earlier, const StopsHeld& held,

@@ -47,10 +47,10 @@ class BlockGathering final : public BlockRunner,
  private:
   struct Part {
     std::vector<std::size_t> buckets;
-    std::size_t items = 0;
+    std::size_t items = 0;      // its parameters
     bool ends_at_input = true;  // a run's backward is over when its input's gradient is there
     int users = 0;              // runs whose backward has begun and not ended
-    std::size_t missing = 0;    // gradients, of the current backward
+    std::size_t missing = 0;    // parameters whose gradient this backward has not computed yet
   };
   static constexpr auto kAll = std::numeric_limits<std::size_t>::max();
 

@@ -24,8 +24,8 @@ class StagingBuffers;
 
 /// Where a replica keeps its own gradients until they are reduced, and its part of the means.
 enum class GradientWay {
-  kept_whole,       ///< in memory of their own; gets all of the means
-  kept,             ///< in memory of their own; gets its shard of each bucket, as below
+  kept_whole,       ///< in memory of their own; the replica gets whole means
+  kept,             ///< in memory of their own; here and below it gets its shard of each mean
   staged,           ///< each bucket's in one of a few staging buffers, while it is reduced
   summed_in_turns,  ///< in WorkerGradientSums, which replicas that take turns share
 };
@@ -112,7 +112,7 @@ class FlatGradients {
     at::Tensor residual;  // what compression has left out so far
     at::Tensor next;      // and with this step, if the former is kept until its end
     bool has_next = false;
-    std::size_t missing = 0;
+    std::size_t missing = 0;  // parameters whose gradient has not come in this microbatch
     bool is_closed = false;
     std::optional<collectives::AxisQueue::Call> call;
     at::Tensor message;  // under way

@@ -122,7 +122,7 @@ std::vector<FlatParameters::Part> FlatParameters::own(std::size_t index) const {
 }
 
 // The own shard, and an equal part, in whole blocks, of each run of shards that no holder owns. So
-// the holders have all of the bucket. Parts that touch are one.
+// the holders together update all of the bucket. Parts that touch are one.
 std::vector<Range> FlatParameters::updated(const tree::FlatLayout& layout, std::size_t bucket,
                                            ParameterUpdates updates, std::int64_t replica,
                                            const std::vector<std::int64_t>& holders) {

@@ -18,8 +18,9 @@
 
 namespace lockstep::training {
 
-/// What replica r updates: everything, its shard of each bucket, or the buckets of group r + 1.
-/// Replicas that hold a copy together share `all` among them.
+/// Which elements a replica updates. all: every element of its copy; replicas that hold a copy
+/// together divide it among themselves. own_shard: its shard of each bucket. own_group: for replica
+/// r the buckets of group r + 1.
 enum class ParameterUpdates { all, own_shard, own_group };
 
 /// Keeps a module's parameters in flat buckets for a trainer. Replicas that share memory hold one
@@ -32,8 +33,8 @@ enum class ParameterUpdates { all, own_shard, own_group };
 /// its values are in the bucket, in the order of its shape as all others, and a copy of them in
 /// memory of the replica's own is what the module sees. Whenever the bucket changes, so does that.
 ///
-/// Buckets of groups other than 0 are cut, unless replicas own groups or all hold one copy. Of a
-/// cut bucket each replica has its shard, and all of it while it is gathered.
+/// Buckets of groups other than 0 are cut, unless replicas own groups. Of a cut bucket each replica
+/// keeps its shard, and has all of it only while it is gathered.
 ///
 /// ZeroTrainer (zero.h) says what a program may do with its parameters meanwhile. Writes are
 /// noticed by LibTorch's version counters and by a few remembered elements of each parameter.
@@ -63,11 +64,10 @@ class FlatParameters : private NonCopyable {
     Range place;
     at::Tensor values;
   };
-  /// The parts of a bucket that this replica updates: its shard, and perhaps others, ascending. Not
-  /// if replicas own groups.
+  /// The parts of a bucket that this replica updates: its shard and, if it updates `all`, its parts
+  /// of shards whose replicas hold other copies. Ascending. Not with own_group.
   [[nodiscard]] std::vector<Part> own(std::size_t bucket) const;
-  /// The places of own() on `replica`, which holds a copy together with `holders` (itself among
-  /// them).
+  /// Where the parts of own() are on `replica`, whose copy the `holders` hold, itself among them.
   [[nodiscard]] static std::vector<Range> updated(const tree::FlatLayout& layout,
                                                   std::size_t bucket, ParameterUpdates updates,
                                                   std::int64_t replica,
@@ -75,9 +75,9 @@ class FlatParameters : private NonCopyable {
   /// Call it after all replicas have updated their parts: all replicas then see all updates. Graphs
   /// that have saved older values are refused. All replicas together.
   void publish() { publish({}, nullptr); }
-  /// The same, but returns while buckets with late[bucket] are under way, the last one first. Their
-  /// parameters are on the meta device until gather(). For uncut buckets, of which replicas update
-  /// shards and which not all of them hold together.
+  /// The same, but returns while buckets with late[bucket] still travel, the last one first. Their
+  /// parameters are on the meta device until gather(). Only with own_shard, for uncut buckets, and
+  /// not if is_common().
   void publish(const std::vector<bool>& late, collectives::AxisQueue& queue) {
     publish(late, &queue);
   }

@@ -21,9 +21,9 @@ struct MemoryUse {
   /// The largest parameter that was on the meta device, whole: they are made one at a time, before
   /// the first step. Not part of total().
   std::int64_t initialization = 0;
-  /// How much of `parameters` replicas hold together, once …
+  /// How much of `parameters` is in a copy that replicas hold together.
   std::int64_t shared_parameters = 0;
-  std::int64_t holders = 1;  ///< … and how many replicas these are
+  std::int64_t holders = 1;  ///< how many replicas hold that copy
 
   [[nodiscard]] std::int64_t total() const noexcept {
     return parameters + gradients + optimizer_state + communication + checkpoint;

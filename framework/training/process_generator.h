@@ -45,8 +45,8 @@ template <typename Make>
   return std::forward<Make>(make)();
 }
 
-/// What a process has drawn from LibTorch's default generator before something: without a seed, if
-/// the generator still has the one that LibTorch gives it, another in each run.
+/// What a process has drawn from LibTorch's default generator so far. Unseeded: the program has not
+/// set a seed, and LibTorch's own is another in each run.
 enum class EarlierDraws { none, seeded, unseeded };
 
 /// Notices draws from LibTorch's default generator by any thread of the process, except draws under

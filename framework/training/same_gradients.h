@@ -11,8 +11,8 @@
 
 namespace lockstep::training {
 
-/// Notices replicas that all compute the same gradients, step after step: so it is where a loop
-/// that was written for one process gives the same samples to each. Looks at the first steps alone.
+/// Notices replicas that all compute the same gradients, step after step, as they do if a loop for
+/// one process gives each of them the same samples. Looks at the first steps alone.
 class SameGradients {
  public:
   /// With `may_repeat`, and on one replica, it notices nothing.

@@ -14,9 +14,9 @@ void set_storage_memory(const c10::Storage& storage, const at::Tensor& memory);
 [[nodiscard]] at::Tensor lent_part(const at::Tensor& flat, std::int64_t offset,
                                    at::IntArrayRef sizes);
 
-/// Before the memory of a tensor from lent_part() is written again, of which nobody should hold
-/// more than the caller does, who holds it once: gives it, and all that share its storage, memory
-/// of their own with the values of now. Returns whether anybody held it.
+/// Call this before the memory of `lent`, from lent_part(), is written again. If anyone but the
+/// caller, who must hold `lent` once, still holds it or its storage, the storage gets memory of its
+/// own with the values of now. Returns whether anyone does.
 bool leave_values(const at::Tensor& lent);
 
 }  // namespace lockstep::training

@@ -42,8 +42,8 @@ class WorkerGradientSums {
 
   /// Bytes of all sets: the part of the worker's replica at `place`.
   [[nodiscard]] std::int64_t bytes(std::int64_t place) const;
-  /// The bytes() of a worker with `replicas`. They go from take() to give() one by one, or `wait`
-  /// for each other in between.
+  /// Predicts bytes(place) of a worker with `replicas`. With `wait` these wait for each other
+  /// before give(); otherwise each gives before the next takes.
   [[nodiscard]] static std::int64_t predicted_bytes(const tree::FlatLayout& layout,
                                                     const Range& replicas, bool wait,
                                                     std::int64_t place);

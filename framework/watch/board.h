@@ -58,15 +58,13 @@ struct SeatWords;
 /// only if everything that it rests on is unchanged when read again. Not every hang has a verdict:
 /// a member that runs may still do anything.
 ///
-/// Where workers run on several hosts, every host has a board for all of them: workers of other
-/// hosts appear in it by snapshots (set_local(), snapshot(), show()). Each step of a member gives
-/// its seat a version that never comes back, and counts of arrivals only grow. A host that finds a
-/// reason first asks for new snapshots, and gives a verdict only if the answers show every seat in
-/// the version that it had found, and every count still too low. The finding came before the
-/// request and the answers were taken after it: so all of this was true at one moment, that of the
-/// request. A call that could not end then can't end now, so verdicts are no false alarms here
-/// either. Members of other hosts hold groups, too: a worker forgets who has arrived in a group
-/// only once new snapshots show that they have let it go.
+/// If a job has several hosts, each host has a board of all workers. It sees other hosts' workers
+/// only in snapshots (set_local(), snapshot(), show()), which are late. So a host that has found a
+/// reason for a verdict asks for new snapshots, and gives the verdict only if these show the same:
+/// each seat in the version that was found, each count of arrivals still too low. Versions never
+/// come back, and counts only grow. So everything found was true at the moment of the request, and
+/// a call that could not end then can't end now. A worker forgets who has arrived in a group only
+/// when new snapshots show that no other host's members hold the group.
 ///
 /// Rules for callers:
 /// - Ids are unique in the job and never used again: two calls of a map have members with different
@@ -190,7 +188,7 @@ class Board {
   std::shared_ptr<BoardState> state_;
 };
 
-/// A member's place on the board, freed with the object. One thread at a time may use it.
+/// A member's seat on the board, freed with the object. One thread at a time may use it.
 class Board::Seat : private NonCopyable {
  public:
   /// Use Board::take_seat().

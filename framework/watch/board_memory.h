@@ -21,9 +21,9 @@
 
 namespace lockstep::watch {
 
-/// The layout of a Board's memory, and how to read it while its owners write. All of it is Words,
-/// zero at first. Each record has a version, which is odd while the record is written. A reader
-/// loads the version before and after, and reads again if it changed.
+// The layout of a Board's memory, and how to read it while its owners write. All of it is Words,
+// zero at first. Each record has a version, which is odd while the record is written. A reader
+// loads the version before and after, and reads again if it changed.
 
 /// Keeps `version` odd while its one writer changes the record.
 class Writing : private NonCopyable {
@@ -94,27 +94,23 @@ struct WorkerWords {
   /// One more than the number of its host, if that is known.
   Word host;
 
-  /// For a worker of another host, written by the Board that shows it: a version, odd while a
-  /// snapshot is shown; one more than the last request that was answered (0: nothing was shown
-  /// yet); the snapshot's number on its host; whether something was left out; and when it was
-  /// shown, in milliseconds of the host's steady clock.
-  Word part;
-  Word answered;
-  Word serial;
-  Word left_out;
-  Word shown_at;
+  /// Of the last snapshot of a worker of another host, written by the Board that shows it:
+  Word part;      ///< a version, odd while the snapshot is written
+  Word answered;  ///< one more than the request that it answers; 0: nothing was shown yet
+  Word serial;    ///< its number on its host
+  Word left_out;  ///< whether it leaves something out
+  Word shown_at;  ///< when it was shown, in milliseconds of this host's steady clock
 
   /// The id and parent of each seat, guarded by the seat's version. Side by side for searching.
   Word ids[Board::kSeats];
   Word parents[Board::kSeats];
 
-  /// For each group: its key (0 for none), the version that guards the rest and the entry, the
-  /// entry's offset in the arena, and whether a member here holds it. A group that nobody holds
-  /// stays while members elsewhere may still ask who has arrived.
-  Word keys[Board::kGroups];
-  Word versions[Board::kGroups];
-  Word offsets[Board::kGroups];
-  Word held[Board::kGroups];
+  /// For each group. One that nobody here holds stays while members elsewhere may still ask who has
+  /// arrived.
+  Word keys[Board::kGroups];      ///< 0: no group
+  Word versions[Board::kGroups];  ///< guards the rest and the entry
+  Word offsets[Board::kGroups];   ///< of the entry in the arena
+  Word held[Board::kGroups];      ///< whether a member here holds the group
 
   alignas(4096) SeatWords seats[Board::kSeats];
   Word arena[kArenaWords];
@@ -165,7 +161,7 @@ class BoardMemory {
   /// Whether other hosts run some of the workers, and whether this host runs `worker`.
   [[nodiscard]] bool has_others() const noexcept { return common().local_workers.load() != 0; }
   [[nodiscard]] bool is_local(int worker) const noexcept;
-  /// Whether everything of a worker is shown here: as answer to a request from `request` on.
+  /// Whether the board shows all of a worker: of another host's, in an answer from `request` on.
   [[nodiscard]] bool is_known(int worker, std::uint64_t request = 0) const noexcept;
   /// A request that nobody has made yet. Its answers will be taken after this call.
   [[nodiscard]] std::uint64_t next_request() const noexcept { return common().wanted.load() + 1; }

@@ -89,7 +89,7 @@ class VerdictSearch {
 
   const Index& seats_of(int worker);
   [[nodiscard]] std::vector<SeatIndex> children_of(std::uint64_t id) const;
-  /// The place of a member's seat, first on `worker`, then (for elders) elsewhere.
+  /// Finds a member's seat: with `worker`, or `anywhere` (for elders).
   std::optional<SeatIndex> seat_of(std::uint64_t id, int worker, bool anywhere);
 
   PendingCall& gather(const SeatView& waiting);

@@ -9,8 +9,8 @@
 
 namespace lockstep::comm {
 
-/// The system asks the other end of a connection that is silent once a second, and closes the
-/// connection after so many `probes` (1 to 120) without an answer: its host has gone.
+/// Lets the system ask the other end of a silent connection once a second, and close the connection
+/// when `probes` (1 to 120) of these have no answer: the other host has gone.
 inline void keep_alive(int socket, std::int64_t probes) noexcept {
   const int on = 1;
   const auto most = static_cast<int>(std::clamp<std::int64_t>(probes, 1, 120));

@@ -34,8 +34,8 @@ struct HostAndPort {
   [[nodiscard]] std::string text() const;
 };
 
-/// Whether the other end of a connection listens: perhaps later, or certainly, since it has said
-/// where.
+/// Whether the other end of a connection may begin to listen later (awaited), or has said already
+/// where it listens (promised).
 enum class Presence { awaited, promised };
 
 /// One end of a TCP connection between two processes of a job. Both have proved that they know the
@@ -57,14 +57,14 @@ class Link : private NonCopyable {
   /// The next message that has come.
   [[nodiscard]] std::optional<std::string> receive();
 
-  /// From here on a silence of the other host's system that is this long closes it. A process that
-  /// is only paused does not.
+  /// From here on the link closes if the other host's system does not answer for `limit`. Where
+  /// only the process is paused, it answers.
   void limit_silence(std::chrono::milliseconds limit) noexcept;
 
   [[nodiscard]] bool is_open() const noexcept { return socket_.open(); }
   /// Sends what is queued, and gives the connection to the caller, who reads and writes it from
-  /// here on, without Macs. All that has come must have been received; where it was not, or the
-  /// queue does not go out at once, the link is closed, and the descriptor is negative.
+  /// here on, without Macs. If the queue does not go out at once, or a message was not taken
+  /// yet, closes the link instead, and returns a negative descriptor.
   [[nodiscard]] Descriptor release();
 
   /// What has closed it.

@@ -56,7 +56,7 @@ class TcpConnection : private NonCopyable {
  public:
   static constexpr std::size_t kLargestSmall = kSentAtOnce;
   static constexpr std::size_t kLargestPart = std::size_t{1} << 20;
-  /// Of messages that nobody has posted for; when there are more, the connection is not read.
+  /// Bytes kept of messages that no receive is posted for; with more, the socket is not read.
   static constexpr std::size_t kMostKept = std::size_t{16} << 20;
 
   /// Messages of `dead` groups are dropped when they come.

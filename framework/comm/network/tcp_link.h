@@ -50,7 +50,7 @@ class TcpLink : private NonCopyable {
   ~TcpLink();
 
   [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
-  /// What the callers say of it; nothing at first.
+  /// What set_speed() has set; nothing before.
   [[nodiscard]] std::optional<LinkSpeed> speed() const {
     const std::lock_guard lock(speed_mutex_);
     return speed_;
