@@ -8,6 +8,7 @@
 #include <fstream>
 #include <system_error>
 
+#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -56,6 +57,16 @@ std::size_t threads_of_user() {
 bool is_near(std::size_t threads, std::size_t most) {
   constexpr std::size_t kFew = 64;
   return threads + std::max(kFew, most / 8) >= most;
+}
+
+// Threads' stacks are as large as the limit was when the process began. Libraries start some before
+// prepare_process() sees to that.
+void raise_stacks_of_threads() noexcept {
+  pthread_attr_t attributes;
+  if (::pthread_getattr_default_np(&attributes) != 0) return;
+  ::pthread_attr_setstacksize(&attributes, kThreadStack);
+  ::pthread_setattr_default_np(&attributes);
+  ::pthread_attr_destroy(&attributes);
 }
 
 }  // namespace
@@ -135,6 +146,7 @@ std::size_t raise_stack_limit() noexcept {
   if (limit.rlim_cur < wanted) {
     limit.rlim_cur = wanted;
     ::setrlimit(RLIMIT_STACK, &limit);
+    raise_stacks_of_threads();
     ::getrlimit(RLIMIT_STACK, &limit);
   }
   return limit.rlim_cur;
