@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -357,19 +358,29 @@ at::Tensor values_of_columns(const std::string& path, const CsvFile& file,
   constexpr std::size_t kNumbersTogether = std::size_t{1} << 17;
   const std::size_t most = std::clamp<std::size_t>(kNumbersTogether / file.rows(), 1, kTogether);
   const std::string lack =
-      lack_of_memory(file.rows() * (columns.size() * sizeof(float) + most * sizeof(double)));
+      lack_of_memory(file.rows() * (columns.size() * sizeof(float) + 2 * most * sizeof(double)));
   if (!lack.empty()) {
     formats::fail_file(path, str("its ", file.rows(), " rows of ", columns.size(),
                                  " columns take, as numbers, ", lack));
   }
   const auto width = static_cast<std::int64_t>(columns.size());
   at::Tensor values = at::empty({static_cast<std::int64_t>(file.rows()), width}, at::kFloat);
-  for (std::size_t begin = 0; begin < columns.size(); begin += most) {
+  const auto read = [&](std::size_t begin) {
     std::vector<std::size_t> places;
     for (std::size_t i = begin; i < std::min(begin + most, columns.size()); ++i) {
       places.push_back(file.column(columns[i]));
     }
-    const std::vector<double> together = file.numbers(places);
+    std::vector<double> numbers = file.numbers(places);
+    return std::pair(std::move(places), std::move(numbers));
+  };
+  // Another thread, if there may be one, reads columns while those before are made.
+  const auto start = [&](std::size_t begin) {
+    return std::async(std::launch::async | std::launch::deferred, read, begin);
+  };
+  auto next = start(0);
+  for (std::size_t begin = 0; begin < columns.size(); begin += most) {
+    const auto [places, together] = next.get();
+    if (begin + most < columns.size()) next = start(begin + most);
     for (std::size_t i = 0; i < places.size(); ++i) {
       const auto numbers = std::span(together).subspan(i * file.rows(), file.rows());
       for (std::size_t row = 0; row < numbers.size(); ++row) {
