@@ -59,16 +59,6 @@ bool is_near(std::size_t threads, std::size_t most) {
   return threads + std::max(kFew, most / 8) >= most;
 }
 
-// Threads' stacks are as large as the limit was when the process began. Libraries start some before
-// prepare_process() sees to that.
-void raise_stacks_of_threads() noexcept {
-  pthread_attr_t attributes;
-  if (::pthread_getattr_default_np(&attributes) != 0) return;
-  ::pthread_attr_setstacksize(&attributes, kThreadStack);
-  ::pthread_setattr_default_np(&attributes);
-  ::pthread_attr_destroy(&attributes);
-}
-
 }  // namespace
 
 std::optional<std::size_t> limit_of(int resource) noexcept {
@@ -139,6 +129,14 @@ std::string thread_limit_text(const fs::path& root) {
   return text;
 }
 
+void give_threads_stacks() noexcept {
+  pthread_attr_t attributes;
+  if (::pthread_getattr_default_np(&attributes) != 0) return;
+  ::pthread_attr_setstacksize(&attributes, kThreadStack);
+  ::pthread_setattr_default_np(&attributes);
+  ::pthread_attr_destroy(&attributes);
+}
+
 std::size_t raise_stack_limit() noexcept {
   rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
   ::getrlimit(RLIMIT_STACK, &limit);
@@ -146,7 +144,7 @@ std::size_t raise_stack_limit() noexcept {
   if (limit.rlim_cur < wanted) {
     limit.rlim_cur = wanted;
     ::setrlimit(RLIMIT_STACK, &limit);
-    raise_stacks_of_threads();
+    give_threads_stacks();  // theirs are as large as the limit was when the process began
     ::getrlimit(RLIMIT_STACK, &limit);
   }
   return limit.rlim_cur;

@@ -27,18 +27,15 @@ void occupy_standard_streams() {
   }
 }
 
-// Threads would get stacks of the size that the limit of the first one's has (ulimit -s).
-void give_threads_stacks() {
+// The size of threads' stacks, by default that of the first one's limit when the process began
+// (ulimit -s).
+std::size_t stack_of_threads() {
   pthread_attr_t attributes;
-  std::size_t size = 0;
-  if (::pthread_getattr_default_np(&attributes) != 0) return;
-  const bool is_less = ::pthread_attr_getstacksize(&attributes, &size) == 0 && size < kThreadStack;
-  // Stacks are mapped whole: where that is limited, too, they are not to be larger.
-  if (is_less || !memory_limits().empty()) {
-    ::pthread_attr_setstacksize(&attributes, kThreadStack);
-    ::pthread_setattr_default_np(&attributes);
-  }
+  std::size_t size = kThreadStack;
+  if (::pthread_getattr_default_np(&attributes) != 0) return size;
+  ::pthread_attr_getstacksize(&attributes, &size);
   ::pthread_attr_destroy(&attributes);
+  return size;
 }
 
 }  // namespace
@@ -51,7 +48,8 @@ void prepare_process() {
     if (action.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
     ::sigaction(SIGXFSZ, nullptr, &action);
     if (action.sa_handler == SIG_DFL) std::signal(SIGXFSZ, SIG_IGN);
-    give_threads_stacks();
+    // Stacks are mapped whole: where that is limited, they are not to be larger, either.
+    if (stack_of_threads() < kThreadStack || !memory_limits().empty()) give_threads_stacks();
     // A full mesh of replicas in threads takes a socket for each pair, twice.
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
