@@ -373,7 +373,7 @@ at::Tensor values_of_columns(const std::string& path, const CsvFile& file,
     std::vector<double> numbers = file.numbers(places);
     return std::pair(std::move(places), std::move(numbers));
   };
-  // Another thread, if there may be one, reads columns while those before are made.
+  // A thread, if one can be started, reads the next columns while this one converts those before.
   const auto start = [&](std::size_t begin) {
     return std::async(std::launch::async | std::launch::deferred, read, begin);
   };
