@@ -1,0 +1,85 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "framework/base/non_copyable.h"
+
+// Which lock guards what, in words that clang checks (-Wthread-safety) and other compilers leave
+// out. A constructor or destructor is not checked for its own object, and a lambda is a function of
+// its own: one that touches what is guarded says LOCKSTEP_REQUIRES behind its parameters.
+#ifdef __clang__
+#define LOCKSTEP_THREAD_ATTRIBUTE(attribute) __attribute__((attribute))
+#else
+#define LOCKSTEP_THREAD_ATTRIBUTE(attribute)
+#endif
+/// Of a variable: it is read and written only by who holds the mutex.
+#define LOCKSTEP_GUARDED_BY(mutex) LOCKSTEP_THREAD_ATTRIBUTE(guarded_by(mutex))
+/// Of a pointer: so is what it points to.
+#define LOCKSTEP_PT_GUARDED_BY(mutex) LOCKSTEP_THREAD_ATTRIBUTE(pt_guarded_by(mutex))
+/// Of a function: its caller holds the mutexes.
+#define LOCKSTEP_REQUIRES(...) LOCKSTEP_THREAD_ATTRIBUTE(requires_capability(__VA_ARGS__))
+/// Of a function: its caller does not hold them, since the function or what it calls takes them.
+#define LOCKSTEP_EXCLUDES(...) LOCKSTEP_THREAD_ATTRIBUTE(locks_excluded(__VA_ARGS__))
+/// Of a function: it takes the mutex, or hands it back.
+#define LOCKSTEP_ACQUIRE(...) LOCKSTEP_THREAD_ATTRIBUTE(acquire_capability(__VA_ARGS__))
+#define LOCKSTEP_TRY_ACQUIRE(...) LOCKSTEP_THREAD_ATTRIBUTE(try_acquire_capability(__VA_ARGS__))
+#define LOCKSTEP_RELEASE(...) LOCKSTEP_THREAD_ATTRIBUTE(release_capability(__VA_ARGS__))
+/// Of a class whose objects hold a mutex as long as they live.
+#define LOCKSTEP_SCOPED_LOCK LOCKSTEP_THREAD_ATTRIBUTE(scoped_lockable)
+/// Of a function that is right for a reason which clang can't see. A comment says which.
+#define LOCKSTEP_UNCHECKED_LOCKS LOCKSTEP_THREAD_ATTRIBUTE(no_thread_safety_analysis)
+
+namespace lockstep {
+
+/// A std::mutex that clang's check knows. Take it by a MutexLock.
+class LOCKSTEP_THREAD_ATTRIBUTE(capability("mutex")) Mutex : private NonCopyable {
+ public:
+  void lock() LOCKSTEP_ACQUIRE() { mutex_.lock(); }
+  [[nodiscard]] bool try_lock() LOCKSTEP_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
+  void unlock() LOCKSTEP_RELEASE() { mutex_.unlock(); }
+
+ private:
+  friend class MutexLock;
+  std::mutex mutex_;
+};
+
+/// Holds a mutex while it lives, but between unlock() and lock().
+class LOCKSTEP_SCOPED_LOCK MutexLock : private NonCopyable {
+ public:
+  explicit MutexLock(Mutex& mutex) LOCKSTEP_ACQUIRE(mutex) : lock_(mutex.mutex_) {}
+  ~MutexLock() LOCKSTEP_RELEASE() = default;
+
+  void lock() LOCKSTEP_ACQUIRE() { lock_.lock(); }
+  void unlock() LOCKSTEP_RELEASE() { lock_.unlock(); }
+
+ private:
+  friend class Condition;
+  std::unique_lock<std::mutex> lock_;
+};
+
+/// What threads that hold a mutex wait for. They get it back when the wait ends; waits may end
+/// without reason, so they stand in a loop. Where a stop token shall end a wait, too:
+/// std::condition_variable_any, which takes a MutexLock.
+class Condition : private NonCopyable {
+ public:
+  void notify_one() noexcept { condition_.notify_one(); }
+  void notify_all() noexcept { condition_.notify_all(); }
+
+  void wait(MutexLock& lock) { condition_.wait(lock.lock_); }
+  void wait_for(MutexLock& lock, std::chrono::nanoseconds longest) {
+    condition_.wait_for(lock.lock_, longest);
+  }
+  /// Waits until over(), and not longer than `longest`. Returns what over() says then. It is called
+  /// with the mutex: as a lambda it says LOCKSTEP_REQUIRES.
+  template <typename Over>
+  bool wait_for(MutexLock& lock, std::chrono::nanoseconds longest, const Over& over) {
+    return condition_.wait_for(lock.lock_, longest, over);
+  }
+
+ private:
+  std::condition_variable condition_;
+};
+
+}  // namespace lockstep
