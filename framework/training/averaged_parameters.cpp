@@ -80,34 +80,31 @@ void AveragedParameters::gather_into(const at::Tensor& whole, std::size_t bucket
   all_gather_into(whole, shards_[bucket].to(whole.scalar_type()), axis_);
 }
 
-void AveragedParameters::visit_state(const VisitState& visit) const {
-  for (const Part& part : parts_) {
-    visit(
-        {kAverages + part.name, part.shape, part.offset, has_started_ ? part.average : part.value});
-  }
-  if (warms_up_ && axis_index(axis_) == 0) visit_number(kAverageUpdates, updates_, visit);
-}
-
-void AveragedParameters::restore_state(const StateSource& source) {
+void AveragedParameters::archive_state(const StateArchive& archive) {
   const c10::AutoGradMode no_grad(false);
-  has_started_ = true;
+  has_started_ = has_started_ || archive.restores();
   bool is_new = false;
   for (const Part& part : parts_) {
     const std::string name = kAverages + part.name;
-    const bool is_there =
-        source.has(name) && source.read({name, part.shape, part.offset, part.average});
+    const StatePiece piece{name, part.shape, part.offset, has_started_ ? part.average : part.value};
+    const bool is_there = (!archive.restores() || archive.has(name)) && archive.part(piece);
     if (!is_there) part.average.copy_(part.value);
     is_new = is_new || !is_there;
   }
+  if (archive.restores()) return restore_count(archive, is_new);
+  archive.number(kAverageUpdates, updates_, /*saves=*/warms_up_ && axis_index(axis_) == 0);
+}
+
+void AveragedParameters::restore_count(const StateArchive& archive, bool is_new) {
   // Averages that do not warm up have no count: they are as old as the run.
-  const bool has_count = source.has(kAverageUpdates);
+  const bool has_count = archive.has(kAverageUpdates);
   const bool are_plain =
       !has_count && std::ranges::any_of(module_.names, [&](const std::string& name) {
-        return source.has(kAverages + name);
+        return archive.has(kAverages + name);
       });
   warms_up_ = asked_.value_or(!are_plain);
   updates_ = 0;
-  if (!is_new) restore_number(has_count ? kAverageUpdates : kSteps, updates_, source);
+  if (!is_new) archive.number(has_count ? kAverageUpdates : kSteps, updates_);
   if (axis_index(axis_) != 0) return;
   if (is_new) {
     log_info("averages of parameters that are not in the restored state start at the values there");

@@ -35,14 +35,13 @@ class AveragedParameters {
   /// Fills `whole`, a bucket's size in the parameters' dtype, with averages. All replicas together.
   void gather_into(const at::Tensor& whole, std::size_t bucket);
 
-  void visit_state(const VisitState& visit) const;
-  /// After the parameters were restored. The average of what the source has no average of starts
-  /// anew, and averages without a count go on without warm-up, unless that is asked for; replica 0
-  /// logs both.
-  void restore_state(const StateSource& source);
+  /// After the parameters. Restored, the average of what the source has no average of starts anew,
+  /// and averages without a count go on without warm-up, unless that is asked for; replica 0 logs
+  /// both.
+  void archive_state(const StateArchive& archive);
 
   [[nodiscard]] std::int64_t bytes() const;
-  /// Predicts bytes() of `replica`, and the bytes that visit_state() visits.
+  /// Predicts bytes() of `replica`, and the bytes that it saves.
   [[nodiscard]] static std::int64_t predicted_bytes(const tree::FlatLayout& layout,
                                                     std::int64_t replica);
   [[nodiscard]] static std::int64_t predicted_saved_bytes(const tree::FlatLayout& layout,
@@ -50,6 +49,7 @@ class AveragedParameters {
 
  private:
   void take_values();
+  void restore_count(const StateArchive& archive, bool is_new);
 
   struct Part {
     std::string name;

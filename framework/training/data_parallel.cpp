@@ -79,44 +79,22 @@ void DataParallel::check_agreement(std::source_location where) {
   buffers_->check_agreement();
 }
 
-void DataParallel::check_between_steps(const AxisCall& call) const {
+void DataParallel::archive_state(const training::StateArchive& archive,
+                                 std::source_location where) {
+  const training::TrainerCall call(
+      {archive.restores() ? "DataParallel::restore_state" : "DataParallel::visit_state", axis_,
+       where});
   call.require(is_first_, "called between accumulate() and backward(): call it between steps");
-}
-
-// The indices in all_.all of those whose values no other trainer keeps.
-std::vector<std::size_t> DataParallel::saved_parameters() const {
-  std::vector<std::size_t> saved;
   for (std::size_t i = 0; i < all_.all.size(); ++i) {
-    if (!training::is_claimed(all_.all[i], training::ParameterPart::values)) saved.push_back(i);
+    // Another trainer may keep its values.
+    if (training::is_claimed(all_.all[i], training::ParameterPart::values)) continue;
+    archive.alike(training::kParameters + all_.all_names[i], all_.all[i], axis_);
   }
-  return saved;
-}
-
-void DataParallel::visit_state(const VisitState& visit, std::source_location where) {
-  const training::TrainerCall call({"DataParallel::visit_state", axis_, where});
-  check_between_steps(call);
-  for (const std::size_t i : saved_parameters()) {
-    training::visit_shard(training::kParameters + all_.all_names[i], all_.all[i], axis_, visit);
-  }
-  buffers_->visit_state(visit);
+  buffers_->archive_state(archive);
   if (!gradients_ && options_.compression != Compression::none) lay_out(at::Tensor());
-  if (gradients_) gradients_->visit_residuals(all_, visit);
-  if (axis_index(axis_) == 0) {
-    training::visit_number(training::kSteps, random_draws_->steps(), visit);
-  }
-}
-
-void DataParallel::restore_state(const StateSource& source, std::source_location where) {
-  const training::TrainerCall call({"DataParallel::restore_state", axis_, where});
-  check_between_steps(call);
-  for (const std::size_t i : saved_parameters()) {
-    (void)training::restore_whole(training::kParameters + all_.all_names[i], all_.all[i], source);
-  }
-  buffers_->restore_state(source);
-  if (!gradients_ && options_.compression != Compression::none) lay_out(at::Tensor());
-  if (gradients_) gradients_->restore_residuals(all_, source);
+  if (gradients_) gradients_->archive_residuals(all_, archive);
   std::int64_t steps = random_draws_->steps();
-  training::restore_number(training::kSteps, steps, source);
+  archive.number(training::kSteps, steps, /*saves=*/axis_index(axis_) == 0);
   random_draws_->set_steps(steps);
 }
 

@@ -58,8 +58,11 @@ struct DataParallelOptions {
 /// - **Buffers** differ between replicas after forwards on different samples. Each backward but
 ///   accumulate() makes them equal again (`buffers`; by default floating ones become their mean):
 ///   an evaluation sees one model. lockstep::BatchNorm's are equal at all times.
+/// - **The state** (Stateful) is buffers, residuals of compression, steps, and the parameters,
+/// unless
+///   a ShardedOptimizer has these. An optimizer of one's own is no part of it.
 /// - **Calls.** All replicas call everything alike, in the same order; for one thread.
-class DataParallel : public Stateful {
+class DataParallel : public training::ArchivedState {
  public:
   /// Averages the module's parameters that require a gradient, and its buffers. The module must
   /// live as long as this is used. Throws ValueError for parameters that are not floating and dense
@@ -88,12 +91,6 @@ class DataParallel : public Stateful {
   /// nothing.
   void accumulate(const at::Tensor& loss,
                   std::source_location where = std::source_location::current());
-  /// Stateful's: buffers, residuals of compression, steps, and the parameters, unless a
-  /// ShardedOptimizer has these. An optimizer of one's own is no part of it.
-  void visit_state(const VisitState& visit,
-                   std::source_location where = std::source_location::current()) override;
-  void restore_state(const StateSource& source,
-                     std::source_location where = std::source_location::current()) override;
   /// Throws Error unless all replicas have equal parameters and buffers. The message names the
   /// first that differs and the replicas that differ from replica 0. All replicas together.
   void check_agreement(std::source_location where = std::source_location::current());
@@ -119,8 +116,7 @@ class DataParallel : public Stateful {
   void show_means(const std::vector<bool>& unused);
   void tell_sums();
   void lay_out(const at::Tensor& loss);
-  void check_between_steps(const AxisCall& call) const;
-  [[nodiscard]] std::vector<std::size_t> saved_parameters() const;
+  void archive_state(const training::StateArchive& archive, std::source_location where) override;
 
   AxisNames axis_;
   DataParallelOptions options_;

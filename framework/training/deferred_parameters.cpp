@@ -174,7 +174,7 @@ void DeferredParameters::make_values(const Initialize& initialize, ShardedUpdate
                                      const AxisNames& axis_name) {
   const c10::AutoGradMode no_grad(false);
   const Values values(parameters_, initialize);
-  update.restore_state(values);
+  update.archive_state(StateArchive(values));
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Deferred& each = parameters_[i];
     if (!each.is_frozen) continue;

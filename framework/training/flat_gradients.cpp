@@ -401,35 +401,26 @@ std::int64_t FlatGradients::residual_bytes(const tree::FlatLayout& layout) {
   return sum;
 }
 
-void FlatGradients::visit_residuals(const ModuleParameters& module, const VisitState& visit) const {
-  const std::string own = lockstep::str(kResiduals, replica_, "/");
-  for (std::size_t i = 0; i < module.tensors.size(); ++i) {
-    const at::Tensor residual = residual_of(i);
-    if (!residual.defined()) continue;
-    visit({own + module.names[i], module.tensors[i].sizes().vec(), 0, residual});
-  }
-}
-
-void FlatGradients::restore_residuals(const ModuleParameters& module,
-                                      const StateSource& source) const {
+void FlatGradients::archive_residuals(const ModuleParameters& module,
+                                      const StateArchive& archive) const {
   const c10::AutoGradMode no_grad(false);
   for (std::size_t i = 0; i < module.tensors.size(); ++i) {
     const at::Tensor residual = residual_of(i);
     if (!residual.defined()) continue;
-    const auto name_of = [&](std::int64_t replica) {
-      return lockstep::str(kResiduals, replica, "/", module.names[i]);
+    const auto piece_of = [&](std::int64_t replica, const at::Tensor& values) {
+      return StatePiece{lockstep::str(kResiduals, replica, "/", module.names[i]),
+                        module.tensors[i].sizes().vec(), 0, values};
     };
-    const auto shape = module.tensors[i].sizes().vec();
     std::int64_t saved = 0;
-    while (source.has(name_of(saved))) ++saved;
+    while (archive.restores() && archive.has(piece_of(saved, residual).name)) ++saved;
     if (saved == 0 || saved == layout_.shards()) {
-      (void)source.read({name_of(replica_), shape, 0, residual});
+      archive.part(piece_of(replica_, residual));
       continue;
     }
     const at::Tensor part = at::empty_like(residual);
     residual.zero_();
     for (std::int64_t replica = 0; replica < saved; ++replica) {
-      if (source.read({name_of(replica), shape, 0, part})) residual.add_(part);
+      if (archive.part(piece_of(replica, part))) residual.add_(part);
     }
     residual.div_(layout_.shards());
   }

@@ -86,11 +86,9 @@ class FlatGradients {
   void forget_residuals();
   /// Bytes of what compression leaves out of the gradients of a layout, without padding.
   [[nodiscard]] static std::int64_t residual_bytes(const tree::FlatLayout& layout);
-  /// Visits what compression has left out on this replica. `module` has the layout's parameters.
-  void visit_residuals(const ModuleParameters& module, const VisitState& visit) const;
-  /// From as many replicas: this replica's own. From another number of them: an equal part of
-  /// their sum.
-  void restore_residuals(const ModuleParameters& module, const StateSource& source) const;
+  /// What compression has left out on this replica. Restored from another number of replicas, an
+  /// equal part of their sum. `module` has the layout's parameters.
+  void archive_residuals(const ModuleParameters& module, const StateArchive& archive) const;
 
   /// The mean of a bucket, flat: the whole bucket or this replica's shard. Valid from the last
   /// finish() until the next begin().

@@ -32,37 +32,27 @@ void FrozenParameters::keep(const std::string& name, const at::Tensor& values) {
   }
 }
 
-void FrozenParameters::visit_state(const VisitState& visit) const {
-  for (std::size_t i = 0; i < masters_.size(); ++i) {
-    if (!parameters_.is_frozen[i]) continue;
-    const at::Tensor& parameter = parameters_.all[i];
-    const std::string name = kParameters + parameters_.all_names[i];
-    if (!is_half(parameter)) {
-      visit_shard(name, parameter, axis_, visit);
-      continue;
-    }
-    const at::Tensor part = own_part(parameter);
-    const bool is_kept =
-        masters_[i].defined() && masters_[i].to(parameter.scalar_type()).equal(part);
-    const Range own = shard(parameter.numel(), axis_size(axis_), axis_index(axis_));
-    visit({name, parameter.sizes().vec(), own.offset, is_kept ? masters_[i] : part.to(at::kFloat)});
-  }
-}
-
-void FrozenParameters::restore_state(const StateSource& source) {
+void FrozenParameters::archive_state(const StateArchive& archive) {
   const c10::AutoGradMode no_grad(false);
   for (std::size_t i = 0; i < masters_.size(); ++i) {
     if (!parameters_.is_frozen[i]) continue;
     const at::Tensor& parameter = parameters_.all[i];
     const std::string name = kParameters + parameters_.all_names[i];
     if (!is_half(parameter)) {
-      (void)restore_whole(name, parameter, source);
-      continue;
+      archive.alike(name, parameter, axis_);
+    } else if (archive.restores()) {
+      const at::Tensor values = at::empty(parameter.sizes(), at::kFloat);
+      if (!archive.part({name, parameter.sizes().vec(), 0, values.view({-1})})) continue;
+      parameter.copy_(values);
+      masters_[i] = own_part(values).clone();
+    } else {
+      const at::Tensor part = own_part(parameter);
+      const bool is_kept =
+          masters_[i].defined() && masters_[i].to(parameter.scalar_type()).equal(part);
+      const Range own = shard(parameter.numel(), axis_size(axis_), axis_index(axis_));
+      archive.part(
+          {name, parameter.sizes().vec(), own.offset, is_kept ? masters_[i] : part.to(at::kFloat)});
     }
-    const at::Tensor values = at::empty(parameter.sizes(), at::kFloat);
-    if (!source.read({name, parameter.sizes().vec(), 0, values.view({-1})})) continue;
-    parameter.copy_(values);
-    masters_[i] = own_part(values).clone();
   }
 }
 

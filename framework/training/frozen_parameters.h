@@ -25,17 +25,16 @@ class FrozenParameters {
   /// half types there is nothing to keep.
   void keep(const std::string& name, const at::Tensor& values);
 
-  /// Values that the program has replaced count as they are.
-  void visit_state(const VisitState& visit) const;
-  /// One parameter at a time is whole in float32.
-  void restore_state(const StateSource& source);
+  /// Values that the program has replaced are saved as they are. While they are restored, one
+  /// parameter at a time is whole in float32.
+  void archive_state(const StateArchive& archive);
 
   /// Bytes of the float32 values.
   [[nodiscard]] std::int64_t bytes() const;
   /// Predicts bytes() of a replica, for parameters on the meta device.
   [[nodiscard]] static std::int64_t predicted_bytes(const ModuleParameters& parameters,
                                                     std::int64_t replicas, std::int64_t replica);
-  /// Predicts the bytes that visit_state() visits on a replica.
+  /// Predicts the bytes that a replica saves.
   [[nodiscard]] static std::int64_t predicted_saved_bytes(const ModuleParameters& parameters,
                                                           std::int64_t replicas,
                                                           std::int64_t replica);

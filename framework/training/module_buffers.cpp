@@ -122,23 +122,9 @@ void ModuleBuffers::check_agreement() const {
   training::check_agreement(buffers.names, buffers.tensors, axis_, "buffer");
 }
 
-void ModuleBuffers::visit_state(const VisitState& visit) const {
-  const Named buffers = all();
+void ModuleBuffers::archive_state(const StateArchive& archive, const Named& buffers) const {
   for (std::size_t i = 0; i < buffers.names.size(); ++i) {
-    visit_shard(kBuffers + buffers.names[i], buffers.tensors[i], axis_, visit);
-  }
-}
-
-void ModuleBuffers::visit_kept(const VisitState& visit) const {
-  for (std::size_t i = 0; i < kept_.names.size(); ++i) {
-    visit_shard(kBuffers + kept_.names[i], kept_.tensors[i], axis_, visit);
-  }
-}
-
-void ModuleBuffers::restore_state(const StateSource& source) const {
-  const Named buffers = all();
-  for (std::size_t i = 0; i < buffers.names.size(); ++i) {
-    (void)restore_whole(kBuffers + buffers.names[i], buffers.tensors[i], source);
+    archive.alike(kBuffers + buffers.names[i], buffers.tensors[i], axis_);
   }
 }
 

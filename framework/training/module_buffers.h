@@ -40,17 +40,17 @@ class ModuleBuffers {
   /// and the replicas that differ from replica 0. All replicas together.
   void check_agreement() const;
 
-  /// All replicas have equal buffers: each visits its part of every one.
-  void visit_state(const VisitState& visit) const;
-  void restore_state(const StateSource& source) const;
-  /// The same as visit_state() of the values of the last keep().
-  void visit_kept(const VisitState& visit) const;
+  /// All replicas have equal buffers: each saves its part of every one.
+  void archive_state(const StateArchive& archive) const { archive_state(archive, all()); }
+  /// The same with the values of the last keep().
+  void archive_kept(const StateArchive& archive) const { archive_state(archive, kept_); }
 
  private:
   struct Named {
     std::vector<std::string> names;
     std::vector<at::Tensor> tensors;
   };
+  void archive_state(const StateArchive& archive, const Named& buffers) const;
   // Each once, under its first name, but for those in `seen` (by TensorImpl).
   [[nodiscard]] Named all(std::unordered_set<const void*> seen = {}) const;
   void synchronize(const std::vector<at::Tensor>& buffers, Buffers rule);

@@ -86,25 +86,18 @@ void ShardedOptimizer::step(std::source_location where) {
   parameters_->publish();
 }
 
-void ShardedOptimizer::visit_state(const VisitState& visit, std::source_location where) {
-  const training::TrainerCall call({"ShardedOptimizer::visit_state", axis_, where});
+void ShardedOptimizer::archive_state(const training::StateArchive& archive,
+                                     std::source_location where) {
+  const training::TrainerCall call(
+      {archive.restores() ? "ShardedOptimizer::restore_state" : "ShardedOptimizer::visit_state",
+       axis_, where});
   adopt_replaced(call);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (!is_own(i)) continue;
-    training::visit_whole(training::kParameters + names_[i], tensors_[i], visit);
-    training::visit_torch_state(*optimizer_, tensors_[i], names_[i], visit);
+    archive.whole(training::kParameters + names_[i], tensors_[i]);
+    training::archive_torch_state(*optimizer_, tensors_[i], names_[i], archive);
   }
-}
-
-void ShardedOptimizer::restore_state(const StateSource& source, std::source_location where) {
-  const training::TrainerCall call({"ShardedOptimizer::restore_state", axis_, where});
-  adopt_replaced(call);
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    if (!is_own(i)) continue;
-    (void)training::restore_whole(training::kParameters + names_[i], tensors_[i], source);
-    training::restore_torch_state(*optimizer_, tensors_[i], names_[i], source);
-  }
-  parameters_->publish();
+  if (archive.restores()) parameters_->publish();
 }
 
 void ShardedOptimizer::adopt_replaced(const AxisCall& call) {

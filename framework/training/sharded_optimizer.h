@@ -48,7 +48,7 @@ struct ModuleParameters;
 /// Its state are its parameters and what LibTorch's SGD, Adam, AdamW, RMSprop and Adagrad keep for
 /// each; ValueError for other optimizers. Options, such as a learning rate that the program has
 /// set, are no part of it.
-class ShardedOptimizer : public Stateful {
+class ShardedOptimizer : public training::ArchivedState {
  public:
   /// Makes the optimizer for the parameters that this replica owns.
   using Make = std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor> own)>;
@@ -72,17 +72,13 @@ class ShardedOptimizer : public Stateful {
   void edit_parameters(const std::function<void()>& write,
                        std::source_location where = std::source_location::current());
 
-  void visit_state(const VisitState& visit,
-                   std::source_location where = std::source_location::current()) override;
-  void restore_state(const StateSource& source,
-                     std::source_location where = std::source_location::current()) override;
-
   /// This replica's optimizer, for example to set a learning rate; nullptr if it owns no parameter.
   [[nodiscard]] torch::optim::Optimizer* own() const noexcept { return optimizer_.get(); }
 
  private:
   ShardedOptimizer(const training::ModuleParameters& leaves, const Make& make,
                    const AxisNames& axis_name, std::source_location where);
+  void archive_state(const training::StateArchive& archive, std::source_location where) override;
   void adopt_replaced(const AxisCall& call);
   [[nodiscard]] bool is_own(std::size_t index) const;
 

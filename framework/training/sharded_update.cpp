@@ -187,49 +187,38 @@ std::vector<ShardedUpdate::SavedPart> ShardedUpdate::saved_parts() const {
   return parts;
 }
 
-void ShardedUpdate::visit_state(const VisitState& visit) const {
-  for (const Piece& piece : pieces_) {
-    if (piece.saved.size == 0) continue;
-    const std::string& name = names_[piece.parameter];
-    const std::int64_t offset = piece.offset + piece.saved.offset;
-    const auto visit_part = [&](const std::string& kind, const at::Tensor& values) {
-      visit({kind + name, shapes_[piece.parameter], offset,
-             values.narrow(0, piece.saved.offset, piece.saved.size)});
-    };
-    visit_part(kParameters, piece.slice.parameter);
-    for (std::size_t i = 0; i < piece.slice.state.size(); ++i) {
-      visit_part(kOptimizer + optimizer_->state_names()[i] + "/", piece.slice.state[i]);
-    }
-    if (offset == 0) visit_number(kOptimizerStep + name, steps_[piece.parameter], visit);
-  }
-}
-
-void ShardedUpdate::restore_state(const StateSource& source) {
+void ShardedUpdate::archive_state(const StateArchive& archive) {
   const c10::AutoGradMode no_grad(false);
   const auto has_state = [&](const std::string& name) {
     return std::ranges::all_of(optimizer_->state_names(), [&](const auto& state) {
-      return source.has(kOptimizer + state + "/" + name);
+      return archive.has(kOptimizer + state + "/" + name);
     });
   };
   for (const Piece& piece : pieces_) {
+    if (!archive.restores() && piece.saved.size == 0) continue;
     const std::string& name = names_[piece.parameter];
-    const auto read_part = [&](const std::string& kind, const at::Tensor& values) {
-      (void)source.read({kind + name, shapes_[piece.parameter], piece.offset, values});
+    const auto part = [&](const std::string& kind, const at::Tensor& values) {
+      archive.part({kind + name, shapes_[piece.parameter], piece.offset, values}, piece.saved);
     };
-    read_part(kParameters, piece.slice.parameter);
+    part(kParameters, piece.slice.parameter);
     for (std::size_t i = 0; i < piece.slice.state.size(); ++i) {
-      read_part(kOptimizer + optimizer_->state_names()[i] + "/", piece.slice.state[i]);
+      part(kOptimizer + optimizer_->state_names()[i] + "/", piece.slice.state[i]);
+    }
+    if (!archive.restores()) {
+      const bool is_first = piece.offset + piece.saved.offset == 0;
+      archive.number(kOptimizerStep + name, steps_[piece.parameter], is_first);
+      continue;
     }
     if (piece.slice.rounded.defined()) piece.slice.rounded.copy_(piece.slice.parameter);
     if (has_state(name)) continue;
     // The checkpoint is another optimizer's: all state starts anew, also what both optimizers have.
     for (const at::Tensor& state : piece.slice.state) state.zero_();
   }
-  for (std::size_t i = 0; i < names_.size(); ++i) {
+  for (std::size_t i = 0; archive.restores() && i < names_.size(); ++i) {
     // Nobody has saved a parameter without elements.
-    const bool is_empty = std::ranges::count(shapes_[i], 0) > 0;
-    if (!is_empty) restore_number(kOptimizerStep + names_[i], steps_[i], source);
-    if (!is_empty && !has_state(names_[i])) steps_[i] = 0;  // counted from its own first step
+    if (std::ranges::count(shapes_[i], 0) > 0) continue;
+    archive.number(kOptimizerStep + names_[i], steps_[i]);
+    if (!has_state(names_[i])) steps_[i] = 0;  // counted from its own first step
   }
 }
 

@@ -70,11 +70,9 @@ class ShardedUpdate {
   };
   [[nodiscard]] std::vector<SavedPart> saved_parts() const;
 
-  /// Visits this replica's part of the parameters' values (masters where there are such) and of the
-  /// optimizer's state.
-  void visit_state(const VisitState& visit) const;
-  /// Restores all that this replica updates. The caller then publishes it.
-  void restore_state(const StateSource& source);
+  /// The parameters' values (masters where there are such) and the optimizer's state: saves this
+  /// replica's part, and restores all that it updates. The caller then publishes it.
+  void archive_state(const StateArchive& archive);
 
   /// Bytes of the optimizer's state, with masters.
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
@@ -83,7 +81,7 @@ class ShardedUpdate {
                                                     const tree::FlatLayout& layout,
                                                     ParameterUpdates updates, std::int64_t replica,
                                                     const std::vector<std::int64_t>& holders);
-  /// Predicts the bytes of what visit_state() visits on a replica.
+  /// Predicts the bytes of what a replica saves.
   [[nodiscard]] static std::int64_t predicted_saved_bytes(const OptimizerOptions& options,
                                                           const tree::FlatLayout& layout,
                                                           std::int64_t replica);

@@ -3,7 +3,6 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
-#include "framework/base/range.h"
 #include "framework/collectives/axis_index.h"
 
 namespace lockstep {
@@ -42,43 +41,36 @@ void NamedTraining::restore_state(const StateSource& source, std::source_locatio
 }
 
 namespace training {
-namespace {
 
-at::Tensor flat(const at::Tensor& tensor) {
-  return tensor.detach().contiguous().view({-1});
-}
-
-at::Tensor as_tensor(std::int64_t number) {
-  return at::zeros({}, at::kLong).fill_(number);
-}
-
-}  // namespace
-
-void visit_shard(const std::string& name, const at::Tensor& tensor, const AxisNames& axis_name,
-                 const VisitState& visit) {
-  const Range own = shard(tensor.numel(), axis_size(axis_name), axis_index(axis_name));
-  visit({name, tensor.sizes().vec(), own.offset, flat(tensor).narrow(0, own.offset, own.size)});
-}
-
-void visit_whole(const std::string& name, const at::Tensor& tensor, const VisitState& visit) {
-  visit({name, tensor.sizes().vec(), 0, flat(tensor)});
-}
-
-bool restore_whole(const std::string& name, const at::Tensor& tensor, const StateSource& source) {
-  const c10::AutoGradMode no_grad(false);
-  const at::Tensor values = flat(tensor);
-  if (!source.read({name, tensor.sizes().vec(), 0, values})) return false;
-  if (!tensor.is_contiguous()) tensor.copy_(values.view(tensor.sizes()));
+bool StateArchive::part(const StatePiece& piece, const Range& saved) const {
+  if (source_ != nullptr) return source_->read(piece);
+  (*visit_)({piece.name, piece.shape, piece.offset + saved.offset,
+             piece.values.narrow(0, saved.offset, saved.size)});
   return true;
 }
 
-void visit_number(const std::string& name, std::int64_t number, const VisitState& visit) {
-  visit_whole(name, as_tensor(number), visit);
+void StateArchive::whole(const std::string& name, const at::Tensor& tensor) const {
+  all(name, tensor, {0, tensor.numel()});
 }
 
-void restore_number(const std::string& name, std::int64_t& number, const StateSource& source) {
-  const at::Tensor value = as_tensor(number);
-  if (restore_whole(name, value, source)) number = value.item<std::int64_t>();
+void StateArchive::alike(const std::string& name, const at::Tensor& tensor,
+                         const AxisNames& axis_name) const {
+  all(name, tensor, shard(tensor.numel(), axis_size(axis_name), axis_index(axis_name)));
+}
+
+void StateArchive::number(const std::string& name, std::int64_t& number, bool saves) const {
+  if (!restores() && !saves) return;
+  const at::Tensor value = at::zeros({}, at::kLong).fill_(number);
+  whole(name, value);
+  number = value.item<std::int64_t>();
+}
+
+void StateArchive::all(const std::string& name, const at::Tensor& tensor,
+                       const Range& saved) const {
+  const c10::AutoGradMode no_grad(false);
+  const at::Tensor values = tensor.detach().contiguous().view({-1});
+  const bool is_restored = part({name, tensor.sizes().vec(), 0, values}, saved) && restores();
+  if (is_restored && !tensor.is_contiguous()) tensor.copy_(values.view(tensor.sizes()));
 }
 
 }  // namespace training

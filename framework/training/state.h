@@ -10,6 +10,7 @@
 
 #include "framework/axes/axis_names.h"
 #include "framework/base/non_copyable.h"
+#include "framework/base/range.h"
 
 namespace lockstep {
 
@@ -95,17 +96,50 @@ inline const std::string kAverageUpdates = "ema_updates";
 inline const std::string kResiduals = "residuals/";
 inline const std::string kSteps = "steps";
 
-/// Visits this replica's shard() of a tensor that all replicas of the axis hold alike.
-void visit_shard(const std::string& name, const at::Tensor& tensor, const AxisNames& axis_name,
-                 const VisitState& visit);
-/// Visits a whole tensor.
-void visit_whole(const std::string& name, const at::Tensor& tensor, const VisitState& visit);
-/// Reads a whole tensor, in place. False as StateSource::read().
-bool restore_whole(const std::string& name, const at::Tensor& tensor, const StateSource& source);
+/// Where a state's pieces go when it is saved, and come from when it is restored: who has some lists
+/// them once for both. A replica restores all that it keeps, and saves its part of that.
+class StateArchive {
+ public:
+  explicit StateArchive(const VisitState& visit) : visit_(&visit) {}
+  explicit StateArchive(const StateSource& source) : source_(&source) {}
 
-/// The same for one number: a tensor without dimensions.
-void visit_number(const std::string& name, std::int64_t number, const VisitState& visit);
-void restore_number(const std::string& name, std::int64_t& number, const StateSource& source);
+  [[nodiscard]] bool restores() const noexcept { return source_ != nullptr; }
+  /// Whether what is restored from has a tensor of this name.
+  [[nodiscard]] bool has(const std::string& name) const { return source_->has(name); }
+
+  /// A part of a tensor, of which this replica saves the elements `saved`. False as
+  /// StateSource::read(), and never while the state is saved.
+  bool part(const StatePiece& piece, const Range& saved) const;
+  bool part(const StatePiece& piece) const { return part(piece, {0, piece.values.numel()}); }
+  /// A whole tensor, in place.
+  void whole(const std::string& name, const at::Tensor& tensor) const;
+  /// The same that all replicas of the axis hold alike: each saves its shard().
+  void alike(const std::string& name, const at::Tensor& tensor, const AxisNames& axis_name) const;
+  /// The same of one number, a tensor without dimensions, which this replica saves if it `saves`.
+  void number(const std::string& name, std::int64_t& number, bool saves = true) const;
+
+ private:
+  void all(const std::string& name, const at::Tensor& tensor, const Range& saved) const;
+
+  const VisitState* visit_ = nullptr;
+  const StateSource* source_ = nullptr;
+};
+
+/// A training whose pieces of state are listed once.
+class ArchivedState : public Stateful {
+ public:
+  void visit_state(const VisitState& visit,
+                   std::source_location where = std::source_location::current()) final {
+    archive_state(StateArchive(visit), where);
+  }
+  void restore_state(const StateSource& source,
+                     std::source_location where = std::source_location::current()) final {
+    archive_state(StateArchive(source), where);
+  }
+
+ private:
+  virtual void archive_state(const StateArchive& archive, std::source_location where) = 0;
+};
 
 }  // namespace training
 }  // namespace lockstep

@@ -94,42 +94,29 @@ void use_state(torch::optim::Optimizer& optimizer, const at::Tensor& parameter, 
 
 }  // namespace
 
-void visit_torch_state(torch::optim::Optimizer& optimizer, const at::Tensor& parameter,
-                       const std::string& name, const VisitState& visit) {
-  use_state(optimizer, parameter, /*makes=*/false, [&](const Fields& fields) {
-    if (fields.step != nullptr) visit_number(kOptimizerStep + name, *fields.step, visit);
-    for (const auto& [field, tensor] : fields.tensors) {
-      if (tensor->defined()) visit_whole(kOptimizer + field + "/" + name, *tensor, visit);
-    }
-  });
-}
-
-void restore_torch_state(torch::optim::Optimizer& optimizer, const at::Tensor& parameter,
-                         const std::string& name, const StateSource& source) {
+void archive_torch_state(torch::optim::Optimizer& optimizer, const at::Tensor& parameter,
+                         const std::string& name, const StateArchive& archive) {
   const c10::AutoGradMode no_grad(false);
+  const bool restores = archive.restores();
   // A parameter that was never updated had none.
-  const bool makes =
-      source.has(kOptimizerStep + name) || source.has(kOptimizer + "momentum_buffer/" + name);
-  if (!makes) {
-    use_state(optimizer, parameter, /*makes=*/false, [](const Fields&) {});  // one that is known
-    auto& states = optimizer.state();
-    states.erase(key_in(states, parameter));
-    return;
-  }
-  use_state(optimizer, parameter, /*makes=*/true, [&](const Fields& fields) {
-    if (fields.step != nullptr && source.has(kOptimizerStep + name)) {
-      restore_number(kOptimizerStep + name, *fields.step, source);
+  const bool makes = restores && (archive.has(kOptimizerStep + name) ||
+                                  archive.has(kOptimizer + "momentum_buffer/" + name));
+  use_state(optimizer, parameter, makes, [&](const Fields& fields) {
+    if (fields.step != nullptr && (!restores || archive.has(kOptimizerStep + name))) {
+      archive.number(kOptimizerStep + name, *fields.step);
     }
     for (const auto& [field, tensor] : fields.tensors) {
       const std::string whole_name = kOptimizer + field + "/" + name;
-      if (!source.has(whole_name)) {
-        tensor->reset();
-        continue;
+      if (restores && !archive.has(whole_name)) tensor->reset();
+      if (restores && archive.has(whole_name) && !tensor->defined()) {
+        *tensor = at::zeros_like(parameter.detach());
       }
-      if (!tensor->defined()) *tensor = at::zeros_like(parameter.detach());
-      (void)restore_whole(whole_name, *tensor, source);
+      if (tensor->defined()) archive.whole(whole_name, *tensor);
     }
   });
+  if (!restores || makes) return;
+  auto& states = optimizer.state();
+  states.erase(key_in(states, parameter));
 }
 
 }  // namespace lockstep::training

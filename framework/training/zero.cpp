@@ -88,7 +88,7 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
       parameters_(training::module_parameters(module)),
       claims_("ZeroTrainer", {training::ParameterPart::values, training::ParameterPart::gradients},
               parameters_.names, parameters_.tensors),
-      frozen_(parameters_, axis_),
+      frozen_(std::make_unique<training::FrozenParameters>(parameters_, axis_)),
       deferred_(parameters_, options_.initialize),
       hooks_(parameters_.names, parameters_.tensors,
              {.begin =
@@ -120,7 +120,7 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
   // Parameters must be cut before the first forward, and have values in it.
   if (options_.stage == 3 || deferred_.any()) lay_out(at::Tensor());
   if (deferred_.any()) {
-    deferred_.make_values(options_.initialize, *update_, *flat_parameters_, frozen_, axis_);
+    deferred_.make_values(options_.initialize, *update_, *flat_parameters_, *frozen_, axis_);
     check_initialization();
   }
   options_.initialize = nullptr;
@@ -340,15 +340,17 @@ void ZeroTrainer::begin_between_steps(const AxisCall& call) {
   if (replaced.item<std::int64_t>() != 0) update_->refresh_masters(flat_parameters_->adopt(call));
 }
 
-void ZeroTrainer::visit_state(const VisitState& visit, std::source_location where) {
-  const training::TrainerCall call({"ZeroTrainer::visit_state", axis_, where});
+void ZeroTrainer::archive_state(const training::StateArchive& archive, std::source_location where) {
+  const training::TrainerCall call(
+      {archive.restores() ? "ZeroTrainer::restore_state" : "ZeroTrainer::visit_state", axis_,
+       where});
   begin_between_steps(call);
-  update_->visit_state(visit);
-  if (averages_) averages_->visit_state(visit);
-  frozen_.visit_state(visit);
-  buffers_->visit_state(visit);
-  gradients_->visit_residuals(parameters_, visit);
-  if (axis_index(axis_) == 0) training::visit_number(training::kSteps, steps_, visit);
+  archive_parts(archive, /*of_last_step=*/false, steps_);
+  if (!archive.restores()) return;
+  flat_parameters_->publish();
+  keep_buffers();
+  last_step_ = steps_;
+  random_draws_->set_steps(steps_);
 }
 
 void ZeroTrainer::visit_last_step(const VisitState& visit, std::source_location where) const {
@@ -358,27 +360,18 @@ void ZeroTrainer::visit_last_step(const VisitState& visit, std::source_location 
   if (is_updating_) {
     throw Error(lockstep::str(call, ": step ", steps_, " has changed the parameters in part"));
   }
-  update_->visit_state(visit);
-  if (averages_) averages_->visit_state(visit);
-  frozen_.visit_state(visit);
-  buffers_->visit_kept(visit);
-  gradients_->visit_residuals(parameters_, visit);
-  if (axis_index(axis_) == 0) training::visit_number(training::kSteps, last_step_, visit);
+  std::int64_t steps = last_step_;
+  archive_parts(training::StateArchive(visit), /*of_last_step=*/true, steps);
 }
 
-void ZeroTrainer::restore_state(const StateSource& source, std::source_location where) {
-  const training::TrainerCall call({"ZeroTrainer::restore_state", axis_, where});
-  begin_between_steps(call);
-  update_->restore_state(source);
-  if (averages_) averages_->restore_state(source);
-  flat_parameters_->publish();
-  frozen_.restore_state(source);
-  buffers_->restore_state(source);
-  keep_buffers();
-  gradients_->restore_residuals(parameters_, source);
-  training::restore_number(training::kSteps, steps_, source);
-  last_step_ = steps_;
-  random_draws_->set_steps(steps_);
+void ZeroTrainer::archive_parts(const training::StateArchive& archive, bool of_last_step,
+                                std::int64_t& steps) const {
+  update_->archive_state(archive);
+  if (averages_) averages_->archive_state(archive);
+  frozen_->archive_state(archive);
+  of_last_step ? buffers_->archive_kept(archive) : buffers_->archive_state(archive);
+  gradients_->archive_residuals(parameters_, archive);
+  archive.number(training::kSteps, steps, /*saves=*/axis_index(axis_) == 0);
 }
 
 void ZeroTrainer::check_agreement(std::source_location where) {
@@ -403,7 +396,7 @@ MemoryUse ZeroTrainer::memory() const {
   use.parameters = flat_parameters_->bytes();
   use.holders = flat_parameters_->holders();
   use.shared_parameters = use.holders > 1 ? flat_parameters_->uncut_bytes() : 0;
-  use.optimizer_state = update_->bytes() + frozen_.bytes() + (averages_ ? averages_->bytes() : 0);
+  use.optimizer_state = update_->bytes() + frozen_->bytes() + (averages_ ? averages_->bytes() : 0);
   use.communication += flat_parameters_->gathered_peak();
   use.initialization = deferred_.largest_bytes();
   return use;

@@ -78,6 +78,9 @@ class NonFiniteStep : public Error {
 ///   equal again (`buffers`; by default floating ones become their mean): an evaluation sees one
 ///   model. A step that is skipped gives them back what they were at the end of the last step, the
 ///   last restore_state() or edit_parameters(). lockstep::BatchNorm's are equal at all times.
+/// - **The state** (Stateful) is parameters, frozen ones too, their averages, buffers, the
+///   optimizer's state, residuals of compression, steps. Visiting or restoring it makes the buckets
+///   if they are not made yet.
 /// - **Stage 3.** A Block's parameters (block.h) have values while it runs, in its backward and
 ///   under whole_parameters(); at other times they are on the meta device. Other parameters, and
 ///   all where replicas share memory, always have values. With ZeroOptions::late_parameters that is
@@ -85,7 +88,7 @@ class NonFiniteStep : public Error {
 /// - **The end** gives each replica ordinary parameters again. Parameters in shards, or late ones,
 ///   need release_parameters() for that.
 /// - **Calls.** All replicas call everything alike, in the same order; for one thread.
-class ZeroTrainer : public Stateful {
+class ZeroTrainer : public training::ArchivedState {
  public:
   /// All replicas start from replica 0's parameters and buffers; parameters on the meta device from
   /// what options.initialize makes. The module must live as long as the trainer is used. Throws
@@ -158,13 +161,6 @@ class ZeroTrainer : public Stateful {
   [[nodiscard]] std::unique_ptr<WholeParameters> averaged_parameters(
       std::source_location where = std::source_location::current());
 
-  /// Stateful's: parameters, their averages, buffers, the optimizer's state, residuals of
-  /// compression, steps. Makes the buckets if they are not made yet. Frozen parameters are part of
-  /// the state, too.
-  void visit_state(const VisitState& visit,
-                   std::source_location where = std::source_location::current()) override;
-  void restore_state(const StateSource& source,
-                     std::source_location where = std::source_location::current()) override;
   /// After an error, wherever it was thrown: visits this replica's part of the state as it was at
   /// the end of the last step that was done, last_step(). Each replica for itself: nothing is sent.
   /// Error if there is no such state: before the first step, and where a step's update has thrown.
@@ -203,6 +199,9 @@ class ZeroTrainer : public Stateful {
   void check_own_values(const AxisCall& call) const;
   void check_whole_step(const AxisCall& call) const;
   void begin_between_steps(const AxisCall& call);
+  void archive_state(const training::StateArchive& archive, std::source_location where) override;
+  void archive_parts(const training::StateArchive& archive, bool of_last_step,
+                     std::int64_t& steps) const;
   void keep_buffers();
   void wait_for_late();
   [[nodiscard]] bool check_gradients(const AxisCall& call) const;
@@ -214,7 +213,7 @@ class ZeroTrainer : public Stateful {
   AxisCall made_;
   training::ModuleParameters parameters_;
   training::ParameterClaims claims_;
-  training::FrozenParameters frozen_;
+  std::unique_ptr<training::FrozenParameters> frozen_;
   training::DeferredParameters deferred_;
   training::GradientHooks hooks_;
   std::optional<AxisCall> call_;  // the current backward
