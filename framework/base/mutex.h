@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <stop_token>
 
 #include "framework/base/non_copyable.h"
 
@@ -81,5 +82,14 @@ class Condition : private NonCopyable {
  private:
   std::condition_variable condition_;
 };
+
+/// Waits for `pause`, but not longer than until `stop` is requested. Returns whether it is.
+[[nodiscard]] inline bool stopped_within(std::chrono::nanoseconds pause,
+                                         const std::stop_token& stop) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any().wait_for(lock, stop, pause, [] { return false; });
+  return stop.stop_requested();
+}
 
 }  // namespace lockstep

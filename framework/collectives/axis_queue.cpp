@@ -27,7 +27,7 @@ AxisQueue::~AxisQueue() {
   if (!group_) return;
   thread_.request_stop();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (pending_ > 0) {
       group_->interrupt(std::make_exception_ptr(
           Aborted("the queue of collectives was closed before they ended")));
@@ -40,9 +40,9 @@ AxisQueue::~AxisQueue() {
 
 // The life of the queue's thread.
 void AxisQueue::run_calls(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, stop, [&] { return !calls_.empty(); });
+    changed_.wait(lock, stop, [&]() LOCKSTEP_REQUIRES(mutex_) { return !calls_.empty(); });
     if (stop.stop_requested()) return;
     auto& next = calls_.front();  // stays where it is while others are added
     lock.unlock();
@@ -60,7 +60,7 @@ AxisQueue::Call AxisQueue::start(comm::Verb verb, const Tensor& output, const Te
     // Before the caller hears of its end, and may close the queue: an interrupt would then reach
     // other replicas here that are about to hear of it, too.
     const std::shared_ptr<void> until_over(nullptr, [this](void*) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       --pending_;
     });
     if (failure_) std::rethrow_exception(failure_);
@@ -77,7 +77,7 @@ AxisQueue::Call AxisQueue::start(comm::Verb verb, const Tensor& output, const Te
   call.result = output;
   call.ended = task.get_future();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ++pending_;
     calls_.push_back(std::move(task));
   }

@@ -6,7 +6,6 @@
 #include <exception>
 #include <future>
 #include <memory>
-#include <mutex>
 #include <source_location>
 #include <stop_token>
 #include <thread>
@@ -14,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/environment.h"
+#include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
 #include "framework/collectives/in_place.h"
 
@@ -61,11 +61,12 @@ class AxisQueue : private NonCopyable {
   AxisNames axis_;
   std::source_location where_;
   std::shared_ptr<comm::Communicator> group_;  // nobody else's; none without overlap
-  std::mutex mutex_;                           // guards what follows
+  Mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<std::packaged_task<void()>> calls_;  // the first may be being done, or just over
-  std::size_t pending_ = 0;                       // calls that are not over
-  std::exception_ptr failure_;                    // the first, of the job; the thread's alone
+  // The first may be being done, or just over.
+  std::deque<std::packaged_task<void()>> calls_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::size_t pending_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // calls that are not over
+  std::exception_ptr failure_;  // the first, of the job; the thread's alone
   std::jthread thread_;
 };
 

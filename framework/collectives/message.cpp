@@ -4,13 +4,14 @@
 #include <iterator>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <utility>
 
 #include <ATen/ops/empty.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/accumulate.h>
+
+#include "framework/base/mutex.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -33,7 +34,7 @@ class Kept {
  public:
   // One of at least `bytes` and not much more, if there is such a one.
   std::unique_ptr<Block> take(std::size_t bytes) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto fits = std::find_if(blocks_.begin(), blocks_.end(), [&](const auto& block) {
       return block->bytes >= bytes && block->bytes - bytes <= bytes / 8;
     });
@@ -46,7 +47,7 @@ class Kept {
 
   void give(std::unique_ptr<Block> block) {
     std::list<std::unique_ptr<Block>> too_many;  // freed without the lock
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     bytes_ += block->bytes;
     blocks_.push_front(std::move(block));
     while (bytes_ > kMostKept) {
@@ -56,9 +57,9 @@ class Kept {
   }
 
  private:
-  std::mutex mutex_;
-  std::list<std::unique_ptr<Block>> blocks_;
-  std::size_t bytes_ = 0;
+  Mutex mutex_;
+  std::list<std::unique_ptr<Block>> blocks_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::size_t bytes_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
 };
 
 // Never destroyed: tensors may outlive every static object.

@@ -3,11 +3,11 @@
 #include <atomic>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "framework/base/mutex.h"
 
 namespace lockstep::comm {
 
@@ -21,7 +21,7 @@ class Cancellation {
 
   /// Cancels with `error`, unless cancelled before. Returns whether this call was the first.
   bool cancel(const std::exception_ptr& error) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (is_cancelled_) return false;
     error_ = error;
     return is_cancelled_ = true;
@@ -40,15 +40,15 @@ class Cancellation {
   }
   /// The error that this Cancellation, not an outer one, was cancelled with; nullptr if it was not.
   [[nodiscard]] std::exception_ptr error() const noexcept {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return error_;
   }
 
  private:
   std::shared_ptr<const Cancellation> outer_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::atomic<bool> is_cancelled_{false};
-  std::exception_ptr error_;
+  std::exception_ptr error_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::comm

@@ -10,7 +10,7 @@ thread_local RunLock* this_thread_lock = nullptr;
 }  // namespace
 
 void RunLock::take() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   const auto self = std::this_thread::get_id();
   if (holder_ == self) return;  // handed over to it in line
   if (holder_ == std::thread::id()) {
@@ -32,18 +32,18 @@ void RunLock::take() {
 }
 
 void RunLock::line_up(std::thread::id thread) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   waiting_.emplace(thread, nullptr);
   line_.push_back(thread);
   if (holder_ == std::thread::id()) hand_over();
 }
 
 void RunLock::give() noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (holder_ == std::this_thread::get_id()) hand_over();
 }
 
-// Under the lock: a waiter's condition lives in its own frame, which it leaves when granted.
+// A waiter's condition lives in its own frame, which it leaves when granted.
 void RunLock::hand_over() noexcept {
   given_last_ = std::chrono::steady_clock::now();
   holder_ = {};

@@ -2,12 +2,11 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <thread>
 #include <unordered_map>
 
+#include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
 
 namespace lockstep::comm {
@@ -38,21 +37,21 @@ class RunLock : private NonCopyable {
   }
 
  private:
-  void hand_over() noexcept;
-
   struct Waiter {
-    std::condition_variable granted_changed;
+    Condition granted_changed;
     bool granted = false;
   };
+  void hand_over() noexcept LOCKSTEP_REQUIRES(mutex_);
+
   // How often a waiter looks whether its patience is over; never where it has no end.
   static constexpr std::chrono::milliseconds kLookAround{100};
   std::chrono::milliseconds patience_;
   std::chrono::milliseconds look_around_;
-  std::mutex mutex_;
-  std::thread::id holder_;  // none: the lock is free
-  std::deque<std::thread::id> line_;
+  Mutex mutex_;
+  std::thread::id holder_ LOCKSTEP_GUARDED_BY(mutex_);  // none: the lock is free
+  std::deque<std::thread::id> line_ LOCKSTEP_GUARDED_BY(mutex_);
   // The threads in line; nullptr for one that has not called take() yet.
-  std::unordered_map<std::thread::id, Waiter*> waiting_;
+  std::unordered_map<std::thread::id, Waiter*> waiting_ LOCKSTEP_GUARDED_BY(mutex_);
   std::atomic<std::chrono::steady_clock::time_point> given_last_{};
 };
 

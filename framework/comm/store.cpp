@@ -40,22 +40,21 @@ bool send_message(int socket, std::string_view message) {
 
 void MemoryStore::set(const std::string& key, const std::string& value) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     values_[key] = value;
   }
   changed_.notify_all();
 }
 
 std::string MemoryStore::get(const std::string& key, std::chrono::milliseconds timeout) {
-  std::unique_lock lock(mutex_);
-  const auto there = [&] { return cancellation_.is_cancelled() || values_.contains(key); };
+  MutexLock lock(mutex_);
   Waited waited;
-  while (!there()) {
+  while (!cancellation_.is_cancelled() && !values_.contains(key)) {
     const auto rest = timeout - waited.look();
     if (rest <= rest.zero()) {
       throw Timeout(str("nobody published '", key, "' within ", timeout.count(), " ms"));
     }
-    changed_.wait_for(lock, std::min<Waited::Clock::duration>(rest, kLookAround), there);
+    changed_.wait_for(lock, std::min<Waited::Clock::duration>(rest, kLookAround));
   }
   cancellation_.check();
   return values_.at(key);
@@ -63,7 +62,7 @@ std::string MemoryStore::get(const std::string& key, std::chrono::milliseconds t
 
 void MemoryStore::abort(const std::string& reason) noexcept {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     cancellation_.cancel(reason);
   }
   changed_.notify_all();
@@ -84,7 +83,7 @@ SocketStore::~SocketStore() {
 std::string SocketStore::ask(const std::string& request) {
   require(request.size() <= kMaxMessage, "store: a message of ", request.size(), " bytes is over ",
           kMaxMessage);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::string reply;
   if (send_message(socket_, request)) reply = receive_message(socket_);
   if (reply.empty()) throw ReplicaLost("the launcher is gone");

@@ -1,15 +1,14 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
 #include "framework/comm/cancellation.h"
 
@@ -67,9 +66,9 @@ class MemoryStore final : public Store {
   void abort(const std::string& reason) noexcept;
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, std::string> values_;
+  Mutex mutex_;
+  Condition changed_;
+  std::map<std::string, std::string> values_ LOCKSTEP_GUARDED_BY(mutex_);
   Cancellation cancellation_;
 };
 
@@ -94,7 +93,7 @@ class SocketStore final : public Store, private NonCopyable {
   std::string ask(const std::string& request);
 
   int socket_;
-  std::mutex mutex_;  // one question at a time
+  Mutex mutex_;  // one question at a time
 };
 
 /// The parent's side of the SocketStores of its children: one map that all of them see.

@@ -321,13 +321,14 @@ PictureFolder::Pixels PictureFolder::decoded(std::int64_t index) const {
 }
 
 const PictureFolder::Pixels& PictureFolder::cached(std::int64_t index) const {
-  Pixels& kept = cache_[static_cast<std::size_t>(index)];
+  const auto at = static_cast<std::size_t>(index);
   {
-    const std::lock_guard lock(mutex_);
-    if (!kept.empty()) return kept;
+    const MutexLock lock(mutex_);
+    if (!cache_[at].empty()) return cache_[at];
   }
   Pixels pixels = decoded(index);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
+  Pixels& kept = cache_[at];
   if (kept.empty()) kept = std::move(pixels);
   return kept;
 }

@@ -2,10 +2,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "framework/base/mutex.h"
 #include "framework/data/data.h"
 #include "framework/data/images.h"
 #include "framework/formats/image_folder.h"
@@ -84,8 +84,8 @@ class PictureFolder final : public Dataset {
   std::vector<std::string> classes_;
   std::vector<std::int64_t> numbers_;  // of the folder's classes
   std::vector<std::string> left_out_;
-  mutable std::mutex mutex_;
-  mutable std::vector<Pixels> cache_;  // what is there stays as it is
+  mutable Mutex mutex_;
+  mutable std::vector<Pixels> cache_ LOCKSTEP_GUARDED_BY(mutex_);  // what is there stays as it is
 };
 
 /// What becomes of pictures that can't be decoded.

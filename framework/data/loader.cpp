@@ -1,5 +1,6 @@
 #include "framework/data/loader.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "framework/base/errors.h"
@@ -16,7 +17,7 @@ Loader::Loader(const Dataset& data, const LoaderOptions& options)
 
 Loader::~Loader() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     is_over_ = true;
   }
   wanted_.notify_all();
@@ -24,7 +25,7 @@ Loader::~Loader() {
 
 void Loader::request(std::vector<std::int64_t> indices, std::int64_t epoch) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     requests_.push_back(
         std::make_shared<Request>(Request{.indices = std::move(indices), .epoch = epoch}));
   }
@@ -32,13 +33,13 @@ void Loader::request(std::vector<std::int64_t> indices, std::int64_t epoch) {
 }
 
 Batch Loader::next() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (requests_.empty()) throw Error("loader: no batch was asked for");
   const std::shared_ptr<Request> first = requests_.front();
   if (threads_.empty()) {
     make(*first);
   } else {
-    made_.wait(lock, [&] { return first->is_done; });
+    while (!first->is_done) made_.wait(lock);
     --begun_;
   }
   requests_.pop_front();
@@ -49,9 +50,9 @@ Batch Loader::next() {
 }
 
 void Loader::work() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    wanted_.wait(lock, [&] { return is_over_ || (begun_ < requests_.size() && begun_ < ahead_); });
+    while (!is_over_ && begun_ >= std::min(requests_.size(), ahead_)) wanted_.wait(lock);
     if (is_over_) return;
     const std::shared_ptr<Request> request = requests_[begun_++];
     lock.unlock();

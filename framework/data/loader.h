@@ -1,14 +1,13 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
 #include "framework/data/dataset.h"
 
@@ -47,12 +46,13 @@ class Loader : private NonCopyable {
 
   const Dataset& data_;
   std::size_t ahead_;
-  std::mutex mutex_;
-  std::condition_variable wanted_;  // there is a request that may begin, or the end
-  std::condition_variable made_;
-  std::deque<std::shared_ptr<Request>> requests_;  // not yet taken, in their order …
-  std::size_t begun_ = 0;                          // … of which the first so many are begun
-  bool is_over_ = false;
+  Mutex mutex_;
+  Condition wanted_;  // there is a request that may begin, or the end
+  Condition made_;
+  // Not yet taken, in their order …
+  std::deque<std::shared_ptr<Request>> requests_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::size_t begun_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // … of which the first so many are begun
+  bool is_over_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   std::vector<std::jthread> threads_;  // end before the rest
 };
 

@@ -68,7 +68,7 @@ FirstFailure::FirstFailure(std::int64_t first, std::function<void(const std::str
 void FirstFailure::record(std::int64_t index, const std::exception_ptr& error) noexcept {
   const int doubt = traits_of(error_kind(error)).doubt;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const bool first = !cause_;
     if (!first && doubt >= cause_->doubt) return;
     cause_ = {first_ + index, error, doubt};
@@ -82,7 +82,7 @@ bool FirstFailure::happened() const {
 }
 
 std::optional<FirstFailure::Cause> FirstFailure::cause() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return cause_;
 }
 

@@ -3,11 +3,12 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "framework/base/mutex.h"
 
 namespace lockstep::replicas {
 
@@ -42,8 +43,8 @@ class FirstFailure {
  private:
   std::int64_t first_;
   std::function<void(const std::string&)> end_others_;
-  mutable std::mutex mutex_;
-  std::optional<Cause> cause_;
+  mutable Mutex mutex_;
+  std::optional<Cause> cause_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 /// Adds threads that run `body` with their index, counted from `first`, until there are `count`.

@@ -7,12 +7,12 @@
 #include <deque>
 #include <iterator>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include <ATen/SequenceNumber.h>
 
+#include "framework/base/mutex.h"
 #include "framework/base/process.h"
 #include "framework/comm/shared/flag.h"
 
@@ -89,7 +89,7 @@ thread_local std::unique_ptr<KeptThreads, DeleteInOwnProcess> kept;
 void run_in_kept_threads(std::int64_t count, std::uint64_t first_node, FirstFailure& failure,
                          const std::function<void(std::int64_t)>& body) {
   if (!kept || kept->process != process_generation()) kept.reset(new KeptThreads);
-  std::mutex mutex;  // guards `last_node`
+  Mutex mutex;  // guards `last_node`
   std::uint64_t last_node = first_node;
   std::fenv_t callers{};  // rounding, and whether denormal numbers are flushed
   std::fegetenv(&callers);
@@ -101,7 +101,7 @@ void run_in_kept_threads(std::int64_t count, std::uint64_t first_node, FirstFail
     } catch (...) {
       failure.record(index);
     }
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     last_node = std::max(last_node, next_node());
   });
   advance_nodes(last_node);

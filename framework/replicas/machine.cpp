@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <mutex>
 #include <string_view>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include <torch/version.h>
 
 #include "framework/base/cores.h"
+#include "framework/base/mutex.h"
 #include "framework/base/text.h"
 
 namespace lockstep::replicas {
@@ -83,8 +83,8 @@ void set_math_threads(std::int64_t threads) {
   this_thread_math_threads = threads;
   // In a forked process the first call, of get_num_threads() too, replaces the pool of its parent,
   // and LibTorch lets others see none meanwhile.
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  static Mutex mutex;
+  const MutexLock lock(mutex);
   if (at::get_num_threads() == threads) return;
   at::set_num_threads(static_cast<int>(threads));
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"
+#include "framework/base/mutex.h"
 #include "framework/base/text.h"
 #include "framework/comm/shared/host_memory.h"
 #include "framework/replicas/launch.h"
@@ -98,8 +98,8 @@ void prepare_memory(const LaunchOptions& options) {
   (void)comm::HostMemory::bytes_for(static_cast<int>(members));
   const std::vector<MemoryLimit> limits = memory_limits();
   if (limits.empty()) return;
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  static Mutex mutex;
+  const MutexLock lock(mutex);
   static BlasBuffers buffers;
   // Otherwise each thread takes 64 MiB of addresses for a heap of its own.
   if (!has_own_malloc_settings()) ::mallopt(M_ARENA_MAX, 1);

@@ -66,7 +66,7 @@ class Line {
 template <typename... Parts>
 void say(const Parts&... parts) {
   Line line;
-  (line << "lockstep: error: " << own_replica.name << ... << parts).write();
+  ((line << "lockstep: error: " << own_replica.name) << ... << parts).write();
 }
 
 void on_crash(int signal, siginfo_t* info, void*) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <condition_variable>
 #include <limits>
 #include <stop_token>
 #include <utility>
@@ -133,33 +132,33 @@ Progress::~Progress() {
 }
 
 void Progress::update(const ProgressState& state) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   take(state);
   draw();
 }
 
 void Progress::note(const ProgressState& state) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   take(state);
   if (noted_at_ - drawn_at_ >= (on_terminal_ ? kTerminalPeriod : kLogPeriod)) draw();
 }
 
 void Progress::tick() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!on_terminal_ || !state_) return;
   const bool is_late = now_() - drawn_at_ >= kTerminalPeriod;
   if (is_late || (!drawn_.empty() && columns_(stream_) != drawn_columns_)) draw();
 }
 
 void Progress::print(std::string_view line) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (drawn_.empty()) return write(str(line, "\n"));
   write(str(kRedraw, line, "\n"));
   draw();
 }
 
 void Progress::finish() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   state_.reset();
   if (drawn_.empty()) return;
   write("\n");
@@ -191,12 +190,7 @@ void Progress::write(const std::string& text) {
 std::jthread progress_ticks(Progress& progress) {
   if (!progress.on_terminal()) return {};
   return std::jthread([&progress](const std::stop_token& stop) {
-    std::mutex mutex;
-    std::condition_variable_any wake;
-    std::unique_lock lock(mutex);
-    while (!stop.stop_requested()) {
-      if (!wake.wait_for(lock, stop, kTick, [&] { return stop.stop_requested(); })) progress.tick();
-    }
+    while (!stopped_within(kTick, stop)) progress.tick();
   });
 }
 

@@ -4,11 +4,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+
+#include "framework/base/mutex.h"
 
 namespace lockstep {
 
@@ -77,8 +78,8 @@ class Progress {
   [[nodiscard]] bool on_terminal() const noexcept { return on_terminal_; }
 
  private:
-  void take(const ProgressState& state);
-  void draw();
+  void take(const ProgressState& state) LOCKSTEP_REQUIRES(mutex_);
+  void draw() LOCKSTEP_REQUIRES(mutex_);
   void write(const std::string& text);
 
   std::FILE* stream_;
@@ -86,12 +87,14 @@ class Progress {
   Columns columns_;
   Now now_;
   bool on_terminal_;
-  std::mutex mutex_;                    // guards all that follows
-  std::optional<ProgressState> state_;  // none before the first one and after finish()
-  Clock::time_point noted_at_;          // when that was
-  Clock::time_point drawn_at_;          // when a line was last shown
-  int drawn_columns_ = 0;               // how wide the terminal was then
-  std::string drawn_;                   // the line on the terminal that is not ended yet
+  Mutex mutex_;
+  // None before the first one and after finish(), and when that was.
+  std::optional<ProgressState> state_ LOCKSTEP_GUARDED_BY(mutex_);
+  Clock::time_point noted_at_ LOCKSTEP_GUARDED_BY(mutex_);
+  // When a line was last shown, how wide the terminal was then, and what of it is not ended yet.
+  Clock::time_point drawn_at_ LOCKSTEP_GUARDED_BY(mutex_);
+  int drawn_columns_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  std::string drawn_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 /// A thread that calls tick() ten times a second until it is stopped; none unless on a terminal. It

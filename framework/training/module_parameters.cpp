@@ -1,7 +1,6 @@
 #include "framework/training/module_parameters.h"
 
 #include <algorithm>
-#include <mutex>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -13,6 +12,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
+#include "framework/base/mutex.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
@@ -164,8 +164,8 @@ tree::FlatLayout flat_layout(const ModuleParameters& parameters, std::vector<std
 namespace {
 
 struct Owners {
-  std::mutex mutex;
-  std::map<std::pair<const void*, ParameterPart>, const char*> of;
+  Mutex mutex;
+  std::map<std::pair<const void*, ParameterPart>, const char*> of LOCKSTEP_GUARDED_BY(mutex);
 };
 
 Owners& owners() {
@@ -180,7 +180,7 @@ ParameterClaims::ParameterClaims(const char* owner, std::vector<ParameterPart> p
                                  std::vector<at::Tensor> parameters)
     : parts_(std::move(parts)), parameters_(std::move(parameters)) {
   Owners& all = owners();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   for (const ParameterPart part : parts_) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const auto found = all.of.find({parameters_[i].unsafeGetTensorImpl(), part});
@@ -199,7 +199,7 @@ ParameterClaims::ParameterClaims(const char* owner, std::vector<ParameterPart> p
 
 ParameterClaims::~ParameterClaims() {
   Owners& all = owners();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   for (const ParameterPart part : parts_) {
     for (const at::Tensor& parameter : parameters_) {
       all.of.erase({parameter.unsafeGetTensorImpl(), part});
@@ -209,7 +209,7 @@ ParameterClaims::~ParameterClaims() {
 
 bool is_claimed(const at::Tensor& parameter, ParameterPart part) {
   Owners& all = owners();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   return all.of.contains({parameter.unsafeGetTensorImpl(), part});
 }
 

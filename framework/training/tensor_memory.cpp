@@ -11,6 +11,7 @@
 #include <c10/core/CPUAllocator.h>
 
 #include "framework/base/memory.h"
+#include "framework/base/mutex.h"
 #include "framework/base/text.h"
 
 namespace lockstep::training {
@@ -34,8 +35,8 @@ struct Table {
     std::int64_t bytes;
     std::shared_ptr<TensorMemory::Count> count;
   };
-  std::mutex mutex;
-  std::unordered_map<void*, Entry> entries;
+  Mutex mutex;
+  std::unordered_map<void*, Entry> entries LOCKSTEP_GUARDED_BY(mutex);
   c10::Allocator* before = nullptr;
 };
 
@@ -46,7 +47,7 @@ Table& table() {
 
 void free_memory(void* address) {
   {
-    const std::lock_guard lock(table().mutex);
+    const MutexLock lock(table().mutex);
     const auto found = table().entries.find(address);
     if (found != table().entries.end()) {
       found->second.count->now -= found->second.bytes;
@@ -77,7 +78,7 @@ class CountingAllocator final : public c10::Allocator {
     void* const address = table().before->raw_allocate(bytes);
     const std::int64_t now = current_count->now += size;
     if (now > current_count->peak) current_count->peak = now;
-    const std::lock_guard lock(table().mutex);
+    const MutexLock lock(table().mutex);
     table().entries[address] = {size, current_count};
     return {address, address, free_memory, c10::Device(c10::DeviceType::CPU)};
   }

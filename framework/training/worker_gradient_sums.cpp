@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "framework/axes/environment.h"
+#include "framework/base/mutex.h"
 #include "framework/collectives/message.h"
 #include "framework/reduce/reduce.h"
 #include "framework/training/flat_gradients.h"
@@ -20,9 +21,9 @@ std::shared_ptr<WorkerGradientSums> WorkerGradientSums::of_worker(groups::Replic
   const auto number = current_environment()->next_call(replicas);
   const std::pair<const void*, std::uint64_t> key{current_environment()->local_replicas().get(),
                                                   number.key};
-  static std::mutex mutex;
+  static Mutex mutex;
   static std::map<std::pair<const void*, std::uint64_t>, std::weak_ptr<WorkerGradientSums>> all;
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   std::erase_if(all, [](const auto& entry) { return entry.second.expired(); });
   auto found = all[key].lock();
   if (!found) {
@@ -33,7 +34,6 @@ std::shared_ptr<WorkerGradientSums> WorkerGradientSums::of_worker(groups::Replic
   return found;
 }
 
-// With mutex_ held.
 WorkerGradientSums::Set WorkerGradientSums::any_set() {
   Set set;
   if (!free_.empty()) {
@@ -49,12 +49,12 @@ WorkerGradientSums::Set WorkerGradientSums::any_set() {
 }
 
 WorkerGradientSums::Set WorkerGradientSums::take() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return any_set();
 }
 
 void WorkerGradientSums::give(std::int64_t replica, Set set) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++given_;
   Sum sum{{replica, 1}, std::move(set)};
   const AxisCall call{"gradients of replicas that take turns", {}, std::source_location::current()};
@@ -81,7 +81,7 @@ void WorkerGradientSums::give(std::int64_t replica, Set set) {
 }
 
 WorkerGradientSums::Set WorkerGradientSums::brought_by(std::int64_t replica) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const Sum& sum : sums_) {
     if (sum.of.first == replica) return sum.set;
   }
@@ -93,7 +93,7 @@ WorkerGradientSums::Set WorkerGradientSums::brought_by(std::int64_t replica) {
 }
 
 void WorkerGradientSums::finish() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // Another has said so before, and may have given its next gradients.
   if (given_ < replicas_here_) return;
   for (Sum& sum : sums_) free_.push_back(std::move(sum.set));
@@ -104,7 +104,7 @@ void WorkerGradientSums::finish() {
 }
 
 std::int64_t WorkerGradientSums::bytes(std::int64_t place) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return shard(bytes_, replicas_here_, place).size;
 }
 

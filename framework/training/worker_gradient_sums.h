@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "framework/base/mutex.h"
 #include "framework/base/range.h"
 #include "framework/groups/replica_group.h"
 #include "framework/reduce/canonical_order.h"
@@ -53,16 +53,16 @@ class WorkerGradientSums {
     reduce::Subtree of;
     Set set;
   };
-  [[nodiscard]] Set any_set();
+  [[nodiscard]] Set any_set() LOCKSTEP_REQUIRES(mutex_);
 
   tree::FlatLayout layout_;
   int replicas_here_;
-  mutable std::mutex mutex_;  // guards what follows
-  std::vector<Set> free_;
-  std::vector<Sum> sums_;
-  Set negative_zeros_;
-  int given_ = 0;
-  std::int64_t bytes_ = 0;
+  mutable Mutex mutex_;
+  std::vector<Set> free_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::vector<Sum> sums_ LOCKSTEP_GUARDED_BY(mutex_);
+  Set negative_zeros_ LOCKSTEP_GUARDED_BY(mutex_);
+  int given_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  std::int64_t bytes_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace lockstep::training

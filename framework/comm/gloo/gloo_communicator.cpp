@@ -1,9 +1,7 @@
 #include "framework/comm/gloo/gloo_communicator.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <thread>
@@ -18,6 +16,7 @@
 #include <sched.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
 #include "framework/base/process.h"
 #include "framework/base/random.h"
@@ -117,7 +116,7 @@ class GlooLink : private NonCopyable {
   }
   ~GlooLink() {
     watcher_.request_stop();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (watched_ != nullptr) watched_->abortWaitRecv();
   }
 
@@ -147,13 +146,13 @@ class GlooLink : private NonCopyable {
       GlooLink& link;
       const Cancellation& user;
       ~InFlight() {
-        const std::lock_guard lock(link.mutex_);
+        const MutexLock lock(link.mutex_);
         std::erase_if(link.in_flight_, [&](const Message* other) { return other->user == &user; });
       }
     } const in_flight{*this, user};
     for (Message& message : messages) {
       {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         user.check();
         in_flight_.push_back(&message);
       }
@@ -169,7 +168,7 @@ class GlooLink : private NonCopyable {
     try {
       for (Message& message : messages) {
         {
-          const std::lock_guard lock(mutex_);
+          const MutexLock lock(mutex_);
           message.waited.emplace();
         }
         // A message that was there before its peer was lost counts, though its wait was ended, too.
@@ -192,7 +191,7 @@ class GlooLink : private NonCopyable {
   // posted more than a moment after its peer was interrupted may break the connection. Callers
   // avoid that by Board::published.
   void end_messages_of(const Cancellation* user) noexcept {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     end_messages([&](const Message& message) { return user == nullptr || message.user == user; });
   }
 
@@ -238,7 +237,7 @@ class GlooLink : private NonCopyable {
       std::byte nothing{};
       const auto message = context_->createUnboundBuffer(&nothing, sizeof nothing);
       {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (stop.stop_requested()) return;
         watched_ = message.get();
       }
@@ -257,7 +256,7 @@ class GlooLink : private NonCopyable {
       } catch (const std::exception&) {
         // The next recv() from the lost peer throws, and so shows which one it is.
       }
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       watched_ = nullptr;
       if (closing) return;
     }
@@ -265,11 +264,8 @@ class GlooLink : private NonCopyable {
 
   // Ends the messages that take longer than the timeout. Gloo would count pauses of the process.
   void look_at_the_clock(const std::stop_token& stop) {
-    std::condition_variable_any stops;
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      stops.wait_for(lock, stop, kLookAround, [] { return false; });
-      if (stop.stop_requested()) return;
+    while (!stopped_within(kLookAround, stop)) {
+      const MutexLock lock(mutex_);
       end_messages([&](Message& message) {
         if (message.late || !message.waited || message.waited->look() < timeout_) return false;
         message.late = true;
@@ -278,9 +274,9 @@ class GlooLink : private NonCopyable {
     }
   }
 
-  // Ends the messages under way that `which` picks. Called with mutex_ held.
+  // Ends the messages under way that `which` picks.
   template <typename Which>
-  void end_messages(const Which& which) {
+  void end_messages(const Which& which) LOCKSTEP_REQUIRES(mutex_) {
     for (Message* message : in_flight_) {
       if (which(*message)) message->end();
     }
@@ -288,13 +284,13 @@ class GlooLink : private NonCopyable {
 
   // The connection to `peer` has ended: ends the messages that were under way on it.
   void lose(int peer, const std::string& reason) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     lost_[peer] = reason;
     end_messages([&](const Message& message) { return message.peer == peer; });
   }
 
   bool has_lost(int peer) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return lost_.count(peer) > 0;
   }
 
@@ -309,7 +305,7 @@ class GlooLink : private NonCopyable {
       what = error.what();
     }
     const int peer = message.peer;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     message.user->check();
     if (const auto lost = lost_.find(peer); lost != lost_.end()) what = lost->second;
     // The clock may have ended another message between the two.
@@ -333,11 +329,13 @@ class GlooLink : private NonCopyable {
   std::shared_ptr<gloo::transport::Context> context_;
   Ledger ledger_;
 
-  std::mutex mutex_;  // guards what follows
-  std::vector<Message*> in_flight_;
-  std::map<int, std::string> lost_;                    // peers, and what Gloo says of it
-  gloo::transport::UnboundBuffer* watched_ = nullptr;  // what the watcher waits for
-  std::jthread watcher_;                               // both end before the rest
+  Mutex mutex_;
+  std::vector<Message*> in_flight_ LOCKSTEP_GUARDED_BY(mutex_);
+  // Peers, and what Gloo says of it.
+  std::map<int, std::string> lost_ LOCKSTEP_GUARDED_BY(mutex_);
+  // What the watcher waits for.
+  gloo::transport::UnboundBuffer* watched_ LOCKSTEP_GUARDED_BY(mutex_) = nullptr;
+  std::jthread watcher_;  // both end before the rest
   std::jthread clock_;
 };
 
