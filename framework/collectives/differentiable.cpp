@@ -1,7 +1,6 @@
 #include "framework/collectives/differentiable.h"
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -166,6 +165,39 @@ void run_announced(const AxisCall& call, groups::ReplicaGroup& replicas,
   replicas.end();
 }
 
+// The call announced and run on its operands, as one node of autograd's graph.
+Leaves in_graph(const AxisCall& call, groups::ReplicaGroup& replicas, const Leaves& operands,
+                const std::string& detail, const std::function<Leaves(const Leaves&)>& forward,
+                const std::function<BackwardRule(const Leaves& results)>& rule) {
+  const bool any_requires_grad =
+      c10::GradMode::is_enabled() && std::ranges::any_of(operands, &at::Tensor::requires_grad);
+  const watch::CallRecord record = record_of(call, operands, detail, any_requires_grad);
+  const auto number = current_environment()->next_call(replicas);
+  const auto announced_forward = [&] {
+    const c10::AutoGradMode no_grad(false);
+    Leaves results;
+    run_announced(call, replicas, record, [&] { results = forward(operands); });
+    return results;
+  };
+  if (!any_requires_grad) return announced_forward();
+
+  const auto node = make_node<CollectiveBackward>(
+      ForwardCall{call, Key(record.fingerprint).fold(number.key).bits(),
+                  title_of(call) + " (call " + std::to_string(number.number) + ")"},
+      current_environment()->identity());
+  node->set_next_edges(torch::autograd::collect_next_edges(operands));
+  Leaves results = announced_forward();
+  node->finish(results, rule(results));
+  for (at::Tensor& result : results) {
+    if (result.is_floating_point()) {
+      torch::autograd::set_history(result, node);
+    } else {
+      (void)node->add_input_metadata(torch::autograd::Node::undefined_input());
+    }
+  }
+  return results;
+}
+
 }  // namespace
 
 std::string group_text(const AxisIndexGroups& groups) {
@@ -191,39 +223,18 @@ Leaves differentiable(const AxisCall& call, groups::ReplicaGroup& replicas, cons
                       const std::function<Leaves(const Leaves&)>& forward,
                       const std::function<BackwardRule(const Leaves& results)>& rule,
                       ResultAxes axes) {
-  std::optional<Leaves> tracked;
-  if (tree::current_variance() != nullptr) tracked = tracked_operands(call, leaves, axes);
-  const Leaves& operands = tracked ? *tracked : leaves;
-  const bool any_requires_grad =
-      c10::GradMode::is_enabled() && std::ranges::any_of(operands, &at::Tensor::requires_grad);
-  const watch::CallRecord record = record_of(call, operands, detail, any_requires_grad);
-  const auto number = current_environment()->next_call(replicas);
-  const auto announced_forward = [&] {
-    const c10::AutoGradMode no_grad(false);
-    Leaves results;
-    run_announced(call, replicas, record, [&] {
-      const tree::Untracked untracked;
-      results = forward(operands);
-    });
-    return tracked ? tracked_results(call, operands, results, axes) : results;
-  };
-  if (!any_requires_grad) return announced_forward();
-
-  const auto node = make_node<CollectiveBackward>(
-      ForwardCall{call, Key(record.fingerprint).fold(number.key).bits(),
-                  title_of(call) + " (call " + std::to_string(number.number) + ")"},
-      current_environment()->identity());
-  node->set_next_edges(torch::autograd::collect_next_edges(operands));
-  Leaves results = announced_forward();
-  node->finish(results, rule(results));
-  for (at::Tensor& result : results) {
-    if (result.is_floating_point()) {
-      torch::autograd::set_history(result, node);
-    } else {
-      (void)node->add_input_metadata(torch::autograd::Node::undefined_input());
-    }
+  if (tree::current_variance() == nullptr) {
+    return in_graph(call, replicas, leaves, detail, forward, rule);
   }
-  return results;
+  const auto tracked_forward = [&](const Leaves& operands) {
+    const auto results = [&] {
+      const tree::Untracked untracked;
+      return forward(operands);
+    }();
+    return tracked_results(call, operands, results, axes);
+  };
+  return in_graph(call, replicas, tracked_operands(call, leaves, axes), detail, tracked_forward,
+                  rule);
 }
 
 }  // namespace lockstep::collectives

@@ -6,8 +6,8 @@
 
 namespace lockstep::collectives {
 
-// How all operations are tracked in a shard_map with check_vma: over which axes each result varies,
-// and which operands are made to vary first.
+// How collectives are tracked in a shard_map with check_vma: over which axes each result varies,
+// and which operands are made to vary first. Other operations: tracked_operations.h.
 
 /// Over which of the map's axes a collective's result varies.
 enum class ResultAxes {

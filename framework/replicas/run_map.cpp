@@ -22,6 +22,7 @@
 #include "framework/collectives/differentiable.h"
 #include "framework/collectives/pbroadcast.h"
 #include "framework/collectives/psum.h"
+#include "framework/collectives/tracked_operations.h"
 #include "framework/replicas/kept_threads.h"
 #include "framework/replicas/own_graph.h"
 
@@ -472,6 +473,7 @@ std::vector<std::vector<Tensor>> run_map(const MapCall& options,
     }
     recorded.ports.push_back(std::move(port));
   }
+  if (options.check_vma) collectives::track_operations();
   run_replica_threads(recorded.options, [&](const ReplicaThread& place) {
     const auto r = static_cast<std::size_t>(place.local);
     note_place(recorded, place);

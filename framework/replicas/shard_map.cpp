@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <ranges>
 #include <set>
 
@@ -275,7 +276,8 @@ void check_alike(const replicas::MapCall& map_call, const ResultLeaves& result,
 
 void check_replicated(const LocalMesh& local, const replicas::MapCall& map_call,
                       const PrefixTree<PartitionSpec>& specs, const ResultLeaves& result) {
-  const tree::Untracked untracked;
+  std::optional<tree::Untracked> untracked;
+  if (tree::current_variance() != nullptr) untracked.emplace();
   // Also without leaves: other replicas may have some.
   std::map<std::vector<std::string>, std::vector<std::size_t>> leaves_by_axes;
   specs.for_each([&](const PartitionSpec& spec) { leaves_by_axes[local.unnamed(spec)]; });

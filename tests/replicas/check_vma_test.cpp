@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "framework/base/errors.h"
@@ -20,7 +21,9 @@
 #include "framework/replicas/pmap.h"
 #include "framework/replicas/shard_map.h"
 #include "framework/tree/grad.h"
+#include "framework/tree/variance.h"
 #include "tests/catch.h"
+#include "tests/support/child_program.h"
 #include "tests/support/message_of.h"
 
 using namespace lockstep;
@@ -291,4 +294,25 @@ TEST_CASE("check_vma: what cannot be followed is refused") {
     return x * psum(x, "data").item<double>() + at::dropout(x, 0.5, false);
   };
   check_close(shard_map(fine, line(), {P("data")}, P("data"), kVma)(batch()), batch() * 5);
+}
+
+// In a process of its own: others may have asked for it before.
+TEST_CASE("a program that uses shard_map without check_vma, then with it", "[.vma_first_use]") {
+  const auto dispatcher_has_it = [] {
+    return c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(tree::kVarianceKey);
+  };
+  const auto sum = [](const Tensor& x) { return psum(x, "data"); };
+  CHECK_FALSE(dispatcher_has_it());
+  (void)shard_map(sum, line(), {P("data")}, P())(batch());
+  CHECK_FALSE(dispatcher_has_it());
+  (void)shard_map(sum, line(), {P("data")}, P(), kVma)(batch());
+  CHECK(dispatcher_has_it());
+  (void)shard_map(sum, line(), {P("data")}, P(), kVma)(batch());
+}
+
+TEST_CASE("LibTorch's dispatcher stays as it was until the first shard_map with check_vma") {
+  const Ended end = run_program({"/proc/self/exe", "[vma_first_use]"});
+  INFO(end.out << end.err);
+  CHECK(end.status == 0);
+  CHECK_THAT(end.out, ContainsSubstring("3 assertions"));
 }
