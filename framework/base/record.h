@@ -10,6 +10,8 @@
 #include <utility>
 #include <variant>
 
+#include "framework/base/errors.h"
+
 // The one codec for small records: what processes and hosts tell each other.
 //
 //   struct Asked {
@@ -74,8 +76,8 @@ template <typename T>
 
 /// Reads what put() has written, from bytes that anybody may have made: each size and each value is
 /// checked before use. Throws DataError that says what is damaged, and where. An enum needs a
-/// function last_of(Enum) beside it, the last of its values from 0 on. What is read as a
-/// std::string_view lies in the bytes.
+/// function last_of(Enum) beside it, the last of its values from 0 on. A record may have rules of
+/// its own, is_valid(). What is read as a std::string_view lies in the bytes.
 class RecordReader {
  public:
   /// `what` is read: "a message of host 1".
@@ -86,6 +88,7 @@ class RecordReader {
   void get(T& value) {
     if constexpr (requires { value.fields(); }) {
       get_all(value.fields());
+      if constexpr (requires { value.is_valid(); }) check(value.is_valid(), "it can't be");
     } else if constexpr (std::is_same_v<T, bool>) {
       value = number(1, 1) != 0;
     } else if constexpr (std::is_integral_v<T> || std::is_same_v<T, std::byte>) {
@@ -143,6 +146,10 @@ class RecordReader {
   std::string_view rest_;
   std::string_view what_;
 };
+
+constexpr ErrorKind last_of(ErrorKind) noexcept {
+  return ErrorKind::aborted;
+}
 
 /// The record that `bytes` are, no more and no less. Throws as RecordReader does.
 template <typename T>

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <string_view>
 #include <thread>
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
@@ -18,23 +16,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kLookAround{50};
 
-// A request is one message: "S" key "\0" value, or "G" key. The answer to a set is "S"; to a get it
-// is "V" value, or "N" when there is nothing yet.
+// Of a request or an answer.
 constexpr std::size_t kMaxMessage = 64 * 1024;
-
-// "" if the other end is closed.
-std::string receive_message(int socket) {
-  std::string message(kMaxMessage, '\0');
-  const ssize_t count = TEMP_FAILURE_RETRY(::recv(socket, message.data(), message.size(), 0));
-  message.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
-  return message;
-}
-
-bool send_message(int socket, std::string_view message) {
-  const ssize_t count =
-      TEMP_FAILURE_RETRY(::send(socket, message.data(), message.size(), MSG_NOSIGNAL));
-  return count == static_cast<ssize_t>(message.size());
-}
 
 }  // namespace
 
@@ -68,30 +51,40 @@ void MemoryStore::abort(const std::string& reason) noexcept {
   changed_.notify_all();
 }
 
-std::pair<int, int> make_socket_pair() {
+std::pair<Descriptor, Descriptor> make_socket_pair() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     throw CommError(str("cannot make a socket pair: ", text_of_errno(errno)));
   }
-  return {ends[0], ends[1]};
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-SocketStore::~SocketStore() {
-  ::close(socket_);
+bool send_message(int socket, std::string_view message) noexcept {
+  const ssize_t count =
+      TEMP_FAILURE_RETRY(::send(socket, message.data(), message.size(), MSG_NOSIGNAL));
+  return count == static_cast<ssize_t>(message.size());
 }
 
-std::string SocketStore::ask(const std::string& request) {
-  require(request.size() <= kMaxMessage, "store: a message of ", request.size(), " bytes is over ",
+std::string receive_message(int socket, int flags) {
+  std::string message(kMaxMessage, '\0');
+  const ssize_t count = TEMP_FAILURE_RETRY(::recv(socket, message.data(), message.size(), flags));
+  message.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
+  return message;
+}
+
+std::optional<std::string> SocketStore::ask(const StoreRequest& request) {
+  const std::string bytes = encode(request);
+  require(bytes.size() <= kMaxMessage, "store: a message of ", bytes.size(), " bytes is over ",
           kMaxMessage);
   const MutexLock lock(mutex_);
   std::string reply;
-  if (send_message(socket_, request)) reply = receive_message(socket_);
+  if (send_message(socket_.get(), bytes)) reply = receive_message(socket_.get());
   if (reply.empty()) throw ReplicaLost("the launcher is gone");
-  return reply;
+  return decode<std::optional<std::string>>(reply, "the launcher's answer");
 }
 
 void SocketStore::set(const std::string& key, const std::string& value) {
-  (void)ask("S" + key + '\0' + value);
+  (void)ask({key, value});
 }
 
 // The parent answers at once and this end asks again: so no thread of a process ever waits for a
@@ -100,8 +93,7 @@ std::string SocketStore::get(const std::string& key, std::chrono::milliseconds t
   Waited waited;
   auto pause = std::chrono::microseconds(50);
   for (;;) {
-    std::string reply = ask("G" + key);
-    if (reply[0] == 'V') return reply.substr(1);
+    if (auto value = ask({key})) return *std::move(value);
     if (waited.look() >= timeout) {
       throw Timeout(str("nobody published '", key, "' within ", timeout.count(), " ms"));
     }
@@ -111,25 +103,21 @@ std::string SocketStore::get(const std::string& key, std::chrono::milliseconds t
 }
 
 bool StoreServer::answer(int socket) {
-  const std::string request = receive_message(socket);
-  if (request.empty()) return false;
-  const std::size_t end = request.find('\0');
-  if (request[0] == 'S' && end != std::string::npos) {
-    const std::string key = request.substr(1, end - 1);
-    const std::string& value = values_[key] = request.substr(end + 1);
-    if (on_set) on_set(key, value);
-    return send_message(socket, "S");
+  const std::string bytes = receive_message(socket);
+  if (bytes.empty()) return false;
+  std::optional<std::string> answer;
+  try {
+    const auto request = decode<StoreRequest>(bytes, "a worker's request");
+    if (request.value) {
+      set(request.key, *request.value);
+      if (on_set) on_set(request.key, *request.value);
+    } else if (const auto value = values_.find(request.key); value != values_.end()) {
+      answer = value->second;
+    }
+  } catch (const DataError&) {
+    // It is answered like one for an unknown key.
   }
-  if (request[0] != 'G') return send_message(socket, "N");
-  const std::string key = request.substr(1);
-  if (const auto value = find(key)) return send_message(socket, "V" + *value);
-  if (on_miss) on_miss(key);
-  return send_message(socket, "N");
-}
-
-std::optional<std::string> StoreServer::find(const std::string& key) const {
-  const auto value = values_.find(key);
-  return value == values_.end() ? std::nullopt : std::optional(value->second);
+  return send_message(socket, encode(answer));
 }
 
 }  // namespace lockstep::comm

@@ -6,10 +6,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "framework/base/descriptor.h"
 #include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
+#include "framework/base/record.h"
 #include "framework/comm/cancellation.h"
 
 namespace lockstep::comm {
@@ -75,24 +78,34 @@ class MemoryStore final : public Store {
 /// Makes a connected pair of local sockets, which keep message boundaries and are closed on exec.
 /// They have no name: only this process and children that inherit an end can reach them. Throws
 /// CommError.
-[[nodiscard]] std::pair<int, int> make_socket_pair();
+[[nodiscard]] std::pair<Descriptor, Descriptor> make_socket_pair();
+/// Sends a message, which must not be empty, into one of them; false if that is not possible.
+bool send_message(int socket, std::string_view message) noexcept;
+/// The next message, with recv(2)'s `flags`; "" if the other end is closed, or there is none.
+[[nodiscard]] std::string receive_message(int socket, int flags = 0);
+
+/// What a SocketStore sends. The answer is an optional text, the value that a key has.
+struct StoreRequest {
+  std::string key;
+  std::optional<std::string> value{};  ///< to publish; none: the key is asked for
+  LOCKSTEP_FIELDS(key, value)
+};
 
 /// A store for replicas that are processes of one host. It sends requests to a StoreServer in the
 /// parent. It has no name on the host, and nothing remains of it when the processes are gone.
 class SocketStore final : public Store, private NonCopyable {
  public:
   /// Takes over `socket`, an end of make_socket_pair().
-  explicit SocketStore(int socket) : socket_(socket) {}
-  ~SocketStore() override;
+  explicit SocketStore(Descriptor socket) : socket_(std::move(socket)) {}
 
   /// Throws ReplicaLost when the parent is gone.
   void set(const std::string& key, const std::string& value) override;
   [[nodiscard]] std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
 
  private:
-  std::string ask(const std::string& request);
+  std::optional<std::string> ask(const StoreRequest& request);
 
-  int socket_;
+  Descriptor socket_;
   Mutex mutex_;  // one question at a time
 };
 
@@ -105,12 +118,9 @@ class StoreServer {
 
   /// What this process itself publishes.
   void set(const std::string& key, const std::string& value) { values_[key] = value; }
-  [[nodiscard]] std::optional<std::string> find(const std::string& key) const;
 
-  /// Called when a child publishes a value, and each time that a child asks for a key that is not
-  /// there.
+  /// Called when a child publishes a value.
   std::function<void(const std::string& key, const std::string& value)> on_set{};
-  std::function<void(const std::string& key)> on_miss{};
 
  private:
   std::map<std::string, std::string> values_;

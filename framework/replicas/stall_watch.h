@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/base/range.h"
+#include "framework/base/record.h"
 #include "framework/watch/board.h"
 
 namespace lockstep::replicas {
@@ -19,6 +20,7 @@ struct Stall {
   int times = 0;             ///< how often it was found, from 1
   std::string text{};  ///< "stalled for 60 s: replica 0 waits in psum …: replica 2 has not …"
 
+  LOCKSTEP_FIELDS(key, number, times, text)
   bool operator==(const Stall&) const = default;
 };
 

@@ -10,11 +10,11 @@
 #include <string_view>
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "framework/base/logging.h"
+#include "framework/base/poll_set.h"
 
 namespace lockstep::replicas {
 namespace {
@@ -171,13 +171,7 @@ void StopSignals::tell_early() const {
 }
 
 void StopSignals::wait(std::chrono::milliseconds time) const {
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + time;
-  for (auto left = time; left.count() > 0 && signal() == 0;
-       left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now())) {
-    pollfd polled{descriptor(), POLLIN, 0};
-    ::poll(&polled, 1, static_cast<int>(left.count()));
-  }
+  wait_for({descriptor(), POLLIN, 0}, time);
 }
 
 std::string stopped_text(int signal) {

@@ -13,7 +13,6 @@
 #include <string_view>
 #include <utility>
 
-#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 #include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/memory.h"
+#include "framework/base/poll_set.h"
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
 #include "framework/comm/store.h"
@@ -187,8 +187,7 @@ struct Watched : WorkerProcess {
   std::string host;  // "", or "host 1, "
   Relay out_relay;
   Relay err_relay;
-  std::string report_text;
-  std::optional<Report> reported;  // what that says
+  std::optional<Report> reported;  // that counts
   bool ending = false;             // it has closed its end of the store
   bool stopped = false;            // by a signal
   std::optional<int> wait_status;  // once it has ended
@@ -234,49 +233,41 @@ std::string memory_note() {
   return text;
 }
 
-// How a job ended: launch()'s status, and what is to be said of it.
-struct End {
-  int status;
-  std::string text;
-  bool is_lost = true;  // it has lost a replica: it may be started again
-};
-
 class Supervisor {
  public:
-  Supervisor(std::vector<WorkerProcess> processes, watch::Board& board, const Patience& patience,
-             const StopSignals& stop, comm::StoreServer& store, Hosts* hosts)
+  Supervisor(std::vector<WorkerProcess> processes, watch::Board& board, milliseconds timeout,
+             milliseconds stall_warning, const StopSignals& stop, comm::StoreServer& store,
+             RunningJob& job)
       : board_(board),
-        timeout_(patience.timeout),
+        timeout_(timeout),
         stalls_(board, {processes.front().index, static_cast<std::int64_t>(processes.size())},
-                patience.stall_warning),
+                stall_warning),
         stop_(stop),
         store_(store),
-        hosts_(hosts) {
-    const std::string host = hosts_ != nullptr ? str("host ", hosts_->own(), ", ") : "";
+        job_(job) {
+    const std::string host = job_.has_hosts() ? str("host ", job_.own(), ", ") : "";
     for (WorkerProcess& process : processes) workers_.emplace_back(std::move(process), host, stop_);
   }
 
   JobEnd run(bool may_restart) {
     std::string still;
     const auto goes_on = [&] {
-      return failed_.empty() && stop_.signal() == 0 && still.empty() && !others_failed();
+      return failed_.empty() && stop_.signal() == 0 && still.empty() && !job_.has_failure();
     };
     while (running() > 0 && goes_on()) {
       step(interval());
       still = patrol();
-      warn_of_stalls();
+      for (const Stall& stall : stalls_.look()) job_.warn(stall);
       pass_stops_on();
     }
-    if (hosts_ != nullptr && goes_on()) {
-      hosts_->report({});
-      while (!hosts_->verdict() && goes_on()) {
-        step(interval());
-        pass_stops_on();
-      }
+    if (goes_on()) job_.report({});
+    while (!job_.verdict() && goes_on()) {
+      step(interval());
+      pass_stops_on();
     }
     const int signal = stop_.signal();
     const bool is_well = goes_on();
-    if (is_well && hosts_ != nullptr) hosts_->flush();
+    if (is_well) job_.flush();
     if (is_well && stop_.asked() == 0) {
       drain();
       return {0, false};
@@ -286,8 +277,9 @@ class Supervisor {
       step_until(Clock::now() + kProcessesGrace, [this] { return doubt(*root_cause()) == 0; });
       root = root_cause();  // before the others are ended
     }
-    // Told at once: other hosts' replicas may wait for those here.
-    if (hosts_ != nullptr) tell_hosts(signal, root, still);
+    // Told at once: other hosts' replicas may wait for those here. Where another host has failed
+    // first, this one has nothing to add.
+    if (signal != 0 || root != nullptr || !still.empty()) job_.report(own_end(signal, root, still));
     for (const int ask : {SIGTERM, SIGKILL}) {
       if (ask == SIGTERM && stop_.asks()) continue;  // which replicas then ignore
       for (const Watched& w : workers_) {
@@ -296,12 +288,11 @@ class Supervisor {
       step_until(Clock::now() + kTermGrace, [] { return false; });
     }
     drain();
-    End end = is_well ? stopped(stop_.asked()) : own_end(signal, root, still);
-    if (hosts_ != nullptr && !is_well) {
-      while (!hosts_->verdict()) step(kReapInterval);
-      hosts_->flush();
-      const HostVerdict& verdict = *hosts_->verdict();
-      if (verdict.status != 0) end = {verdict.status, verdict.text, verdict.is_lost};
+    Ending end = is_well ? stopped(stop_.asked()) : own_end(signal, root, still);
+    if (!is_well) {
+      while (!job_.verdict()) step(kReapInterval);
+      job_.flush();
+      if (job_.verdict()->status != 0) end = *job_.verdict();
     }
     leave_progress_line();
     log_error(end.text);
@@ -312,33 +303,22 @@ class Supervisor {
   }
 
  private:
-  static End stopped(int signal) { return {status_of_stop(signal), stopped_text(signal), false}; }
+  static Ending stopped(int signal) { return {status_of_stop(signal), stopped_text(signal)}; }
 
   // Why the job ends, as this host sees it.
-  static End own_end(int signal, const Watched* root, const std::string& still) {
+  static Ending own_end(int signal, const Watched* root, const std::string& still) {
     if (signal != 0) return stopped(signal);
     if (root != nullptr) return explain(*root);
-    return {3, "Timeout: " + still};
-  }
-
-  bool others_failed() const { return hosts_ != nullptr && hosts_->has_failure(); }
-
-  // Where another host has failed first, this one has nothing to add.
-  void tell_hosts(int signal, const Watched* root, const std::string& still) {
-    const bool has_cause = signal != 0 || root != nullptr || !still.empty();
-    if (!has_cause) return;
-    const End own = own_end(signal, root, still);
-    const int certainty = signal == 0 && root != nullptr ? doubt(*root) : 0;
-    hosts_->report({own.status, own.text, own.is_lost, certainty});
+    return {3, "Timeout: " + still, /*is_lost=*/true};
   }
 
   // Signals that ask replicas to end: to other hosts, from them, and to people.
   void pass_stops_on() {
-    if (hosts_ != nullptr && stop_.asked() == 0 && hosts_->asked() != 0) stop_.ask(hosts_->asked());
+    if (stop_.asked() == 0 && job_.asked() != 0) stop_.ask(job_.asked());
     stop_.tell_early();
     if (stop_.asked() == 0 || std::exchange(told_, true)) return;
-    const bool is_elsewhere = hosts_ != nullptr && hosts_->asked() != 0;
-    if (hosts_ != nullptr && !is_elsewhere) hosts_->ask(stop_.asked());
+    const bool is_elsewhere = job_.asked() != 0;
+    if (!is_elsewhere) job_.ask(stop_.asked());
     tell_asked(stop_.asked(), is_elsewhere);
   }
 
@@ -361,41 +341,31 @@ class Supervisor {
 
   // Waits for something to happen, at most `timeout`, and handles it.
   void step(milliseconds timeout) {
-    std::vector<pollfd> polled{{stop_.signal() == 0 ? stop_.descriptor() : -1, POLLIN, 0}};
-    for (const Watched& w : workers_) {
+    PollSet polled;
+    if (stop_.signal() == 0) polled.add(stop_.descriptor());
+    for (Watched& w : workers_) {
       // A worker that closed its store is about to end, which no descriptor tells: look again soon.
       // A program that it started may hold its descriptors open beyond its end: look now and then.
       if (!w.wait_status) timeout = std::min(timeout, w.ending ? kReapInterval : interval());
-      for (const int fd : {w.store.get(), w.report.get(), w.out_relay.fd(), w.err_relay.fd()}) {
-        polled.push_back({fd, POLLIN, 0});
-      }
-    }
-    if (hosts_ != nullptr) hosts_->add_polled(polled);
-    // An interrupted wait has no events: it is just another turn.
-    if (::poll(polled.data(), polled.size(), static_cast<int>(timeout.count())) < 0) return;
-    if (hosts_ != nullptr) hosts_->progress();
-    for (std::size_t i = 0; i < workers_.size(); ++i) {
-      Watched& w = workers_[i];
-      const pollfd* const events = &polled[1 + 4 * i];
-      if (events[3].revents != 0) w.err_relay.pass_on();
-      if (events[2].revents != 0) w.out_relay.pass_on();
-      if (events[1].revents != 0) look_for_report(w);
-      if (events[0].revents != 0 && !store_.answer(w.store.get())) {
+      polled.add(w.err_relay.fd(), [&](short) { w.err_relay.pass_on(); });
+      polled.add(w.out_relay.fd(), [&](short) { w.out_relay.pass_on(); });
+      polled.add(w.report.get(), [&](short) { look_for_report(w); });
+      polled.add(w.store.get(), [&](short) {
+        if (store_.answer(w.store.get())) return;
         w.store.close();
         w.ending = true;
-      }
+      });
+    }
+    job_.add_to(polled);
+    polled.wait(timeout);
+    job_.progress();
+    for (Watched& w : workers_) {
       if (!w.wait_status) reap(w);
     }
   }
 
   // How often to look around. Other hosts' snapshots are not to come late.
-  milliseconds interval() const { return hosts_ != nullptr ? kHostsInterval : kPatrolInterval; }
-
-  void warn_of_stalls() {
-    for (const Stall& stall : stalls_.look()) {
-      hosts_ != nullptr ? hosts_->warn(stall) : log_warning(stall.text);
-    }
-  }
+  milliseconds interval() const { return job_.has_hosts() ? kHostsInterval : kPatrolInterval; }
 
   // Says which workers nobody but the launcher can end, or "".
   std::string patrol() {
@@ -434,7 +404,7 @@ class Supervisor {
   }
 
   void look_for_report(Watched& worker) {
-    worker.reported = read_report(worker.report, worker.report_text);
+    read_reports(worker.report, worker.reported);
     // It is about to end, unless a process that it has forked says so.
     if (worker.reported && !worker.reported->done()) note_failed(worker);
   }
@@ -466,12 +436,12 @@ class Supervisor {
     }
   }
 
-  static End explain(const Watched& root) {
+  static Ending explain(const Watched& root) {
     const bool one = root.replicas.size == 1;
     const std::string lost = text_of(root) + (one ? " was lost: " : " were lost: ");
     const char* const before =
         one ? " before its function returned" : " before their functions returned";
-    End end{3, ""};
+    Ending end{3, "", /*is_lost=*/true, doubt(root)};
     if (root.reported && !root.reported->done()) {
       const Report& report = *root.reported;
       end.status = report.status();
@@ -500,17 +470,18 @@ class Supervisor {
   bool told_ = false;  // that replicas are asked to end
   Waited all_stopped_;
   comm::StoreServer& store_;
-  Hosts* hosts_;
+  RunningJob& job_;
   std::deque<Watched> workers_;
   std::vector<const Watched*> failed_;  // in the order in which they were seen
 };
 
 }  // namespace
 
-JobEnd supervise(std::vector<WorkerProcess> workers, watch::Board& board, const Patience& patience,
-                 const StopSignals& stop, comm::StoreServer& store, Hosts* hosts,
-                 bool may_restart) {
-  return Supervisor(std::move(workers), board, patience, stop, store, hosts).run(may_restart);
+JobEnd supervise(std::vector<WorkerProcess> workers, watch::Board& board, milliseconds timeout,
+                 milliseconds stall_warning, const StopSignals& stop, comm::StoreServer& store,
+                 RunningJob& job, bool may_restart) {
+  return Supervisor(std::move(workers), board, timeout, stall_warning, stop, store, job)
+      .run(may_restart);
 }
 
 }  // namespace lockstep::replicas

@@ -11,17 +11,17 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <sstream>
 #include <thread>
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/logging.h"
+#include "framework/base/poll_set.h"
 #include "framework/base/text.h"
 #include "framework/comm/store.h"
 #include "framework/replicas/stop_signals.h"
@@ -29,11 +29,10 @@
 namespace lockstep::replicas {
 namespace {
 
-// Tells a process that was started anew which worker it is: "call index workers replicas restart
-// store report memory where".
+// Tells a process that was started anew its report's socket, where its WorkerPlace waits.
 constexpr const char* kPlaceVariable = "LOCKSTEP_WORKER";
 
-// A pipe that nobody reads yet has room for this.
+// A socket that nobody reads yet has room for this.
 constexpr std::size_t kLongestMessage = std::size_t{16} << 10;
 
 std::array<int, 3> descriptors_of(const WorkerPlace& place) {
@@ -99,13 +98,10 @@ const std::optional<WorkerPlace>& inherited_place() {
   static const auto inherited = []() -> std::optional<WorkerPlace> {
     const char* const text = std::getenv(kPlaceVariable);
     if (text == nullptr) return std::nullopt;
-    std::istringstream in(text);
-    WorkerPlace place{};
-    in >> place.call.number >> place.index >> place.workers >> place.replicas >> place.restart >>
-        place.store >> place.report >> place.memory >> std::ws;
-    std::getline(in, place.call.where);
     ::unsetenv(kPlaceVariable);  // programs that the worker starts are no workers
-    if (!in) throw ValueError(str(kPlaceVariable, "='", text, "' is not set by a launcher"));
+    const std::string bytes = comm::receive_message(std::atoi(text), MSG_PEEK | MSG_DONTWAIT);
+    require(!bytes.empty(), kPlaceVariable, "='", text, "' is not set by a launcher");
+    const auto place = decode<WorkerPlace>(bytes, "a worker's place");
     for (const int end : descriptors_of(place)) ::fcntl(end, F_SETFD, FD_CLOEXEC);
     return place;
   }();
@@ -123,13 +119,12 @@ void StopsHeld::release() const noexcept {
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
-WorkerProcess start_worker(WorkerPlace place, const Range& replicas, bool is_first,
-                           std::vector<WorkerProcess>& earlier, const StopsHeld& held,
-                           bool is_asked, const std::function<void(const WorkerPlace&)>& run) {
-  const auto [our_end, their_end] = comm::make_socket_pair();
-  Descriptor our_store(our_end);
-  const Descriptor their_store(their_end);
-  auto [report_in, report_out] = make_pipe();
+WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlier,
+                           const StopsHeld& held, bool is_asked,
+                           const std::function<void(const WorkerPlace&)>& run) {
+  const bool is_first = earlier.empty();
+  auto [our_store, their_store] = comm::make_socket_pair();
+  auto [report_in, report_out] = comm::make_socket_pair();
   auto [err_in, err_out] = make_pipe();
   std::pair<Descriptor, Descriptor> out;
   if (!is_first) out = make_pipe();
@@ -143,10 +138,8 @@ WorkerProcess start_worker(WorkerPlace place, const Range& replicas, bool is_fir
   for (std::string& argument : arguments) argument_pointers.push_back(argument.data());
   argument_pointers.push_back(nullptr);
   if (!safe_to_fork) {
-    const std::string text = str(place.call.number, ' ', place.index, ' ', place.workers, ' ',
-                                 place.replicas, ' ', place.restart, ' ', place.store, ' ',
-                                 place.report, ' ', place.memory, ' ', place.call.where);
-    ::setenv(kPlaceVariable, text.c_str(), 1);
+    comm::send_message(report_in.get(), encode(place));
+    ::setenv(kPlaceVariable, std::to_string(place.report).c_str(), 1);
   }
   std::cout.flush();
   std::fflush(nullptr);  // or the child would write what waits there once more
@@ -174,8 +167,13 @@ WorkerProcess start_worker(WorkerPlace place, const Range& replicas, bool is_fir
     throw CommError(str("launch: cannot start worker ", place.index, ": ", text_of_errno(reason),
                         reason == EAGAIN ? thread_limit_text() : ""));
   }
-  return {place.index,          replicas,         pid, std::move(our_store), std::move(report_in),
-          std::move(out.first), std::move(err_in)};
+  return {place.index,
+          place.plan.layout.replicas_of_worker(place.index),
+          pid,
+          std::move(our_store),
+          std::move(report_in),
+          std::move(out.first),
+          std::move(err_in)};
 }
 
 ChildrenToWaitFor::ChildrenToWaitFor() noexcept {
@@ -190,43 +188,18 @@ ChildrenToWaitFor::~ChildrenToWaitFor() {
   ::sigaction(SIGCHLD, &own_, nullptr);
 }
 
-// Four fields, each with a zero behind it.
-void send_report(int descriptor, const Report& report) noexcept {
-  std::string text;
-  for (const std::string& field :
-       {std::to_string(report.replica), std::string(traits_of(report.kind).name), report.type,
-        shortened(report.message, kLongestMessage)}) {
-    text += field.substr(0, field.find('\0')) + '\0';
-  }
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const ssize_t count = ::write(descriptor, rest.data(), rest.size());
-    if (count < 0 && errno != EINTR) return;
-    if (count > 0) rest.remove_prefix(static_cast<std::size_t>(count));
-  }
+void send_report(int socket, Report report) noexcept {
+  report.message = shortened(report.message, kLongestMessage);
+  comm::send_message(socket, encode(report));
 }
 
-std::optional<Report> read_report(Descriptor& pipe, std::string& text) {
-  pollfd polled{pipe.get(), POLLIN, 0};
-  std::array<char, 4096> buffer{};
-  while (::poll(&polled, 1, 0) > 0) {
-    const ssize_t count = ::read(pipe.get(), buffer.data(), buffer.size());
-    if (count == 0) pipe.close();
-    if (count <= 0) break;
-    text.append(buffer.data(), static_cast<std::size_t>(count));
+void read_reports(Descriptor& socket, std::optional<Report>& counts) {
+  while (wait_for({socket.get(), POLLIN, 0})) {
+    const std::string bytes = comm::receive_message(socket.get());
+    if (bytes.empty()) return socket.close();
+    auto report = decode<Report>(bytes, "a worker's report");
+    if (!counts || counts->done()) counts = std::move(report);
   }
-  std::istringstream in(text);
-  std::array<std::string, 4> fields;
-  const auto read_fields = [&] {
-    return std::ranges::all_of(fields, [&](std::string& field) {
-      return std::getline(in, field, '\0') && !in.eof();  // at its end there was no zero
-    });
-  };
-  std::optional<Report> report;
-  while ((!report || report->done()) && read_fields()) {
-    report = Report{std::stoll(fields[0]), kind_named(fields[1]), fields[2], fields[3]};
-  }
-  return report;
 }
 
 }  // namespace lockstep::replicas

@@ -16,6 +16,8 @@
 #include "framework/base/errors.h"
 #include "framework/base/non_copyable.h"
 #include "framework/base/range.h"
+#include "framework/base/record.h"
+#include "framework/replicas/job_plan.h"
 
 namespace lockstep::replicas {
 
@@ -31,27 +33,28 @@ struct WorkerProcess {
   Range replicas;  ///< those that it runs
   pid_t pid;
   Descriptor store;   ///< requests of its SocketStore
-  Descriptor report;  ///< how its replicas ended: see Report
+  Descriptor report;  ///< a socket: how its replicas ended, see Report
   Descriptor out;     ///< its stdout; closed for the first, which has the launcher's
   Descriptor err;     ///< its stderr
 };
 
 /// The number of this launch() call, from 0, and its source line.
 struct LaunchCall {
-  std::int64_t number;
-  std::string where;
+  std::int64_t number = 0;
+  std::string where{};
+  LOCKSTEP_FIELDS(number, where)
 };
 
 /// What the launcher gives a worker when it starts it.
 struct WorkerPlace {
-  LaunchCall call;
-  std::int64_t index;
-  std::int64_t workers;   ///< of the job
-  std::int64_t replicas;  ///< of the job
-  std::int64_t restart;   ///< how often the job was started again
-  int memory;             ///< the job's HostMemory
+  LaunchCall call{};
+  JobPlan plan{};
+  std::int64_t index = 0;
+  std::int64_t restart = 0;  ///< how often the job was started again
+  int memory = -1;           ///< the job's HostMemory
   int store = -1;
   int report = -1;
+  LOCKSTEP_FIELDS(call, plan, index, restart, memory, store, report)
 };
 
 /// This process' place, if it is a worker that was started anew.
@@ -75,14 +78,13 @@ class StopsHeld : private NonCopyable {
   sigset_t before_;
 };
 
-/// Starts the worker of `place`, which runs `replicas`, and makes its store and report. The host's
-/// first worker has the launcher's stdin and stdout. If this process has one thread, the worker is
-/// forked and calls `run`, which does not return; otherwise the program is started anew. The worker
-/// first calls leave_stops_to_launcher(is_asked) and releases `held`. A fork closes the descriptors
-/// of `earlier`, the job's workers so far. Throws CommError if the system refuses.
-[[nodiscard]] WorkerProcess start_worker(WorkerPlace place, const Range& replicas, bool is_first,
-                                         std::vector<WorkerProcess>& earlier, const StopsHeld& held,
-                                         bool is_asked,
+/// Starts the worker of `place`, and makes its store and report. The host's first worker has the
+/// launcher's stdin and stdout. If this process has one thread, the worker is forked and calls
+/// `run`, which does not return; otherwise the program is started anew. The worker first calls
+/// leave_stops_to_launcher(is_asked) and releases `held`. A fork closes the descriptors of
+/// `earlier`, the job's workers so far. Throws CommError if the system refuses.
+[[nodiscard]] WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlier,
+                                         const StopsHeld& held, bool is_asked,
                                          const std::function<void(const WorkerPlace&)>& run);
 
 /// While this lives, this process' children can be waited for. If SIGCHLD is ignored (a parent may
@@ -100,17 +102,20 @@ class ChildrenToWaitFor : private NonCopyable {
 struct Report {
   std::int64_t replica = 0;           ///< the one whose error is the root cause
   ErrorKind kind = ErrorKind::error;  ///< of that error
-  std::string type;                   ///< its name for people; "" if all their functions returned
-  std::string message;                ///< likewise
+  std::string type{};                 ///< its name for people; "" if all their functions returned
+  std::string message{};              ///< likewise
+
+  LOCKSTEP_FIELDS(replica, kind, type, message)
 
   [[nodiscard]] bool done() const noexcept { return type.empty(); }
   /// With which the program ends.
   [[nodiscard]] int status() const noexcept { return done() ? 0 : traits_of(kind).exit_status; }
 };
-/// Sends a report. Long messages are cut, so that the worker never waits for the reader.
-void send_report(int descriptor, const Report& report) noexcept;
-/// Adds to `text` what can be read without waiting, and closes the pipe at its end. Returns the
-/// report that counts among all in `text`.
-[[nodiscard]] std::optional<Report> read_report(Descriptor& pipe, std::string& text);
+/// Sends a report through a socket. Long messages are cut, so that the worker never waits for the
+/// reader.
+void send_report(int socket, Report report) noexcept;
+/// Reads what has come without waiting, and closes the socket at its end. `counts` is the report
+/// that counts among all so far.
+void read_reports(Descriptor& socket, std::optional<Report>& counts);
 
 }  // namespace lockstep::replicas

@@ -54,10 +54,10 @@ bool work(Listener* listener, Links& links, const std::function<bool()>& enough)
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (!enough()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
-    std::vector<pollfd> polled;
-    if (listener != nullptr) listener->add_polled(polled);
-    for (const auto& link : links) polled.push_back(link->polled());
-    (void)::poll(polled.data(), polled.size(), 10);
+    PollSet polled;
+    if (listener != nullptr) listener->add_to(polled);
+    for (const auto& link : links) polled.add(link->polled());
+    polled.wait(10ms);
     if (listener != nullptr) {
       for (auto& proved : listener->progress()) links.push_back(std::move(proved));
     }
@@ -316,7 +316,7 @@ TEST_CASE("a greeting that is not finished in time is dropped") {
   Links links;
   CHECK(listener.when() == std::chrono::milliseconds::max());
   const Descriptor stranger = connected_to(listener.port());
-  send_text(stranger, "lockstep link 1\n");
+  send_text(stranger, "lockstep link 2\n");
   REQUIRE(work(&listener, links, [&] { return listener.unproved() == 1; }));
   CHECK(listener.when() <= 50ms);
   CHECK(work(&listener, links, [&] { return listener.unproved() == 0; }));

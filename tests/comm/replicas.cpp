@@ -11,11 +11,12 @@
 #include <thread>
 #include <utility>
 
-#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "framework/base/descriptor.h"
+#include "framework/base/poll_set.h"
 #include "framework/base/text.h"
 #include "framework/comm/host_members.h"
 #include "framework/comm/shared/shared_communicator.h"
@@ -154,7 +155,7 @@ void run_in_threads(const Connections& connections, const ReplicaFunction& body,
   int status = 0;
   try {
     auto communicator =
-        connections.connect(std::make_shared<comm::SocketStore>(socket), rank, options);
+        connections.connect(std::make_shared<comm::SocketStore>(Descriptor(socket)), rank, options);
     body(*communicator);
     communicator->barrier();
   } catch (const std::exception& error) {
@@ -175,33 +176,32 @@ std::string read_all(int descriptor) {
 
 void run_in_processes(const Connections& connections, const ReplicaFunction& body,
                       const comm::ConnectOptions& options) {
-  std::vector<pollfd> sockets;
+  std::vector<Descriptor> sockets;
   std::vector<pid_t> children;
   int report[2];
   if (::pipe(report) != 0) throw std::runtime_error("pipe");
   for (int rank = 0; rank < connections.replicas(); ++rank) {
-    const auto [ours, theirs] = comm::make_socket_pair();
+    auto [ours, theirs] = comm::make_socket_pair();
     const pid_t child = ::fork();
     if (child == 0) {
-      for (const pollfd& other : sockets) ::close(other.fd);
-      ::close(ours);
-      replica_process(connections, rank, theirs, report[1], body, options);
+      sockets.clear();
+      ours.close();
+      replica_process(connections, rank, theirs.release(), report[1], body, options);
     }
-    ::close(theirs);
-    sockets.push_back({ours, POLLIN, 0});
+    sockets.push_back(std::move(ours));
     children.push_back(child);
   }
   ::close(report[1]);
 
   comm::StoreServer server;
-  for (std::size_t open = sockets.size(); open > 0;) {
-    ::poll(sockets.data(), sockets.size(), -1);
-    for (pollfd& socket : sockets) {
-      if (socket.fd < 0 || socket.revents == 0 || server.answer(socket.fd)) continue;
-      ::close(socket.fd);
-      socket.fd = -1;
-      --open;
+  while (std::ranges::any_of(sockets, &Descriptor::open)) {
+    PollSet polled;
+    for (Descriptor& socket : sockets) {
+      polled.add(socket.get(), [&](short) {
+        if (!server.answer(socket.get())) socket.close();
+      });
     }
+    polled.wait(std::chrono::milliseconds::max());
   }
   bool failed = false;
   for (const pid_t child : children) {

@@ -105,7 +105,7 @@ Descriptor stranger_of(const HostAndPort& at) {
 
 // What a stranger says; its length is anything.
 std::string noise(Key key) {
-  constexpr std::string_view kProtocol = "lockstep link 1\n";
+  constexpr std::string_view kProtocol = "lockstep link 2\n";
   std::string text(key.fold("kind").bits() % 3 == 0 ? kProtocol : "");
   const std::size_t size = key.fold("size").bits() % 200;
   for (std::size_t i = 0; i < size; ++i) {
@@ -136,8 +136,7 @@ Descriptor bad_peer_of(const HostAndPort& at) {
   link->send("replica 1 of 2");
   std::optional<std::string> answer;
   while (!answer && link->is_open()) {
-    pollfd polled = link->polled();
-    (void)::poll(&polled, 1, 100);
+    wait_for(link->polled(), 100ms);
     link->progress();
     answer = link->receive();
   }

@@ -1,6 +1,8 @@
+#include <optional>
 #include <string>
 
 #include "framework/base/errors.h"
+#include "framework/comm/store.h"
 #include "framework/replicas/worker_process.h"
 #include "tests/catch.h"
 #include "tests/support/error_kinds.h"
@@ -9,10 +11,11 @@ namespace lockstep::replicas {
 namespace {
 
 Report sent(const Report& report) {
-  auto [reader, writer] = make_pipe();
+  auto [reader, writer] = comm::make_socket_pair();
   send_report(writer.get(), report);
-  std::string text;
-  return read_report(reader, text).value();
+  std::optional<Report> counts;
+  read_reports(reader, counts);
+  return counts.value();
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <map>
 #include <span>
 #include <thread>
@@ -19,6 +18,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/non_copyable.h"
+#include "framework/base/record.h"
 #include "framework/base/text.h"
 #include "framework/comm/network/keep_alive.h"
 
@@ -29,18 +29,37 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // The greeting, in this order; all sizes are fixed, so that nobody can make another wait for more:
-//   listener to connector   kProtocol, job, nonce
-//   connector to listener   kProtocol, nonce, Mac("connector", job, both nonces)
-//   listener to connector   an Answer, Mac("listener", job, both nonces)
-// The key of what follows is Mac("link", job, both nonces).
-constexpr std::string_view kProtocol = "lockstep link 1\n";
+//   listener to connector   Greeting
+//   connector to listener   Proof, with Mac("connector", job, both nonces)
+//   listener to connector   Answer, with Mac("listener", job, both nonces)
+// The key of what follows is Mac("link", job, both nonces). The protocol's number grows with each
+// change of this, or of what launchers tell each other.
+using Protocol = std::array<char, 16>;
+constexpr Protocol kProtocol{'l', 'o', 'c', 'k', 's', 't', 'e', 'p',
+                             ' ', 'l', 'i', 'n', 'k', ' ', '2', '\n'};
 using Nonce = std::array<std::byte, 32>;
-constexpr std::size_t kGreetingBytes = kProtocol.size() + sizeof(JobId) + sizeof(Nonce);
-constexpr std::size_t kProofBytes = kProtocol.size() + sizeof(Nonce) + sizeof(Mac);
-constexpr std::size_t kAnswerBytes = 1 + sizeof(Mac);
-enum class Answer : unsigned char { welcome = 1, wrong_secret = 2 };
 
-// A message: its length in 4 bytes, the lowest first, the text, its Mac.
+struct Greeting {
+  Protocol protocol = kProtocol;
+  JobId job{};
+  Nonce nonce{};
+  LOCKSTEP_FIELDS(protocol, job, nonce)
+};
+struct Proof {
+  Protocol protocol = kProtocol;
+  Nonce nonce{};
+  Mac mac{};
+  LOCKSTEP_FIELDS(protocol, nonce, mac)
+};
+struct Answer {
+  static constexpr std::uint8_t kWelcome = 1;
+  static constexpr std::uint8_t kWrongSecret = 2;
+  std::uint8_t answer = kWrongSecret;
+  Mac mac{};
+  LOCKSTEP_FIELDS(answer, mac)
+};
+
+// A message: its length in 4 bytes, the text, its Mac.
 constexpr std::size_t kLengthBytes = 4;
 
 constexpr milliseconds kPauseBetweenTries{50};
@@ -50,19 +69,6 @@ Nonce new_nonce() {
   Nonce nonce{};
   fill_randomly(nonce);
   return nonce;
-}
-
-template <std::size_t N>
-std::string_view text_of(const std::array<std::byte, N>& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), N};
-}
-
-template <std::size_t N>
-std::array<std::byte, N> take(std::string_view& text) {
-  std::array<std::byte, N> bytes{};
-  std::memcpy(bytes.data(), text.data(), N);
-  text.remove_prefix(N);
-  return bytes;
 }
 
 ConstBytes bytes_of(std::string_view text) {
@@ -124,21 +130,17 @@ class Addresses : private NonCopyable {
   int error_;
 };
 
-// Waits for events. False once the deadline is over.
-bool wait_for(int descriptor, short events, Clock::time_point deadline) {
-  for (;;) {
-    const auto rest = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-    if (rest.count() <= 0) return false;
-    pollfd polled{descriptor, events, 0};
-    if (::poll(&polled, 1, static_cast<int>(rest.count())) > 0) return true;
-  }
+// False once the deadline is over.
+bool wait_until(Clock::time_point deadline, int descriptor, short events) {
+  return wait_for({descriptor, events, 0},
+                  std::chrono::ceil<milliseconds>(deadline - Clock::now()));
 }
 
 // An errno, or 0; ETIMEDOUT once the deadline is over.
 int connect_one(int descriptor, const addrinfo& to, Clock::time_point deadline) {
   if (::connect(descriptor, to.ai_addr, to.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
-  if (!wait_for(descriptor, POLLOUT, deadline)) return ETIMEDOUT;
+  if (!wait_until(deadline, descriptor, POLLOUT)) return ETIMEDOUT;
   int error = 0;
   socklen_t size = sizeof error;
   return ::getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
@@ -150,7 +152,7 @@ bool send_all(int descriptor, std::string_view text, Clock::time_point deadline)
     if (count > 0) {
       text.remove_prefix(static_cast<std::size_t>(count));
     } else if (errno == EAGAIN) {
-      if (!wait_for(descriptor, POLLOUT, deadline)) return false;
+      if (!wait_until(deadline, descriptor, POLLOUT)) return false;
     } else if (errno != EINTR) {
       return false;
     }
@@ -160,24 +162,25 @@ bool send_all(int descriptor, std::string_view text, Clock::time_point deadline)
 
 enum class Received { all, closed, late };
 
-// Fills `text`, or makes it as short as what has come.
-Received receive_all(int descriptor, std::string& text, Clock::time_point deadline) {
+// Receives a record, whose size is fixed. Of one that has not all come, what is missing is as it
+// was.
+template <typename Record>
+Received receive_all(int descriptor, Record& record, Clock::time_point deadline) {
+  std::string bytes = encode(record);
   std::size_t have = 0;
-  const auto leave = [&](Received how) {
-    text.resize(have);
-    return how;
-  };
-  while (have < text.size()) {
-    const ssize_t count = ::recv(descriptor, text.data() + have, text.size() - have, 0);
+  Received how = Received::all;
+  while (have < bytes.size() && how == Received::all) {
+    const ssize_t count = ::recv(descriptor, bytes.data() + have, bytes.size() - have, 0);
     if (count > 0) {
       have += static_cast<std::size_t>(count);
     } else if (count < 0 && errno == EAGAIN) {
-      if (!wait_for(descriptor, POLLIN, deadline)) return leave(Received::late);
+      if (!wait_until(deadline, descriptor, POLLIN)) how = Received::late;
     } else if (count == 0 || errno != EINTR) {
-      return leave(Received::closed);
+      how = Received::closed;
     }
   }
-  return Received::all;
+  record = decode<Record>(bytes, "a greeting");
+  return how;
 }
 
 }  // namespace
@@ -252,11 +255,9 @@ void Link::send(std::string_view message) {
   if (out_.size() - out_begin_ + message.size() > kMostQueued) {
     return close("the other end does not read");
   }
-  for (std::size_t i = 0; i < kLengthBytes; ++i) {
-    out_ += static_cast<char>(message.size() >> (8 * i) & 0xff);
-  }
+  put_number(out_, message.size(), kLengthBytes);
   out_ += message;
-  out_ += text_of(mac_of(own_, sent_++, message));
+  put(out_, mac_of(own_, sent_++, message));
 }
 
 void Link::progress() {
@@ -304,20 +305,17 @@ void Link::receive_more() {
 void Link::take_messages() {
   std::string_view rest = in_;
   while (rest.size() >= kLengthBytes) {
-    std::size_t length = 0;
-    for (std::size_t i = 0; i < kLengthBytes; ++i) {
-      length |= static_cast<std::size_t>(static_cast<unsigned char>(rest[i])) << (8 * i);
-    }
+    const std::size_t length = number_at(rest, kLengthBytes);
     if (length > kLongestMessage) return close("a message was damaged on the way");
     if (rest.size() < kLengthBytes + length + sizeof(Mac)) break;
-    rest.remove_prefix(kLengthBytes);
-    const std::string_view message = rest.substr(0, length);
-    rest.remove_prefix(length);
+    const std::string_view message = rest.substr(kLengthBytes, length);
+    const auto mac = decode<Mac>(rest.substr(kLengthBytes + length, sizeof(Mac)), "a Mac");
     const End other = own_ == End::listener ? End::connector : End::listener;
-    if (!is_same(take<sizeof(Mac)>(rest), mac_of(other, received_++, message))) {
+    if (!is_same(mac, mac_of(other, received_++, message))) {
       return close("a message was damaged on the way");
     }
     messages_.emplace_back(message);
+    rest.remove_prefix(kLengthBytes + length + sizeof(Mac));
   }
   in_.erase(0, in_.size() - rest.size());
 }
@@ -363,34 +361,27 @@ std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milli
         continue;
       }
       send_at_once(socket.get());
-      std::string greeting(kGreetingBytes, '\0');
+      Greeting greeting;
       const Received got = receive_all(socket.get(), greeting, deadline);
-      if (!greeting.starts_with(kProtocol.substr(0, greeting.size()))) {
+      if (greeting.protocol != kProtocol) {
         throw CommError(str(to.text(), " is no Lockstep launcher of this version"));
       }
       if (got != Received::all) {  // it may be ending, or overrun by strangers: try again
         last = got == Received::late ? "it does not greet" : "it closes the connection";
         continue;
       }
-      std::string_view rest = greeting;
-      rest.remove_prefix(kProtocol.size());
-      Greeted greeted{.job = take<sizeof(JobId)>(rest),
-                      .of_listener = take<sizeof(Nonce)>(rest),
-                      .of_connector = new_nonce()};
+      const Greeted greeted{greeting.job, greeting.nonce, new_nonce()};
       if (job && greeted.job != *job) throw CommError(str(to.text(), " is of another job"));
-      std::string proof(kProtocol);
-      proof += text_of(greeted.of_connector);
-      proof += text_of(greeting_mac(secret, kConnectorLabel, greeted));
-      std::string answer(kAnswerBytes, '\0');
-      if (!send_all(socket.get(), proof, deadline) ||
+      const Proof proof{.nonce = greeted.of_connector,
+                        .mac = greeting_mac(secret, kConnectorLabel, greeted)};
+      Answer answer;
+      if (!send_all(socket.get(), encode(proof), deadline) ||
           receive_all(socket.get(), answer, deadline) != Received::all) {
         last = "it does not answer";
         continue;
       }
-      rest = answer;
-      rest.remove_prefix(1);
-      if (answer[0] != static_cast<char>(Answer::welcome) ||
-          !is_same(take<sizeof(Mac)>(rest), greeting_mac(secret, kListenerLabel, greeted))) {
+      if (answer.answer != Answer::kWelcome ||
+          !is_same(answer.mac, greeting_mac(secret, kListenerLabel, greeted))) {
         throw CommError(str(to.text(), " has another secret"));
       }
       const Secret key(greeting_mac(secret, kLinkLabel, greeted));
@@ -436,9 +427,9 @@ Listener::Listener(const HostAndPort& at, const Secret& secret, const JobId& job
 
 Listener::~Listener() = default;
 
-void Listener::add_polled(std::vector<pollfd>& polled) const {
-  if (!rests_until_) polled.push_back({socket_.get(), POLLIN, 0});
-  for (const Stranger& stranger : strangers_) polled.push_back({stranger.socket.get(), POLLIN, 0});
+void Listener::add_to(PollSet& polled, const PollSet::Handler& handler) const {
+  if (!rests_until_) polled.add(socket_.get(), handler);
+  for (const Stranger& stranger : strangers_) polled.add(stranger.socket.get(), handler);
 }
 
 milliseconds Listener::when() const {
@@ -477,9 +468,7 @@ void Listener::accept_all() {
                  .address = address_text(address, length, /*with_port=*/false),
                  .peer = address_text(address, length, /*with_port=*/true),
                  .deadline = Clock::now() + limits_.patience});
-    std::string greeting(kProtocol);
-    greeting += text_of(job_);
-    greeting += text_of(stranger.nonce);
+    const std::string greeting = encode(Greeting{.job = job_, .nonce = stranger.nonce});
     // A fresh connection takes so much; where it does not, the other end hears nothing and goes.
     (void)::send(stranger.socket.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL);
   }
@@ -495,23 +484,23 @@ void Listener::make_room() {
 
 bool Listener::examine(Stranger& stranger, std::vector<std::unique_ptr<Link>>& proved) {
   const int socket = stranger.socket.get();
-  while (stranger.proof.size() < kProofBytes) {
-    std::array<char, kProofBytes> buffer{};
-    const ssize_t count = ::recv(socket, buffer.data(), kProofBytes - stranger.proof.size(), 0);
+  static const std::size_t kBytes = encode(Proof{}).size();
+  while (stranger.proof.size() < kBytes) {
+    std::array<char, 128> buffer{};
+    const ssize_t count =
+        ::recv(socket, buffer.data(), std::min(buffer.size(), kBytes - stranger.proof.size()), 0);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return Clock::now() >= stranger.deadline;
     if (count <= 0) return true;
     stranger.proof.append(buffer.data(), static_cast<std::size_t>(count));
   }
-  std::string_view rest = stranger.proof;
-  if (!rest.starts_with(kProtocol)) return true;
-  rest.remove_prefix(kProtocol.size());
-  const Greeted greeted{
-      .job = job_, .of_listener = stranger.nonce, .of_connector = take<sizeof(Nonce)>(rest)};
-  const bool is_right =
-      is_same(take<sizeof(Mac)>(rest), greeting_mac(secret_, kConnectorLabel, greeted));
-  std::string answer(1, static_cast<char>(is_right ? Answer::welcome : Answer::wrong_secret));
-  answer += text_of(is_right ? greeting_mac(secret_, kListenerLabel, greeted) : Mac{});
+  const auto proof = decode<Proof>(stranger.proof, "a proof");
+  if (proof.protocol != kProtocol) return true;
+  const Greeted greeted{job_, stranger.nonce, proof.nonce};
+  const bool is_right = is_same(proof.mac, greeting_mac(secret_, kConnectorLabel, greeted));
+  const std::string answer =
+      encode(is_right ? Answer{Answer::kWelcome, greeting_mac(secret_, kListenerLabel, greeted)}
+                      : Answer{});
   (void)::send(socket, answer.data(), answer.size(), MSG_NOSIGNAL);
   if (!is_right) return true;
   const Secret key(greeting_mac(secret_, kLinkLabel, greeted));

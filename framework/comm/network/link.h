@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include <poll.h>
-
 #include "framework/base/descriptor.h"
 #include "framework/base/non_copyable.h"
+#include "framework/base/poll_set.h"
+#include "framework/base/record.h"
 #include "framework/comm/network/secret.h"
 
 namespace lockstep::comm {
@@ -32,6 +32,14 @@ struct HostAndPort {
   /// "node0:29500", "[::1]:29500". ValueError, naming the text and the rule, for another form.
   [[nodiscard]] static HostAndPort parse(std::string_view text);
   [[nodiscard]] std::string text() const;
+};
+
+/// Where a process listens for the others of its job.
+struct NetworkOptions {
+  std::string address{};  ///< numeric, of this host
+  Secret secret{};
+  JobId job{};
+  LOCKSTEP_FIELDS(address, secret, job)
 };
 
 /// Whether the other end of a connection may begin to listen later (awaited), or has said already
@@ -129,7 +137,7 @@ class Listener : private NonCopyable {
 
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
   /// Adds what to poll for, until when() at most.
-  void add_polled(std::vector<pollfd>& polled) const;
+  void add_to(PollSet& polled, const PollSet::Handler& handler = {}) const;
   /// How long until something is to be done though nothing has come.
   [[nodiscard]] std::chrono::milliseconds when() const;
   /// Goes on with what can be done now. Returns the links that have been proved.

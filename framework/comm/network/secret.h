@@ -7,6 +7,7 @@
 #include <string>
 
 #include "framework/base/bytes.h"
+#include "framework/base/record.h"
 
 namespace lockstep::comm {
 
@@ -24,6 +25,8 @@ class Secret {
  public:
   static constexpr std::size_t kBytes = 32;
 
+  /// One to be read from a record.
+  Secret() = default;
   explicit Secret(const std::array<std::byte, kBytes>& bytes) : bytes_(bytes) {}
   ~Secret();
   Secret(const Secret&) = default;
@@ -41,14 +44,14 @@ class Secret {
 
   /// The secret of one of this user's jobs, which `job` names.
   [[nodiscard]] Secret of_job(ConstBytes job) const;
-  /// For handing it to a child through memory or a pipe.
-  [[nodiscard]] const std::array<std::byte, kBytes>& bytes() const noexcept { return bytes_; }
+  /// For handing it to a child.
+  LOCKSTEP_FIELDS(bytes_)
 
   /// Of the parts, one after another. Their sizes must not vary from one use to another.
   [[nodiscard]] Mac mac(std::initializer_list<ConstBytes> parts) const;
 
  private:
-  std::array<std::byte, kBytes> bytes_;
+  std::array<std::byte, kBytes> bytes_{};
 };
 
 }  // namespace lockstep::comm

@@ -244,54 +244,42 @@ void TcpLink::fail(int peer, std::exception_ptr error) {
 }
 
 void TcpLink::run(const std::stop_token& stop) {
-  std::vector<pollfd> polled;
-  std::vector<int> peers;
   while (!stop.stop_requested()) {
-    polled.assign(1, {wake_.get(), POLLIN, 0});
-    listener_->add_polled(polled);
-    for (const Arrival& arrival : arrivals_) polled.push_back(arrival.link->polled());
-    const std::size_t begin = polled.size();
-    peers.clear();
+    PollSet polled;
+    bool has_arrivals = false;
+    const auto note_arrival = [&](short) { has_arrivals = true; };
+    polled.add(wake_.get(), [&](short) {
+      std::uint64_t count = 0;
+      (void)!::read(wake_.get(), &count, sizeof count);
+    });
+    listener_->add_to(polled, note_arrival);
+    for (const Arrival& arrival : arrivals_) polled.add(arrival.link->polled(), note_arrival);
     while (callers_ > 0) std::this_thread::yield();
     {
       const std::lock_guard lock(mutex_);
-      for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-        const TcpConnection& connection = peers_[peer]->connection;
-        if (!connection.is_open()) continue;
-        polled.push_back({connection.descriptor(), connection.polled(), 0});
-        peers.push_back(static_cast<int>(peer));
+      for (const auto& peer : peers_) {
+        const TcpConnection& connection = peer->connection;
+        polled.add({connection.descriptor(), connection.polled(), 0},
+                   [this, &at = *peer](short events) { serve(at, events); });
       }
     }
     const auto when = arrivals_.empty() ? listener_->when() : std::min(listener_->when(), kLook);
-    const int limit =
-        when == std::chrono::milliseconds::max() ? -1 : static_cast<int>(when.count());
-    if (::poll(polled.data(), polled.size(), limit) < 0) continue;
-    std::uint64_t count = 0;
-    if (polled[0].revents != 0) (void)!::read(wake_.get(), &count, sizeof count);
-    const auto has_come = [](const pollfd& each) { return each.revents != 0; };
-    const bool others =
-        std::any_of(polled.begin() + 1, polled.begin() + static_cast<long>(begin), has_come);
-    if (others || limit >= 0) accept();
-    polled.erase(polled.begin(), polled.begin() + static_cast<long>(begin));
-    serve(polled, peers);
+    polled.wait(when);
+    if (has_arrivals || when != std::chrono::milliseconds::max()) accept();
   }
   take_leave();
 }
 
-void TcpLink::serve(const std::vector<pollfd>& polled, const std::vector<int>& peers) {
+void TcpLink::serve(Peer& peer, short events) {
   while (callers_ > 0) std::this_thread::yield();
   const std::lock_guard lock(mutex_);
-  for (std::size_t i = 0; i < peers.size(); ++i) {
-    if (polled[i].revents == 0) continue;
-    Peer& peer = *peers_[static_cast<std::size_t>(peers[i])];
-    TcpConnection& connection = peer.connection;
-    connection.receive_some();
-    connection.send_some();
-    if ((polled[i].revents & (POLLERR | POLLHUP)) != 0 && (connection.polled() & POLLIN) == 0) {
-      connection.lose("it has ended");
-    }
-    note_loss(peer);
+  TcpConnection& connection = peer.connection;
+  connection.receive_some();
+  connection.send_some();
+  if ((events & (POLLERR | POLLHUP)) != 0 && (connection.polled() & POLLIN) == 0) {
+    connection.lose("it has ended");
   }
+  note_loss(peer);
 }
 
 void TcpLink::accept() {
@@ -346,13 +334,13 @@ void TcpLink::take_leave() {
   }
   const auto deadline = SteadyClock::now() + kLeave;
   while (SteadyClock::now() < deadline) {
-    std::vector<pollfd> polled;
+    PollSet polled;
     for (const auto& peer : peers_) {
       const TcpConnection& connection = peer->connection;
-      if (connection.is_open()) polled.push_back({connection.descriptor(), connection.polled(), 0});
+      polled.add({connection.descriptor(), connection.polled(), 0});
     }
-    if (polled.empty()) return;
-    (void)::poll(polled.data(), polled.size(), static_cast<int>(kLook.count()));
+    if (polled.is_empty()) return;
+    polled.wait(kLook);
     for (const auto& peer : peers_) {
       peer->connection.receive_some();
       peer->connection.send_some();
@@ -439,8 +427,7 @@ std::string TcpLink::ask(Link& link, const std::stop_token& stop) const {
     link.progress();
     if (auto answer = link.receive()) return *answer;
     if (!link.is_open()) throw ReplicaLost(link.why_closed());
-    pollfd polled = link.polled();
-    (void)::poll(&polled, 1, static_cast<int>(kLook.count()));
+    lockstep::wait_for(link.polled(), kLook);
   }
   throw Timeout("it does not answer");
 }

@@ -26,13 +26,6 @@
 
 namespace lockstep::comm {
 
-/// Where a process listens for the others of its job.
-struct NetworkOptions {
-  std::string address;  ///< numeric, of this host
-  Secret secret;
-  JobId job;
-};
-
 /// One process's TCP connections to the others of its job. Each is made when a message for it is
 /// posted first, by whichever side does so; the processes find each other through a store. It moves
 /// messages and does not know what they mean. Each belongs to a group of processes, and one group's
@@ -99,7 +92,7 @@ class TcpLink : private NonCopyable {
   void run(const std::stop_token& stop);
   void accept();
   [[nodiscard]] std::string answer_to(const std::string& hello, int& peer);
-  void serve(const std::vector<pollfd>& polled, const std::vector<int>& peers);
+  void serve(Peer& peer, short events);
   void take_leave();
 
   // The thread that connects.

@@ -1,13 +1,17 @@
-#include "framework/replicas/job_layout.h"
+#include "framework/replicas/job_plan.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "framework/replicas/hosts.h"
+#include "framework/base/errors.h"
+#include "framework/base/record.h"
+#include "framework/comm/network/link.h"
 #include "tests/catch.h"
 #include "tests/support/settings.h"
 
@@ -89,16 +93,71 @@ TEST_CASE("a layout numbers replicas and workers host by host, each once") {
 }
 
 TEST_CASE("a worker reads its job's plan as the launcher has written it") {
+  const auto read = [](const replicas::JobPlan& plan) {
+    return decode<replicas::JobPlan>(encode(plan), "a plan");
+  };
   replicas::JobPlan plan{JobLayout(Counts{3, 2}, 4), 7};
-  const auto alone = replicas::JobPlan::parse(plan.text());
+  const auto alone = read(plan);
   CHECK(workers_of(alone.layout) == workers_of(plan.layout));
+  CHECK(alone.layout.replicas() == 5);
   CHECK(alone.math_threads == 7);
   CHECK(!alone.network);
   const auto secret = comm::Secret({std::byte{1}, std::byte{255}}).of_job(comm::new_job_id());
-  plan.network.emplace(replicas::JobPlan::Network{"10.0.0.1", comm::new_job_id(), secret});
-  const auto read = replicas::JobPlan::parse(plan.text());
-  REQUIRE(read.network);
-  CHECK(read.network->address == "10.0.0.1");
-  CHECK(read.network->job == plan.network->job);
-  CHECK(read.network->secret.bytes() == secret.bytes());
+  plan.network.emplace(comm::NetworkOptions{"10.0.0.1", secret, comm::new_job_id()});
+  const auto joined = read(plan);
+  REQUIRE(joined.network);
+  CHECK(joined.network->address == "10.0.0.1");
+  CHECK(joined.network->job == plan.network->job);
+  CHECK(joined.network->secret.fields() == secret.fields());
+}
+
+TEST_CASE("a layout that can't be is refused") {
+  using Hosts = std::vector<JobLayout::Host>;
+  const auto problem_of = [](const Hosts& hosts) {
+    try {
+      (void)decode<JobLayout>(encode(hosts), "a layout");
+    } catch (const DataError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  CHECK(problem_of({{{0, 3}, {0, 2}}, {{3, 0}, {2, 0}}, {{3, 2}, {2, 2}}}).empty());
+  for (const Hosts& wrong : std::initializer_list<Hosts>{{},
+                                                         {{{0, 0}, {0, 0}}},
+                                                         {{{0, 2}, {0, 0}}},
+                                                         {{{0, 2}, {0, 3}}},
+                                                         {{{0, 2}, {0, -1}}},
+                                                         {{{0, -2}, {0, -2}}},
+                                                         {{{0, most}, {0, 1}}},
+                                                         {{{1, 2}, {0, 1}}},
+                                                         {{{0, 2}, {0, 1}}, {{1, 2}, {1, 1}}},
+                                                         {{{0, 2}, {0, 1}}, {{2, 2}, {0, 1}}}}) {
+    CHECK(problem_of(wrong) == "a layout is damaged: it can't be at byte " +
+                                   std::to_string(4 + 32 * wrong.size()) + " of " +
+                                   std::to_string(4 + 32 * wrong.size()));
+  }
+}
+
+TEST_CASE("hosts share a job's replicas evenly, or as all of them ask") {
+  LaunchOptions options{.replicas = 5, .workers = 5};
+  const auto replicas_of = [&](const Counts& asked) {
+    Counts counts;
+    const Counts cores(asked.size(), 8);
+    for (const auto& host : replicas::make_plan(options, asked, cores).layout.hosts()) {
+      counts.push_back(host.replicas.size);
+    }
+    return counts;
+  };
+  CHECK(replicas_of({0}) == Counts{5});
+  CHECK(replicas_of({0, 0}) == Counts{3, 2});
+  CHECK(replicas_of({1, 4}) == Counts{1, 4});
+  CHECK_THROWS_WITH(replicas_of({5, 0}),
+                    "host 1 does not say how many replicas it runs, but other hosts do: give "
+                    "--host-replicas on all hosts or on none");
+  CHECK_THROWS_WITH(replicas_of({1, 3}), "the hosts run 1 + 3 = 4 replicas, and the job has 5");
+  CHECK(replicas::make_plan(options, {2, 3}, {8, 6}).math_threads == 2);
+  CHECK(replicas::make_plan(options, {2, 3}, {1, 64}).math_threads == 1);
+  options.threads_per_replica = 3;
+  CHECK(replicas::make_plan(options, {2, 3}, {8, 6}).math_threads == 3);
 }

@@ -1,9 +1,13 @@
-#include "framework/replicas/job_layout.h"
+#include "framework/replicas/job_plan.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
+#include <numeric>
+
+#include "framework/base/text.h"
 
 namespace lockstep::replicas {
-
 JobLayout::JobLayout(std::span<const std::int64_t> replicas_of_hosts, std::int64_t workers) {
   Host next{};
   for (const std::int64_t replicas : replicas_of_hosts) {
@@ -31,6 +35,14 @@ std::size_t JobLayout::host_of_worker(std::int64_t worker) const {
   const auto after = std::ranges::upper_bound(hosts_, worker, {},
                                               [](const Host& host) { return host.workers.offset; });
   return static_cast<std::size_t>(after - hosts_.begin() - 1);
+}
+
+std::vector<int> JobLayout::hosts_of_workers() const {
+  std::vector<int> hosts;
+  for (std::int64_t worker = 0; worker < workers(); ++worker) {
+    hosts.push_back(static_cast<int>(host_of_worker(worker)));
+  }
+  return hosts;
 }
 
 Range JobLayout::replicas_of_worker(std::int64_t worker) const {
@@ -64,6 +76,41 @@ JobLayout JobLayout::without(const std::vector<bool>& stays) const {
                                    : 0);
   }
   return {replicas, workers};
+}
+
+bool JobLayout::is_valid() const noexcept {
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  Host next{};
+  for (const Host& host : hosts_) {
+    const bool follows =
+        host.replicas.offset == next.replicas.offset && host.workers.offset == next.workers.offset;
+    const std::int64_t least = host.replicas.size > 0 ? 1 : 0;
+    if (!follows || host.workers.size < least || host.workers.size > host.replicas.size ||
+        host.replicas.size >= kMost) {
+      return false;
+    }
+    next.replicas.offset += host.replicas.size;
+    next.workers.offset += host.workers.size;
+  }
+  return !hosts_.empty() && hosts_[0].replicas.size > 0;
+}
+
+JobPlan make_plan(const LaunchOptions& options, std::vector<std::int64_t> replicas,
+                  const std::vector<std::int64_t>& cores) {
+  const std::int64_t sum = std::reduce(replicas.begin(), replicas.end());
+  std::int64_t threads = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t host = 0; host < replicas.size(); ++host) {
+    std::int64_t& own = replicas[host];
+    if (sum == 0) own = shard(options.replicas, std::ssize(cores), static_cast<int>(host)).size;
+    require(own > 0, "host ", host,
+            " does not say how many replicas it runs, but other hosts do: give --host-replicas on "
+            "all hosts or on none");
+    threads = std::min(threads, std::max<std::int64_t>(1, cores[host] / own));
+  }
+  require(sum == 0 || sum == options.replicas, "the hosts run ", join(replicas, " + "), " = ", sum,
+          " replicas, and the job has ", options.replicas);
+  return {JobLayout(replicas, options.workers),
+          options.threads_per_replica > 0 ? options.threads_per_replica : threads};
 }
 
 }  // namespace lockstep::replicas

@@ -1,0 +1,347 @@
+#include "framework/replicas/host_meeting.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+
+#include "framework/base/cores.h"
+#include "framework/base/errors.h"
+#include "framework/base/logging.h"
+#include "framework/base/poll_set.h"
+#include "framework/base/text.h"
+#include "framework/comm/network/link.h"
+#include "framework/comm/network/secret.h"
+#include "framework/replicas/first_failure.h"
+#include "framework/replicas/host_facts.h"
+#include "framework/replicas/stop_signals.h"
+
+namespace lockstep::replicas {
+namespace {
+
+using Clock = HostLinks::Clock;
+using Peer = HostLinks::Peer;
+using std::chrono::milliseconds;
+
+// A network interface's addresses by family (AF_INET, AF_INET6). ValueError if it has none.
+std::map<int, std::string> addresses_of_interface(const std::string& name) {
+  ifaddrs* first = nullptr;
+  std::map<int, std::string> found;
+  std::set<std::string> all;
+  if (::getifaddrs(&first) != 0) throw CommError("the network interfaces can't be listed");
+  for (const ifaddrs* each = first; each != nullptr; each = each->ifa_next) {
+    all.insert(each->ifa_name);
+    const int family = each->ifa_addr != nullptr ? each->ifa_addr->sa_family : AF_UNSPEC;
+    if (name != each->ifa_name || (family != AF_INET && family != AF_INET6)) continue;
+    const void* const bytes =
+        family == AF_INET
+            ? static_cast<const void*>(&reinterpret_cast<sockaddr_in*>(each->ifa_addr)->sin_addr)
+            : &reinterpret_cast<sockaddr_in6*>(each->ifa_addr)->sin6_addr;
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    found.emplace(family, ::inet_ntop(family, bytes, text.data(), text.size()));
+  }
+  ::freeifaddrs(first);
+  require(!found.empty(), "there is no network interface ", name,
+          " with an address; this host has ", join(all));
+  return found;
+}
+
+comm::Secret secret_of(const HostOptions& hosts) {
+  if (!hosts.secret_file.empty()) return comm::Secret::read(hosts.secret_file);
+  const auto file = comm::Secret::default_file();
+  if (hosts.rank == 0) return comm::Secret::read_or_make(file);
+  try {
+    return comm::Secret::read(file);
+  } catch (const DataError& error) {
+    throw DataError(str(error.what(), " (host 0 makes ", file.string(),
+                        " on first use; copy it from there, as one shares a key of ssh)"));
+  }
+}
+
+// While hosts meet. A signal ends the meeting on all of them.
+class Meeting {
+ public:
+  Meeting(HostLinks& links, const LaunchOptions& options)
+      : links_(links),
+        options_(options),
+        who_(links.own() == 0 ? "" : str("host ", links.own(), ": ")) {}
+
+  JobPlan meet() {
+    const comm::Secret secret = secret_of(options_.hosts);
+    // Before anybody is met.
+    if (!options_.hosts.interface.empty()) (void)addresses_of_interface(options_.hosts.interface);
+    return links_.own() == 0 ? meet_as_first(secret) : meet_as_other(secret);
+  }
+
+  void meet_again(JobPlan& plan, const std::function<void()>& prepare) {
+    if (links_.own() != 0) {
+      links_.tell(Ready{});
+      // Host 0 waits for others that are gone.
+      wait_for_begin(Clock::now() + 2 * options_.timeout, " did not start again");
+      plan.layout = begins_->plan.layout;
+      return try_or_tell(prepare);
+    }
+    try_or_tell([&] {
+      auto& peers = links_.peers();
+      const auto is_gone = [](const Peer& peer) {
+        return !peer.link->is_open() || !peer.problem.empty();
+      };
+      const auto is_awaited = [&](const Peer& peer) {
+        return !is_gone(peer) && !links_.is_ready(peer);
+      };
+      (void)hear_until(Clock::now() + options_.timeout,
+                       [&] { return std::ranges::none_of(peers, is_awaited); });
+      std::erase_if(peers, [&](const Peer& peer) { return is_gone(peer) || is_awaited(peer); });
+      leave_out_others(plan);
+      prepare();
+    });
+    links_.tell(Begins{{plan.layout, plan.math_threads}, ""});
+  }
+
+ private:
+  JobPlan meet_as_first(const comm::Secret& secret) {
+    const auto at = comm::HostAndPort::parse(options_.hosts.rendezvous);
+    const auto deadline = Clock::now() + options_.timeout;
+    listener_.emplace(at, secret, comm::new_job_id(), comm::Listener::Limits{});
+    const std::string rendezvous = str(at.host, ":", listener_->port());
+    log_info(str("host 0 of ", links_.hosts(), " waits for the others at ", rendezvous));
+    JobPlan plan;
+    try_or_tell([&] {
+      hellos_[0] = own_hello();
+      wait(
+          deadline, [&] { return hellos_.size() == links_.hosts(); },
+          [&] {
+            return str(absent(), " did not come to the rendezvous ", rendezvous, " within ",
+                       options_.timeout.count(), " ms");
+          });
+      listener_.reset();
+      auto& peers = links_.peers();
+      std::erase_if(peers, [](const Peer& peer) { return peer.host == HostLinks::kUnknown; });
+      std::ranges::sort(peers, {}, &Peer::host);
+      const comm::NetworkOptions network = own_network(*peers[0].link, secret);
+      std::vector<std::int64_t> replicas;
+      std::vector<std::int64_t> cores;
+      for (const auto& [host, hello] : hellos_) {
+        replicas.push_back(hello.replicas);
+        cores.push_back(hello.cores);
+      }
+      plan = make_plan(options_, replicas, cores);
+      links_.tell(Begins{plan, options_.hosts.prepare ? options_.hosts.prepare("") : ""});
+      plan.network = network;
+      const auto is_ready = [&](const Peer& peer) { return links_.is_ready(peer); };
+      wait(
+          deadline, [&] { return std::ranges::all_of(peers, is_ready); },
+          [&] { return str(std::ranges::find_if_not(peers, is_ready)->name(), " was not ready"); });
+      links_.tell(Ready{});
+      links_.flush();
+    });
+    return plan;
+  }
+
+  JobPlan meet_as_other(const comm::Secret& secret) {
+    const auto at = comm::HostAndPort::parse(options_.hosts.rendezvous);
+    // Host 0 gives up first, and tells.
+    const auto later = Clock::now() + 2 * options_.timeout + milliseconds(1000);
+    std::unique_ptr<comm::Link> link;
+    {
+      const StopHandler nobody_is_met(stop_at_once);
+      if (stop_.signal() != 0) throw Stopped(stop_.signal());
+      link = comm::connect(at, secret, options_.timeout);
+    }
+    link->limit_silence(options_.timeout);
+    links_.peers().push_back({0, std::move(link)});
+    const Peer& first = links_.peers()[0];
+    comm::NetworkOptions network;
+    try_or_tell([&] { network = own_network(*first.link, secret); });
+    links_.tell(own_hello());
+    wait_for_begin(later, " did not say how the job begins");
+    begins_->plan.network = network;
+    try_or_tell([&] {
+      if (options_.hosts.prepare) (void)options_.hosts.prepare(begins_->told);
+    });
+    links_.tell(Ready{});
+    wait(
+        later, [&] { return links_.is_ready(first); },
+        [&] { return str(first.name(), " did not say that the job begins"); });
+    return begins_->plan;
+  }
+
+  void leave_out_others(JobPlan& plan) {
+    const auto& hosts = plan.layout.hosts();
+    std::vector<bool> stays(hosts.size(), false);
+    stays[0] = true;
+    for (const Peer& peer : links_.peers()) stays[peer.host] = true;
+    std::vector<std::size_t> gone;
+    for (std::size_t host = 0; host < hosts.size(); ++host) {
+      if (!stays[host] && hosts[host].replicas.size > 0) gone.push_back(host);
+    }
+    if (gone.empty()) return;
+    plan.layout = plan.layout.without(stays);
+    if (links_.peers().empty()) plan.network.reset();
+    log_warning(str("goes on without host", gone.size() == 1 ? " " : "s ", join(gone), ": ",
+                    counted(plan.layout.replicas(), "replica"), " on ",
+                    counted(plan.layout.workers(), "worker")));
+  }
+
+  std::string absent() const {
+    std::vector<std::size_t> absent;
+    for (std::size_t host = 1; host < links_.hosts(); ++host) {
+      if (!hellos_.contains(host)) absent.push_back(host);
+    }
+    return str(absent.size() == 1 ? "host " : "hosts ", join(absent), " of ", links_.hosts());
+  }
+
+  Hello own_hello() const {
+    return {links_.own(), options_.hosts.replicas, usable_cores(), facts_of(options_)};
+  }
+
+  comm::NetworkOptions own_network(const comm::Link& link, const comm::Secret& secret) const {
+    comm::NetworkOptions network{link.own_address(), secret.of_job(link.job()), link.job()};
+    const std::string& interface = options_.hosts.interface;
+    if (interface.empty()) return network;
+    const bool is_ipv4 = network.address.find(':') == std::string::npos;
+    const auto addresses = addresses_of_interface(interface);
+    const auto own = addresses.find(is_ipv4 ? AF_INET : AF_INET6);
+    require(own != addresses.end(), "the network interface ", interface, " has no ",
+            is_ipv4 ? "IPv4" : "IPv6", " address, as the rendezvous has");
+    network.address = own->second;
+    return network;
+  }
+
+  void try_or_tell(const std::function<void()>& step) {
+    try {
+      step();
+    } catch (const std::exception& error) {
+      refuse(error, who_ + text_of(error));
+      if (links_.own() == 0) throw;
+      throw_as(error_kind(error), who_ + text_of(error));
+    }
+  }
+
+  void refuse(const std::exception& error, const std::string& text) {
+    const auto* const stopped = dynamic_cast<const Stopped*>(&error);
+    links_.tell(Refused{error_kind(error), stopped != nullptr ? stopped->signal() : 0, text});
+    links_.flush();
+  }
+
+  void check_stop() {
+    const int signal = stop_.signal();
+    if (signal == 0) return;
+    const Stopped stopped(signal,
+                          str("stopped by ", name_of_stop(signal), " before replicas started"));
+    if (links_.own() != 0) refuse(stopped, who_ + stopped.what());
+    throw stopped;
+  }
+
+  bool hear_until(Clock::time_point deadline, const std::function<bool()>& enough) {
+    while (!enough()) {
+      if (const auto heard = links_.receive()) {
+        hear(*heard->over, heard->message);
+        continue;
+      }
+      const auto rest = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+      if (rest.count() <= 0) return false;
+      PollSet polled;
+      links_.add_to(polled);
+      if (listener_) listener_->add_to(polled);
+      polled.add(stop_.descriptor());
+      polled.wait(listener_ ? std::min(rest, listener_->when()) : rest);
+      check_stop();
+      links_.progress();
+      if (listener_) accept();
+    }
+    return true;
+  }
+
+  void wait(Clock::time_point deadline, const std::function<bool()>& enough,
+            const std::function<std::string()>& missing) {
+    const auto check = [&] {
+      if (enough()) return true;
+      for (const Peer& peer : links_.peers()) {
+        const bool is_lost = peer.host != HostLinks::kUnknown && !peer.problem.empty();
+        if (is_lost) throw ReplicaLost(peer.name() + peer.problem);
+      }
+      return false;
+    };
+    if (!hear_until(deadline, check)) throw Timeout(missing());
+  }
+
+  void wait_for_begin(Clock::time_point deadline, const char* missing) {
+    wait(
+        deadline, [&] { return begins_.has_value(); },
+        [&] { return links_.peers()[0].name() + missing; });
+  }
+
+  void accept() {
+    auto& peers = links_.peers();
+    std::erase_if(peers, [](const Peer& peer) {
+      return peer.host == HostLinks::kUnknown && !peer.problem.empty();
+    });
+    for (auto& link : listener_->progress())
+      peers.push_back({HostLinks::kUnknown, std::move(link)});
+  }
+
+  void hear(Peer& from, const HostMessage& message) {
+    if (const auto* const refused = std::get_if<Refused>(&message)) {
+      if (refused->signal != 0) throw Stopped(refused->signal, refused->text);
+      throw_as(refused->kind, refused->text);
+    } else if (const auto* const begins = std::get_if<Begins>(&message)) {
+      begins_ = *begins;
+    } else if (const auto* const hello = std::get_if<Hello>(&message)) {
+      if (listener_ && from.host == HostLinks::kUnknown) take_hello(from, *hello);
+    }
+  }
+
+  void take_hello(Peer& peer, const Hello& hello) {
+    peer.link->limit_silence(options_.timeout);
+    const auto known = std::ranges::find(links_.peers(), hello.host, &Peer::host);
+    const std::string other = known == links_.peers().end() ? "" : known->link->peer();
+    peer.host = hello.host;  // it hears of what follows
+    const std::string differs = differences(hello.facts, hellos_.at(0).facts);
+    require(differs.empty(), peer.name(), " differs from host 0: ", differs);
+    require(hello.host > 0 && hello.host < links_.hosts() && other.empty(),
+            "two launchers have node rank ", hello.host, ": ", other, " and ", peer.link->peer());
+    hellos_[hello.host] = hello;
+  }
+  HostLinks& links_;
+  const LaunchOptions& options_;
+  const std::string who_;  // what an error of this host begins with on others
+  StopSignals stop_;
+  std::optional<comm::Listener> listener_;  // of host 0, until all have come
+  std::map<std::size_t, Hello> hellos_;     // of host 0: of those that have come, by host
+  std::optional<Begins> begins_;
+};
+
+}  // namespace
+
+Hosts meet_hosts(const LaunchOptions& options) {
+  Hosts hosts{
+      {static_cast<std::size_t>(options.hosts.rank), static_cast<std::size_t>(options.hosts.count)},
+      {}};
+  if (options.hosts.count == 1) {
+    hosts.plan = make_plan(options, {0}, {usable_cores()});
+  } else {
+    hosts.plan = Meeting(hosts.links, options).meet();
+  }
+  return hosts;
+}
+
+void meet_again(Hosts& hosts, const LaunchOptions& options, const std::function<void()>& prepare) {
+  if (hosts.links.peers().empty()) return prepare();
+  hosts.links.begin_run();
+  Meeting(hosts.links, options).meet_again(hosts.plan, prepare);
+}
+
+}  // namespace lockstep::replicas

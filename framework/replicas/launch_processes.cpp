@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "framework/base/descriptor.h"
+#include "framework/base/errors.h"
+#include "framework/base/logging.h"
+#include "framework/base/text.h"
+#include "framework/comm/shared/host_memory.h"
+#include "framework/comm/store.h"
+#include "framework/replicas/first_failure.h"
+#include "framework/replicas/host_meeting.h"
+#include "framework/replicas/kept_threads.h"
+#include "framework/replicas/running_job.h"
+#include "framework/replicas/stop_signals.h"
+#include "framework/replicas/supervisor.h"
+#include "framework/replicas/thread_ends.h"
+#include "framework/replicas/worker.h"
+
+namespace lockstep::replicas {
+namespace {
+
+// After a replica has failed because of something else, the replicas of its process have this long
+// to fail with the root cause. The supervisor waits for that, too.
+constexpr std::chrono::milliseconds kReplicasGrace{200};
+
+Report report_of(const FirstFailure::Cause& cause) {
+  try {
+    std::rethrow_exception(cause.error);
+  } catch (const Error& error) {
+    return {cause.replica, error.kind(), error.type(), text_of(error)};
+  } catch (const std::exception& error) {
+    return {cause.replica, ErrorKind::error, "an exception", text_of(error)};
+  } catch (...) {
+    return {cause.replica, ErrorKind::error, "an exception", "no std::exception"};
+  }
+}
+
+[[noreturn]] void run_as_process(const std::function<void()>& function,
+                                 const LaunchOptions& options, const std::string& where,
+                                 const WorkerPlace& place) {
+  // Kept to the end: the launcher takes its closing for this process' end.
+  const auto store = std::make_shared<comm::SocketStore>(Descriptor(place.store));
+  const JobPlan& plan = place.plan;
+  std::shared_ptr<comm::HostMemory> memory;
+  std::unique_ptr<Worker> worker;
+  FirstFailure failure(0, [&](const std::string& reason) {
+    if (worker) worker->end(failure.cause()->error, reason);
+  });
+  std::optional<RunningThreads> threads;
+  std::optional<StopSignals> stop;
+  bool all_over = true;
+  try {
+    // A restart without some of its hosts has fewer workers.
+    require(plan.layout.replicas() == options.replicas &&
+                (plan.layout.workers() == options.workers || place.restart > 0),
+            "launch: the program asked for ", counted(plan.layout.replicas(), "replica"), " on ",
+            counted(plan.layout.workers(), "worker"), ", and started anew for ", options.replicas,
+            " on ", options.workers);
+    require(place.call.where == where, "launch: the program called it at ", place.call.where,
+            ", and started anew at ", where);
+    memory =
+        std::make_shared<comm::HostMemory>(static_cast<int>(plan.layout.workers()), place.memory);
+    own_job.asked_by = &memory->stop_signal();
+    // Of what asks, this process sees the end of its own processor time alone.
+    if (options.on_stop == OnStop::ask) stop.emplace(&memory->stop_signal());
+    own_job.restarts = place.restart;
+    if (stop) be_warned_of_cpu_limit(plan.math_threads);  // one replica runs at a time
+    own_job.host = static_cast<std::int64_t>(plan.layout.host_of_worker(place.index));
+    worker = std::make_unique<Worker>(options, plan, place.index, store, memory, place.report);
+    if (worker->replicas().size == 1) {
+      worker->run(worker->replicas().offset, function);
+    } else {
+      threads.emplace(worker->replicas(), failure, [&](std::int64_t replica) {
+        const ThreadEnds ends(str("replica ", replica));
+        worker->run(replica, function);
+      });
+      all_over = threads->wait(kReplicasGrace, {}, [&] { return failure.cause()->doubt == 0; });
+    }
+    if (!failure.happened()) worker->part();
+  } catch (...) {
+    failure.record(plan.layout.replicas_of_worker(place.index).offset);
+  }
+  const auto cause = failure.cause();
+  const Report report = cause ? report_of(*cause) : Report{};
+  std::cout.flush();
+  std::fflush(all_over ? nullptr : stdout);  // another may be held by a thread that still runs
+  send_report(place.report, report);
+  // Destructors of statics are the launcher's: a forked child must not run them a second time.
+  ::_exit(report.status());
+}
+
+// Runs the job once: at first, or as its restart number `restart`.
+JobEnd run_processes(const std::function<void()>& function, const LaunchOptions& options,
+                     Hosts& hosts, const LaunchCall& call, std::int64_t restart) {
+  const JobPlan& plan = hosts.plan;
+  const auto count = static_cast<int>(plan.layout.workers());
+  const Range here = plan.layout.hosts()[hosts.links.own()].workers;
+  const bool asks = options.on_stop == OnStop::ask;
+  const Descriptor memory(comm::HostMemory::make_memory(count));
+  if (hosts.links.hosts() > 1) {
+    comm::HostMemory(count, memory.get())
+        .board()
+        ->set_local(static_cast<int>(here.offset), static_cast<int>(here.size),
+                    static_cast<int>(options.replicas), plan.layout.hosts_of_workers());
+  }
+  std::vector<WorkerProcess> workers;
+  const StopsHeld held;
+  try {
+    for (std::int64_t index = here.offset; index < here.end(); ++index) {
+      workers.push_back(start_worker({call, plan, index, restart, memory.get()}, workers, held,
+                                     asks, [&](const WorkerPlace& its) {
+                                       hosts.links.peers().clear();  // which stay the launcher's
+                                       run_as_process(function, options, call.where, its);
+                                     }));
+    }
+  } catch (...) {
+    for (const WorkerProcess& started : workers) {
+      ::kill(started.pid, SIGKILL);
+      ::waitpid(started.pid, nullptr, 0);
+    }
+    throw;
+  }
+  const auto shared = std::make_shared<comm::HostMemory>(count, memory.get());
+  const StopSignals stop(asks ? &shared->stop_signal() : nullptr);
+  held.release();
+  comm::StoreServer store;
+  RunningJob job(hosts, options.timeout, store, *shared->board());
+  return supervise(std::move(workers), *shared->board(), plan.in_turns(options.timeout),
+                   plan.in_turns(options.stall_warning), stop, store, job,
+                   restart < options.max_restarts);
+}
+
+// Waits before restart number `restart`. Returns the signal that ends the wait and the job, or 0.
+int wait_to_restart(const LaunchOptions& options, std::int64_t restart) {
+  std::chrono::milliseconds delay = options.restart_delay;
+  for (std::int64_t i = 1; i < restart && delay.count() > 0 && delay < kLongestDelay; ++i) {
+    delay = std::min(2 * delay, kLongestDelay);
+  }
+  const StopSignals stop;
+  log_warning(str("starting again in ", static_cast<double>(delay.count()) / 1000, " s (restart ",
+                  restart, " of ", options.max_restarts, ")"));
+  stop.wait(delay);
+  if (stop.signal() != 0) log_error(stopped_text(stop.signal()));
+  return stop.signal();
+}
+
+}  // namespace
+
+int launch_processes(const std::function<void()>& function, const LaunchOptions& options,
+                     const LaunchCall& call) {
+  const auto& inherited = inherited_place();
+  if (inherited && inherited->call.number == call.number) {
+    run_as_process(function, options, call.where, *inherited);
+  }
+  // While no replica runs; otherwise there are StopSignals.
+  const StopHandler ends_the_program(stop_at_once);
+  Hosts hosts = meet_hosts(options);
+  announce(options, hosts.plan);
+  const ChildrenToWaitFor their_ends_are_seen;
+  JobEnd end = run_processes(function, options, hosts, call, 0);
+  for (std::int64_t restart = 1; end.starts_again; ++restart) {
+    if (const int signal = wait_to_restart(options, restart)) return status_of_stop(signal);
+    meet_again(hosts, options, [&] {
+      if (options.before_restart) options.before_restart(restart);
+      end_kept_threads();  // of maps in before_restart
+    });
+    end = run_processes(function, options, hosts, call, restart);
+  }
+  return end.status;
+}
+
+}  // namespace lockstep::replicas

@@ -1,0 +1,130 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include "framework/base/cores.h"
+#include "framework/base/descriptor.h"
+#include "framework/base/errors.h"
+#include "framework/base/logging.h"
+#include "framework/base/mutex.h"
+#include "framework/base/text.h"
+#include "framework/comm/shared/host_memory.h"
+#include "framework/comm/store.h"
+#include "framework/replicas/first_failure.h"
+#include "framework/replicas/stall_watch.h"
+#include "framework/replicas/stop_signals.h"
+#include "framework/replicas/thread_ends.h"
+#include "framework/replicas/worker.h"
+
+namespace lockstep::replicas {
+namespace {
+
+// While this lives, replicas run as threads, and signals end the program or ask them to end.
+class ThreadsStop : private NonCopyable {
+ public:
+  // `threads` are at work.
+  ThreadsStop(OnStop on_stop, std::int64_t threads) : signals_(fresh_word(on_stop), stop_at_once) {
+    own_job.asked_by = &asked_;
+    if (signals_.asks()) be_warned_of_cpu_limit(threads);
+  }
+  ~ThreadsStop() { own_job.asked_by = nullptr; }
+
+  [[nodiscard]] const StopSignals& signals() const { return signals_; }
+
+ private:
+  static Word* fresh_word(OnStop on_stop) {
+    asked_.store(0);
+    return on_stop == OnStop::end ? nullptr : &asked_;
+  }
+
+  static inline constinit Word asked_{};
+  StopSignals signals_;
+};
+
+// A thread cannot be ended from outside: what still runs this long after a failure, outside of any
+// collective, ends with the program.
+constexpr std::chrono::milliseconds kThreadGrace{1500};
+
+}  // namespace
+
+int launch_threads(const std::function<void()>& function, const LaunchOptions& options) {
+  const JobPlan plan = make_plan(options, {0}, {usable_cores()});
+  announce(options, plan);
+  const ThreadsStop handler(options.on_stop, options.workers * plan.math_threads);
+  const StopSignals& stop = handler.signals();
+  const auto store = std::make_shared<comm::MemoryStore>();
+  const auto count = static_cast<int>(options.workers);
+  const Descriptor descriptor(comm::HostMemory::make_memory(count));
+  const auto memory = std::make_shared<comm::HostMemory>(count, descriptor.get());
+  auto reports = comm::make_socket_pair();  // of processes that replicas have forked
+  Mutex mutex;                              // guards workers
+  std::vector<std::unique_ptr<Worker>> workers(static_cast<std::size_t>(count));
+  FirstFailure failure(0, [&](const std::string& reason) {
+    const MutexLock lock(mutex);
+    store->abort(reason);
+    for (const auto& worker : workers) {
+      if (worker) worker->end(failure.cause()->error, reason);
+    }
+  });
+  const auto connect = [&](std::int64_t index) {
+    try {
+      auto made =
+          std::make_unique<Worker>(options, plan, index, store, memory, reports.second.get());
+      const MutexLock lock(mutex);
+      workers[static_cast<std::size_t>(index)] = std::move(made);
+    } catch (...) {
+      failure.record(plan.layout.replicas_of_worker(index).offset);
+    }
+  };
+  const auto run = [&](std::int64_t replica) {
+    const auto worker = std::ranges::find_if(workers, [&](const auto& one) {
+      return replica < one->replicas().offset + one->replicas().size;
+    });
+    const ThreadEnds ends(str("replica ", replica));
+    (*worker)->run(replica, function);
+  };
+  RunningThreads connecting({0, count}, failure, connect);
+  bool all_over = connecting.wait(kThreadGrace);
+  std::optional<RunningThreads> running;
+  if (!failure.happened()) {
+    running.emplace(Range{0, options.replicas}, failure, run);
+    bool told = false;
+    StallWatch stalls(*memory->board(), {0, count}, plan.in_turns(options.stall_warning));
+    const auto look = [&] {
+      for (const Stall& stall : stalls.look()) log_warning(stall.text);
+      stop.tell_early();
+      if (stop.asked() != 0 && !std::exchange(told, true)) tell_asked(stop.asked());
+      std::optional<Report> report;
+      read_reports(reports.first, report);
+      if (report) failure.record(report->replica, traits_of(report->kind).make(report->message));
+    };
+    all_over = running->wait(kThreadGrace, look);
+    look();
+  }
+  int status = 0;
+  try {
+    failure.rethrow();
+  } catch (const Error& error) {
+    std::cout.flush();
+    std::fflush(stdout);
+    log_error(typed_text(std::current_exception()));
+    status = exit_status(error);
+  }
+  if (!all_over) ::_exit(status);
+  if (status == 0 && stop.asked() != 0) {
+    leave_progress_line();
+    log_error(stopped_text(stop.asked()));
+    status = status_of_stop(stop.asked());
+  }
+  return status;
+}
+
+}  // namespace lockstep::replicas

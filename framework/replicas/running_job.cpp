@@ -1,0 +1,144 @@
+#include "framework/replicas/running_job.h"
+
+#include <algorithm>
+#include <chrono>
+#include <variant>
+
+#include "framework/base/errors.h"
+#include "framework/base/logging.h"
+#include "framework/base/range.h"
+#include "framework/base/text.h"
+#include "framework/replicas/stop_signals.h"
+
+namespace lockstep::replicas {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How long host 0 waits for a better root cause than the first failure that it hears of.
+constexpr milliseconds kHostsGrace{800};
+// How long another host waits for host 0's verdict once it has reported a failure.
+constexpr milliseconds kVerdictGrace{1600};
+
+// A snapshot and what stands around it in a message.
+static_assert(watch::Board::kSnapshot + 1024 <= comm::Link::kLongestMessage);
+
+}  // namespace
+
+RunningJob::RunningJob(Hosts& hosts, milliseconds timeout, comm::StoreServer& store,
+                       watch::Board& board)
+    : links_(hosts.links), plan_(hosts.plan), patience_(timeout), store_(store), board_(board) {
+  for (HostLinks::Peer& peer : links_.peers()) peer.heard = Clock::now();
+  store_.on_set = [this](const std::string& key, const std::string& value) {
+    if (!key.starts_with("local/")) links_.send(HostLinks::kEveryone, Published{key, value});
+  };
+}
+
+void RunningJob::progress() {
+  const auto now = Clock::now();
+  if (now - told_alive_ >= patience_ / 8) {
+    told_alive_ = now;
+    links_.tell(Alive{});
+  }
+  links_.progress();
+  while (const auto heard = links_.receive()) {
+    try {
+      hear(heard->from, heard->message);
+    } catch (const DataError& error) {
+      heard->over->says_wrong(error);
+    }
+  }
+  for (const HostLinks::Peer& peer : links_.peers()) {
+    std::string problem = peer.problem;
+    if (problem.empty() && Clock::now() - peer.heard > patience_) {
+      problem = str(" has said nothing for ", patience_.count(), " ms: its launcher stands still");
+    }
+    if (problem.empty() || verdict_) continue;
+    // A job may start again without one of its hosts, but not without host 0.
+    reports_.try_emplace(peer.host, Ending{3, peer.name() + problem, own() == 0, 0});
+  }
+  want_snapshots();
+  decide();
+}
+
+void RunningJob::hear(std::size_t from, const HostMessage& message) {
+  if (const auto* const published = std::get_if<Published>(&message)) {
+    store_.set(published->key, published->value);
+  } else if (const auto* const asked = std::get_if<Asked>(&message)) {
+    asked_ = asked->signal;
+  } else if (const auto* const look = std::get_if<Look>(&message)) {
+    const Range here = plan_.layout.hosts()[own()].workers;
+    links_.send(from, Seen{look->request, board_.snapshot(static_cast<int>(here.offset),
+                                                          static_cast<int>(here.size))});
+  } else if (const auto* const seen = std::get_if<Seen>(&message)) {
+    looks_at_.erase(from);
+    board_.show(seen->snapshot, seen->request);
+  } else if (const auto* const stall = std::get_if<Stall>(&message)) {
+    own() == 0 ? warn(*stall) : log_warning(stall->text);
+  } else if (const auto* const ending = std::get_if<Ending>(&message)) {
+    (own() == 0 ? reports_[from] : verdict_.emplace()) = *ending;
+  } else if (const auto* const refused = std::get_if<Refused>(&message)) {
+    const int signal = refused->signal;
+    reports_[from] = {signal != 0 ? status_of_stop(signal) : traits_of(refused->kind).exit_status,
+                      refused->text};
+  }
+}
+
+void RunningJob::ask(int signal) {
+  asked_ = signal;
+  links_.send(HostLinks::kEveryone, Asked{signal});
+}
+
+void RunningJob::want_snapshots() {
+  const std::uint64_t wanted = board_.snapshots_wanted();
+  if (wanted == last_look_) return;
+  for (std::size_t host = 0; host < plan_.layout.hosts().size(); ++host) {
+    if (host == own() || plan_.layout.hosts()[host].workers.size == 0) continue;
+    if (!looks_at_.insert(host).second) continue;
+    last_look_ = wanted;
+    links_.send(host, Look{wanted});
+  }
+}
+
+void RunningJob::warn(const Stall& stall) {
+  if (own() != 0) return links_.tell(stall);
+  if (!stalls_.emplace(stall.key, stall.number, stall.times).second) return;
+  links_.tell(stall);
+  log_warning(stall.text);
+}
+
+void RunningJob::report(const Ending& ending) {
+  const auto before = reports_.find(own());
+  if (before != reports_.end() && before->second.status != 0) return;
+  reports_[own()] = ending;
+  if (own() != 0) links_.tell(ending);
+  decide();
+}
+
+bool RunningJob::has_failure() const noexcept {
+  if (verdict_) return verdict_->status != 0;
+  return std::ranges::any_of(reports_, [&](const auto& report) {
+    return report.first != own() && report.second.status != 0;
+  });
+}
+
+// Host 0 decides for all. Another host waits for that, unless it has lost host 0.
+void RunningJob::decide() {
+  if (verdict_) return;
+  const Ending* root = nullptr;  // of several the least doubtful, this host's own before others
+  const auto consider = [&](const Ending& report) {
+    if (report.status != 0 && (root == nullptr || report.doubt < root->doubt)) root = &report;
+  };
+  if (reports_.contains(own())) consider(reports_.at(own()));
+  for (const auto& [host, report] : reports_) consider(report);
+  if (root != nullptr && !first_failure_) first_failure_ = Clock::now();
+  const auto grace = own() == 0 ? kHostsGrace : kVerdictGrace;
+  const bool is_late = first_failure_ && Clock::now() - *first_failure_ > grace;
+  const bool is_certain = own() == 0 && root != nullptr && root->doubt == 0;
+  const bool has_all = own() == 0 ? reports_.size() > links_.peers().size() : reports_.contains(0);
+  if (!has_all && !is_certain && !is_late) return;
+  verdict_ = root == nullptr ? Ending{} : *root;
+  if (own() == 0) links_.tell(*verdict_);
+}
+
+}  // namespace lockstep::replicas

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "framework/base/non_copyable.h"
+#include "framework/base/poll_set.h"
+#include "framework/comm/store.h"
+#include "framework/replicas/host_links.h"
+#include "framework/replicas/host_meeting.h"
+#include "framework/replicas/stall_watch.h"
+#include "framework/watch/board.h"
+
+namespace lockstep::replicas {
+
+/// One run of a job on all of its hosts, seen by one of their launchers; also of a job on this host
+/// alone. A launcher that says nothing for so long as replicas wait for each other is lost. No
+/// method blocks but flush(). For one thread, which calls progress() often.
+class RunningJob : private NonCopyable {
+ public:
+  /// Makes `store` one of all hosts, but for keys that begin with "local/", and `board` too: asks
+  /// the other hosts for snapshots when it wants newer ones, with one request to a host under way,
+  /// and answers theirs.
+  RunningJob(Hosts& hosts, std::chrono::milliseconds timeout, comm::StoreServer& store,
+             watch::Board& board);
+
+  /// Whether the job has begun on several hosts, and the number of this one.
+  [[nodiscard]] bool has_hosts() const noexcept { return links_.hosts() > 1; }
+  [[nodiscard]] std::size_t own() const noexcept { return links_.own(); }
+
+  /// Adds what to poll for, and goes on with what can be done now.
+  void add_to(PollSet& polled) const { links_.add_to(polled); }
+  void progress();
+  void flush() { links_.flush(); }
+
+  /// Tells other hosts of a signal that asks replicas to end. asked(): the last one of any host.
+  void ask(int signal);
+  [[nodiscard]] int asked() const noexcept { return asked_; }
+  /// Warns of a stall on all hosts, with the same text. If several hosts find the same stall, only
+  /// the first one's text is shown.
+  void warn(const Stall& stall);
+  /// Tells how this host's replicas have ended. The first failure counts.
+  void report(const Ending& own);
+  /// How the job has ended, the same on all hosts: well if all hosts' replicas have, otherwise by
+  /// the root cause.
+  [[nodiscard]] const std::optional<Ending>& verdict() const noexcept { return verdict_; }
+  /// Whether a host has reported that its replicas have not ended well.
+  [[nodiscard]] bool has_failure() const noexcept;
+
+ private:
+  using Clock = HostLinks::Clock;
+
+  void hear(std::size_t from, const HostMessage& message);
+  void want_snapshots();
+  void decide();
+
+  HostLinks& links_;
+  const JobPlan& plan_;
+  const std::chrono::milliseconds patience_;  // with others that say nothing
+  comm::StoreServer& store_;
+  watch::Board& board_;
+  Clock::time_point told_alive_{};
+  std::uint64_t last_look_ = 0;     // the last request for snapshots
+  std::set<std::size_t> looks_at_;  // hosts that have not answered one yet
+  std::set<std::tuple<std::uint64_t, std::uint64_t, int>> stalls_;  // of host 0: told ones
+  int asked_ = 0;
+  std::map<std::size_t, Ending> reports_;  // of host 0: of each host; of another: of itself and 0
+  std::optional<Clock::time_point> first_failure_;
+  std::optional<Ending> verdict_;
+};
+
+}  // namespace lockstep::replicas
