@@ -1,9 +1,8 @@
 #include "framework/formats/cifar10.h"
 
 #include <filesystem>
-#include <string_view>
+#include <sstream>
 #include <system_error>
-#include <utility>
 
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
@@ -20,21 +19,12 @@ std::vector<std::string> read_class_names(const std::string& path) {
   if (fs::status(path, error).type() == fs::file_type::not_found) return {};
   const DataFile file(path);
   const FileBytes bytes = file.bytes();
+  std::istringstream lines(std::string(bytes.span().begin(), bytes.span().end()));
   std::vector<std::string> names;
-  std::string name;
-  const auto end_line = [&] {
-    if (name.ends_with('\r')) name.pop_back();
-    if (!name.empty()) names.push_back(std::exchange(name, {}));
-  };
-  for (const std::uint8_t byte : bytes.span()) {
-    if (byte == '\n') {
-      end_line();
-    } else {
-      name += static_cast<char>(byte);
-    }
-    if (names.size() > Cifar10::kClasses) break;
+  for (std::string line; names.size() <= Cifar10::kClasses && std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) names.push_back(line);
   }
-  end_line();
   if (names.size() != Cifar10::kClasses) {
     file.fail(str("it must name ", Cifar10::kClasses, " classes, one a line, but has ",
                   names.size() > Cifar10::kClasses ? "more" : std::to_string(names.size())));

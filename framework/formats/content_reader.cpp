@@ -21,7 +21,6 @@ using std::operator""sv;
 
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 constexpr std::size_t kPackedBytes = std::size_t{1} << 18;
-constexpr std::size_t kMagicOfGzip = 2;
 
 // What is at the beginning of a file that is packed, and no text begins with.
 struct ForeignPacking {
@@ -53,11 +52,6 @@ constexpr std::array kForeign{
     ForeignPacking{"a Parquet file", "write it as CSV or text first", "PAR1\x15"sv},
 };
 constexpr std::size_t kHeaderOfTar = 512;
-
-bool has_at(std::span<const std::uint8_t> bytes, std::size_t place, std::string_view text) {
-  const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return all.size() >= place && all.substr(place).starts_with(text);
-}
 
 // Whether it begins with a header of tar, of any kind: that has, in octal digits, the sum of its
 // bytes with blanks in place of these.
@@ -91,7 +85,7 @@ void refuse_foreign(const DataFile& file, std::span<const std::uint8_t> begin) {
 }
 
 bool is_gzip(std::span<const std::uint8_t> bytes) noexcept {
-  return bytes.size() >= kMagicOfGzip && bytes[0] == 0x1f && bytes[1] == 0x8b;
+  return has_at(bytes, 0, "\x1f\x8b");
 }
 
 // Over zlib's inflate, not its gzread: that one can take a file that ends inside its gzip checksum

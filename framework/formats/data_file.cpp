@@ -30,6 +30,12 @@ void do_or_tell(const OnDamage& on_damage, const std::function<void()>& work) {
   }
 }
 
+bool has_at(std::span<const std::uint8_t> bytes, std::size_t place,
+            std::string_view text) noexcept {
+  const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return all.size() >= place && all.substr(place).starts_with(text);
+}
+
 FileBytes::FileBytes(std::vector<std::uint8_t> bytes) : size_(bytes.size()) {
   const auto owner = std::make_shared<const std::vector<std::uint8_t>>(std::move(bytes));
   memory_ = {owner, owner->data()};

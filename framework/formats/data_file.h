@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,10 @@ using OnDamage = std::function<void(const DataError& damage)>;
 
 /// Calls `work`, whose DataError goes to `on_damage`, if that is there.
 void do_or_tell(const OnDamage& on_damage, const std::function<void()>& work);
+
+/// Whether `text` is in these bytes at this place.
+[[nodiscard]] bool has_at(std::span<const std::uint8_t> bytes, std::size_t place,
+                          std::string_view text) noexcept;
 
 /// All bytes of a file. They stay while a copy of this is there. Any thread.
 class FileBytes {

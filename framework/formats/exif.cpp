@@ -9,6 +9,8 @@
 
 #include <zlib.h>
 
+#include "framework/formats/data_file.h"
+
 namespace lockstep::formats {
 namespace {
 
@@ -33,13 +35,6 @@ class NumberReader {
   bool is_big_endian_;
 };
 
-bool has_prefix(Bytes bytes, std::string_view text) {
-  return bytes.size() >= text.size() &&
-         std::equal(text.begin(), text.end(), bytes.begin(), [](char letter, std::uint8_t byte) {
-           return static_cast<std::uint8_t>(letter) == byte;
-         });
-}
-
 // EXIF data are a TIFF file without a picture: byte order, 42, and where its first directory is. A
 // directory is a count, then entries of 12 bytes: tag, type, how many values, and the value.
 Orientation orientation_in_tiff(Bytes tiff) {
@@ -47,8 +42,8 @@ Orientation orientation_in_tiff(Bytes tiff) {
   constexpr std::uint32_t kShort = 3;
   constexpr std::uint32_t kLong = 4;
   constexpr std::uint64_t kEntryBytes = 12;
-  const bool is_big_endian = has_prefix(tiff, "MM");
-  if (!is_big_endian && !has_prefix(tiff, "II")) return Orientation::upright;
+  const bool is_big_endian = has_at(tiff, 0, "MM");
+  if (!is_big_endian && !has_at(tiff, 0, "II")) return Orientation::upright;
   const NumberReader reader(tiff, is_big_endian);
   const auto directory = reader.at(4, 4);
   if (reader.at(2, 2) != 42U || !directory) return Orientation::upright;
@@ -82,7 +77,7 @@ Bytes exif_in_jpeg(Bytes file) {
     if (marker == kStartOfScan || marker == kEndOfImage) return {};
     const Bytes segment =
         file.subspan(at + 4, std::min<std::size_t>(*length - 2, file.size() - at - 4));
-    if (marker == kApp1 && has_prefix(segment, kName)) return segment.subspan(kName.size());
+    if (marker == kApp1 && has_at(segment, 0, kName)) return segment.subspan(kName.size());
     at += 2 + *length;
   }
 }
@@ -96,7 +91,7 @@ Bytes exif_in_png(Bytes file) {
     const auto length = reader.at(at, 4);
     if (!length || file.size() - at < kAround + *length) return {};
     const Bytes checked = file.subspan(at + 4, 4 + *length);
-    if (has_prefix(checked, "eXIf")) {
+    if (has_at(checked, 0, "eXIf")) {
       const uLong checksum = crc32(0, checked.data(), static_cast<uInt>(checked.size()));
       return checksum == reader.at(at + 8 + *length, 4) ? checked.subspan(4) : Bytes();
     }
@@ -107,7 +102,7 @@ Bytes exif_in_png(Bytes file) {
 }  // namespace
 
 Orientation orientation_of(Bytes file) {
-  return orientation_in_tiff(has_prefix(file, "\xff\xd8") ? exif_in_jpeg(file) : exif_in_png(file));
+  return orientation_in_tiff(has_at(file, 0, "\xff\xd8") ? exif_in_jpeg(file) : exif_in_png(file));
 }
 
 Image upright(Image image, Orientation orientation) {

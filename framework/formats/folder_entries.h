@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,5 +19,16 @@ struct FolderEntry {
 /// What is in a folder, links as what they lead to, without names that begin with a dot; sorted by
 /// name, byte by byte. DataError, naming the folder, if it is missing, no folder or unreadable.
 [[nodiscard]] std::vector<FolderEntry> entries_of(const std::string& folder);
+
+/// Calls `use` for all entries of `root` and the folders below it, in this order, with their paths
+/// in `root`; of a folder that `counts_as_file` for itself alone. DataError also for a link to a
+/// folder, which may lead back.
+void for_each_below(
+    const std::string& root,
+    const std::function<void(const FolderEntry& entry, const std::string& path)>& use,
+    const std::function<bool(const FolderEntry& entry)>& counts_as_file = {});
+
+/// The path of `name` in `folder`.
+[[nodiscard]] std::string path_in(const std::string& folder, const std::string& name);
 
 }  // namespace lockstep::formats

@@ -1,6 +1,5 @@
 #include "framework/formats/image.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string_view>
@@ -15,12 +14,8 @@
 namespace lockstep::formats {
 namespace {
 
-constexpr std::array<std::uint8_t, 8> kPngStart{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-constexpr std::array<std::uint8_t, 3> kJpegStart{0xff, 0xd8, 0xff};
-
-bool starts_with(std::span<const std::uint8_t> bytes, std::span<const std::uint8_t> start) {
-  return bytes.size() >= start.size() && std::ranges::equal(bytes.first(start.size()), start);
-}
+constexpr std::string_view kPngStart = "\x89PNG\r\n\x1a\n";
+constexpr std::string_view kJpegStart = "\xff\xd8\xff";
 
 // What people rename to .jpg: a kind of picture that is not read, by its bytes from `offset` on.
 struct OtherKind {
@@ -39,12 +34,10 @@ constexpr std::array<OtherKind, 8> kOtherKinds{{{"GIF", 0, "GIF8"},
 
 [[noreturn]] void refuse_kind(std::span<const std::uint8_t> bytes, const std::string& name) {
   if (bytes.empty()) fail_file(name, "it is empty, but must be a PNG or a JPEG picture");
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   for (const OtherKind& kind : kOtherKinds) {
-    if (text.substr(std::min(kind.offset, text.size())).starts_with(kind.bytes)) {
-      fail_file(name, str("it is a ", kind.name,
-                          " picture by its first bytes, but only PNG and JPEG can be read"));
-    }
+    if (!has_at(bytes, kind.offset, kind.bytes)) continue;
+    fail_file(name, str("it is a ", kind.name,
+                        " picture by its first bytes, but only PNG and JPEG can be read"));
   }
   fail_file(name, "it is neither a PNG nor a JPEG picture by its first bytes");
 }
@@ -83,8 +76,8 @@ Image decode_image(std::span<const std::uint8_t> bytes, const std::string& name,
           ", but must be 1 or 3");
   require(options.most_pixels >= 1, "image: most_pixels is ", options.most_pixels,
           ", but must be at least 1");
-  const bool is_png = starts_with(bytes, kPngStart);
-  if (!is_png && !starts_with(bytes, kJpegStart)) refuse_kind(bytes, name);
+  const bool is_png = has_at(bytes, 0, kPngStart);
+  if (!is_png && !has_at(bytes, 0, kJpegStart)) refuse_kind(bytes, name);
   const auto decode = is_png ? decode_png : decode_jpeg;
   Image image = with_channels(decode(bytes, name, options.most_pixels), options.channels);
   return options.exif ? upright(std::move(image), orientation_of(bytes)) : image;

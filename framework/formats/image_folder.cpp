@@ -17,10 +17,6 @@ namespace fs = std::filesystem;
 namespace lockstep::formats {
 namespace {
 
-std::string joined(const std::string& folder, const std::string& name) {
-  return (fs::path(folder) / name).string();
-}
-
 constexpr std::int64_t kNoLabel = -1;
 
 bool names_picture(std::string name) {
@@ -44,7 +40,7 @@ ImageFolder::ImageFolder(const std::string& root, bool may_be_empty, const OnDam
     if (entry.type == fs::file_type::directory) {
       read_class(entry.name, may_be_empty, on_damage);
     } else {
-      passed_over_.push_back(joined(root_, entry.name));
+      passed_over_.push_back(path_in(root_, entry.name));
     }
   }
   if (classes_.empty()) {
@@ -67,7 +63,10 @@ ImageFolder::ImageFolder(const std::string& root, bool may_be_empty, const OnDam
 ImageFolder ImageFolder::without_classes(const std::string& root) {
   ImageFolder folder;
   folder.root_ = root;
-  folder.read_below("");
+  for_each_below(
+      root,
+      [&](const FolderEntry& /*entry*/, const std::string& path) { folder.add(path, kNoLabel); },
+      [](const FolderEntry& entry) { return names_picture(entry.name); });
   if (folder.pictures_.empty()) {
     fail_folder(root, "it has no pictures, which are .png, .jpg or .jpeg files");
   }
@@ -77,7 +76,7 @@ ImageFolder ImageFolder::without_classes(const std::string& root) {
 }
 
 std::string ImageFolder::path(std::int64_t index) const {
-  return joined(root_, picture(index).name);
+  return path_in(root_, picture(index).name);
 }
 
 const std::string& ImageFolder::name(std::int64_t index) const {
@@ -100,15 +99,15 @@ void ImageFolder::leave_out(const std::vector<std::int64_t>& pictures) {
 
 void ImageFolder::read_class(const std::string& name, bool may_be_empty,
                              const OnDamage& on_damage) {
-  const std::string folder = joined(root_, name);
+  const std::string folder = path_in(root_, name);
   const std::size_t before = pictures_.size();
   for (const FolderEntry& entry : entries_of(folder)) {
     do_or_tell(on_damage, [&] {
       if (entry.type == fs::file_type::directory && !names_picture(entry.name)) {
-        fail_folder(joined(folder, entry.name),
+        fail_folder(path_in(folder, entry.name),
                     "it lies inside a class, but pictures must lie in root/CLASS itself");
       }
-      add(name, entry.name, std::ssize(classes_));
+      add(path_in(name, entry.name), std::ssize(classes_));
     });
   }
   do_or_tell(on_damage, [&] {
@@ -118,26 +117,11 @@ void ImageFolder::read_class(const std::string& name, bool may_be_empty,
   classes_.push_back(name);
 }
 
-void ImageFolder::read_below(const std::string& folder) {
-  for (const FolderEntry& entry : entries_of(folder.empty() ? root_ : joined(root_, folder))) {
-    const std::string name = joined(folder, entry.name);
-    if (entry.type != fs::file_type::directory || names_picture(entry.name)) {
-      add(folder, entry.name, kNoLabel);
-    } else if (entry.is_link) {
-      fail_folder(joined(root_, name),
-                  "it is a link to a folder, which is not followed: it may lead back here");
-    } else {
-      read_below(name);
-    }
-  }
-}
-
-void ImageFolder::add(const std::string& folder, const std::string& file, std::int64_t label) {
-  const std::string name = joined(folder, file);
-  if (names_picture(file)) {
+void ImageFolder::add(const std::string& name, std::int64_t label) {
+  if (names_picture(name)) {
     pictures_.push_back({name, label});
   } else {
-    passed_over_.push_back(joined(root_, name));
+    passed_over_.push_back(path_in(root_, name));
   }
 }
 

@@ -62,9 +62,8 @@ class ImageFolder {
 
   ImageFolder() = default;
   void read_class(const std::string& name, bool may_be_empty, const OnDamage& on_damage);
-  void read_below(const std::string& folder);
-  // A file in the folder root/`folder`.
-  void add(const std::string& folder, const std::string& file, std::int64_t label);
+  // A file by its path in root.
+  void add(const std::string& name, std::int64_t label);
   [[nodiscard]] const Picture& picture(std::int64_t index) const;
 
   std::string root_;

@@ -24,7 +24,10 @@ TextCorpus::TextCorpus(const std::string& path,
                        const OnDamage& on_damage) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
-    add_folder(path, wanted, on_damage);
+    for_each_below(path, [&](const FolderEntry& entry, const std::string& name) {
+      if (wanted && !wanted(entry.name)) return;
+      do_or_tell(on_damage, [&] { add_file(path_in(path, name)); });
+    });
   } else {
     add_file(path);
   }
@@ -42,22 +45,6 @@ void TextCorpus::copy(std::uint64_t offset, std::span<std::uint8_t> to) const {
     std::ranges::copy(from.first(count), to.begin());
     to = to.subspan(count);
     offset += count;
-  }
-}
-
-void TextCorpus::add_folder(const std::string& folder,
-                            const std::function<bool(const std::string& name)>& wanted,
-                            const OnDamage& on_damage) {
-  for (const FolderEntry& entry : entries_of(folder)) {
-    const std::string path = (fs::path(folder) / entry.name).string();
-    if (entry.type != fs::file_type::directory) {
-      if (wanted && !wanted(entry.name)) continue;
-      do_or_tell(on_damage, [&] { add_file(path); });
-    } else if (entry.is_link) {
-      fail_folder(path, "it is a link to a folder, which is not followed: it may lead back here");
-    } else {
-      add_folder(path, wanted, on_damage);
-    }
   }
 }
 

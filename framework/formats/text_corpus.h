@@ -45,9 +45,6 @@ class TextCorpus {
   void copy(std::uint64_t offset, std::span<std::uint8_t> to) const;
 
  private:
-  void add_folder(const std::string& folder,
-                  const std::function<bool(const std::string& name)>& wanted,
-                  const OnDamage& on_damage);
   void add_file(const std::string& path);
 
   std::vector<Part> parts_;
