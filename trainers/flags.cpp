@@ -1,14 +1,13 @@
 #include "trainers/flags.h"
 
-#include <charconv>
 #include <cstddef>
-#include <system_error>
 
 // Values of --set may hold commas: a list option takes each as it is.
 #define CXXOPTS_VECTOR_DELIMITER '\0'
 #include <cxxopts.hpp>
 
 #include "framework/base/errors.h"
+#include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "framework/comm/network/link.h"
 #include "trainers/command_line.h"
@@ -99,13 +98,10 @@ const FlagNames kNames{"train",
                         "--help-config", "--version"}};
 
 std::int64_t parse_count(const std::string& flag, const std::string& text) {
-  std::int64_t count = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, count);
-  if (error != std::errc() || stop != end || count < 0 || count > 1'000'000) {
-    throw ValueError(str(flag, ": must be an integer from 0 to 1000000, is ", cut(text, 200)));
-  }
-  return count;
+  const auto count = number_in<std::int64_t>(text);
+  require(count && *count >= 0 && *count <= 1'000'000, flag,
+          ": must be an integer from 0 to 1000000, is ", cut(text, 200));
+  return *count;
 }
 
 HostOptions host_flags(const cxxopts::ParseResult& parsed) {

@@ -1,7 +1,6 @@
 #include "trainers/predictions.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -17,6 +16,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
+#include "framework/base/number_text.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/formats/csv.h"
@@ -156,9 +156,7 @@ class PredictionRows {
 std::string field_of(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_number_float()) return value.dump();
-  char text[32];
-  const auto [end, error] = std::to_chars(text, text + sizeof text, value.get<double>());
-  return {text, end};
+  return shortest_text(value.get<double>());
 }
 
 // The columns of a row, with their fields.

@@ -1,10 +1,9 @@
-#include <charconv>
 #include <cstdint>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "trainers/command_line.h"
 #include "trainers/commands.h"
@@ -39,10 +38,9 @@ void set_number(const std::vector<Argument>& arguments, const std::string& flag,
                 T& variable) {
   const auto text = value_of(arguments, flag);
   if (!text) return;
-  const char* const end = text->data() + text->size();
-  const auto [stop, error] = std::from_chars(text->data(), end, variable);
-  require(error == std::errc() && stop == end, flag, ": expected ", what, ", found '", cut(*text),
-          "'");
+  const auto number = number_in<T>(*text);
+  require(number.has_value(), flag, ": expected ", what, ", found '", cut(*text), "'");
+  variable = *number;
 }
 
 void check_sample(const OpenedCheckpoint& checkpoint) {

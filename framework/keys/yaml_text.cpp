@@ -1,10 +1,9 @@
 #include "framework/keys/yaml_text.h"
 
-#include <charconv>
 #include <cmath>
-#include <iterator>
 #include <set>
 
+#include "framework/base/number_text.h"
 #include "framework/base/text.h"
 
 namespace lockstep::keys {
@@ -28,12 +27,10 @@ std::string yaml_text(bool value) {
 }
 
 std::string yaml_text(double value) {
-  char buffer[64];
   const double size = std::fabs(value);
   const bool fixed = value == 0 || (size >= 1e-5 && size < 1e15);
   const auto format = fixed ? std::chars_format::fixed : std::chars_format::scientific;
-  const auto end = std::to_chars(std::begin(buffer), std::end(buffer), value, format).ptr;
-  std::string text(std::begin(buffer), end);
+  std::string text = shortest_text(value, format);
   // YAML 1.1 takes 1e-08 for a string: it wants a point.
   if (!fixed && text.find('.') == std::string::npos) text.insert(text.find('e'), ".0");
   return text;

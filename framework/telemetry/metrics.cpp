@@ -1,9 +1,7 @@
 #include "framework/telemetry/metrics.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <span>
 #include <string_view>
@@ -15,6 +13,7 @@
 
 #include "framework/base/limits.h"
 #include "framework/base/logging.h"
+#include "framework/base/number_text.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
@@ -25,9 +24,7 @@ using Json = nlohmann::ordered_json;
 // The shortest text that reads back as `value`. nlohmann's own is longer for one double in 200.
 std::string number_text(double value) {
   if (!std::isfinite(value)) return "null";
-  std::array<char, 32> buffer{};
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
-  std::string text(buffer.data(), end);
+  std::string text = shortest_text(value);
   if (text.find_first_of(".e") == std::string::npos) text += ".0";  // a whole double, no integer
   return text;
 }
@@ -144,14 +141,8 @@ std::uint64_t bytes_up_to(const File& file, std::int64_t step) {
 
 double shortest_decimal(float value) {
   if (!std::isfinite(value)) return value;
-  std::array<char, 32> text{};
   // Scientific, because plain notation spells out all digits of a large integer.
-  const auto end =
-      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::scientific)
-          .ptr;
-  double decimal = 0;
-  std::from_chars(text.data(), end, decimal);
-  return decimal;
+  return number_in<double>(shortest_text(value, std::chars_format::scientific)).value();
 }
 
 MetricsWriter::MetricsWriter(const std::filesystem::path& folder)

@@ -1,14 +1,13 @@
 #include "trainers/bench/flags.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <functional>
-#include <system_error>
 
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "trainers/bench/reports/report.h"
 #include "trainers/bench/reports/units.h"
@@ -23,13 +22,10 @@ using Words = std::vector<std::string>;
 
 std::function<std::int64_t(const std::string&)> count_between(std::int64_t low, std::int64_t high) {
   return [low, high](const std::string& text) {
-    std::int64_t number = 0;
-    const char* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, number);
-    if (error != std::errc() || rest != end || number < low || number > high) {
-      throw ValueError(str("'", text, "' is no whole number from ", low, " to ", high));
-    }
-    return number;
+    const auto number = number_in<std::int64_t>(text);
+    require(number && *number >= low && *number <= high, "'", text, "' is no whole number from ",
+            low, " to ", high);
+    return *number;
   };
 }
 
