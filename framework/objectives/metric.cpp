@@ -1,6 +1,5 @@
 #include "framework/objectives/metric.h"
 
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
@@ -8,9 +7,10 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "framework/objectives/cross_entropy.h"
-#include "framework/objectives/loss_metric.h"
+#include "framework/objectives/mean_metric.h"
 #include "framework/objectives/regression_metrics.h"
 #include "framework/objectives/top_accuracy.h"
 
@@ -22,12 +22,10 @@ constexpr std::string_view kTop = "top_";
 // The K of "top_K".
 std::int64_t top_count(std::string_view name) {
   const std::string_view digits = name.substr(kTop.size());
-  std::int64_t k = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), k);
-  require(error == std::errc() && end == digits.data() + digits.size() && k >= 1 &&
-              digits.front() != '0',
-          "metric '", name, "': K must be a number from 1 on, as in top_5");
-  return k;
+  const auto k = number_in<std::int64_t>(digits);
+  require(k.value_or(0) >= 1 && digits.front() != '0', "metric '", name,
+          "': K must be a number from 1 on, as in top_5");
+  return *k;
 }
 
 // The plain one, of the targets that count in `loss`.

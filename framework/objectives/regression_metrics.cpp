@@ -5,11 +5,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/stack.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/accumulate.h>
 
 #include "framework/objectives/batch.h"
+#include "framework/objectives/mean_metric.h"
 
 namespace lockstep::objectives {
 namespace {
@@ -54,24 +54,6 @@ class R2 : public Metric {
   bool higher_is_better() const override { return true; }
 };
 
-class MeanAbsoluteError : public Metric {
- public:
-  at::Tensor add(const at::Tensor& outputs, const at::Tensor& targets) const override {
-    const c10::AutoGradMode no_grad(false);
-    const ValueBatch batch = value_batch("mean_absolute_error", outputs, targets);
-    at::Tensor sums = at::zeros({2}, at::kDouble);
-    sums[0] = (batch.outputs.to(at::kDouble) - batch.targets.to(at::kDouble)).abs().sum();
-    sums[1] = targets.numel();
-    return sums;
-  }
-
-  double value(const at::Tensor& sums) const override {
-    return sums[0].item<double>() / sums[1].item<double>();
-  }
-
-  bool higher_is_better() const override { return false; }
-};
-
 }  // namespace
 
 std::shared_ptr<const Metric> make_r2() {
@@ -79,7 +61,11 @@ std::shared_ptr<const Metric> make_r2() {
 }
 
 std::shared_ptr<const Metric> make_mean_absolute_error() {
-  return std::make_shared<MeanAbsoluteError>();
+  return make_mean_metric({.of_batch = [](const at::Tensor& outputs, const at::Tensor& targets) {
+    const ValueBatch batch = value_batch("mean_absolute_error", outputs, targets);
+    const at::Tensor errors = batch.outputs.to(at::kDouble) - batch.targets.to(at::kDouble);
+    return WeightedSum{errors.abs().sum().item<double>(), static_cast<double>(targets.numel())};
+  }});
 }
 
 }  // namespace lockstep::objectives

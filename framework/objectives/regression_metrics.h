@@ -11,7 +11,6 @@ namespace lockstep::objectives {
 /// Sums: for each output the targets, their squares, the squared errors, the samples.
 [[nodiscard]] std::shared_ptr<const Metric> make_r2();
 
-/// Sums: absolute errors, elements.
 [[nodiscard]] std::shared_ptr<const Metric> make_mean_absolute_error();
 
 }  // namespace lockstep::objectives

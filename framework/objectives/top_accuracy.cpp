@@ -3,10 +3,9 @@
 #include <cmath>
 #include <utility>
 
-#include <ATen/ops/zeros.h>
-
 #include "framework/base/text.h"
 #include "framework/objectives/batch.h"
+#include "framework/objectives/mean_metric.h"
 
 namespace lockstep::objectives {
 namespace {
@@ -22,54 +21,35 @@ std::int64_t rank(const T* scores, std::int64_t classes, std::int64_t target) {
   return ahead;
 }
 
-class TopAccuracy : public Metric {
- public:
-  TopAccuracy(std::string name, std::int64_t k, std::optional<std::int64_t> ignore_index)
-      : name_(std::move(name)), k_(k), ignore_index_(ignore_index) {}
-
-  at::Tensor add(const at::Tensor& outputs, const at::Tensor& targets) const override {
-    const ClassBatch batch = class_batch(name_, outputs.detach(), targets);
-    require(k_ <= batch.classes(), name_, ": outputs have only ",
-            counted(batch.classes(), "class", "classes"));
-    return batch.scores.scalar_type() == at::kDouble ? sums_of<double>(batch)
-                                                     : sums_of<float>(batch);
-  }
-
-  double value(const at::Tensor& sums) const override {
-    return sums[0].item<double>() / sums[1].item<double>();
-  }
-
-  bool higher_is_better() const override { return true; }
-
- private:
-  template <typename T>
-  at::Tensor sums_of(const ClassBatch& batch) const {
-    const at::Tensor scores = batch.scores.contiguous();
-    const T* const rows = scores.data_ptr<T>();
-    std::int64_t hits = 0;
-    std::int64_t counted = 0;
-    for_each_counted(name_, batch.targets, batch.classes(), ignore_index_,
-                     [&](std::int64_t row, std::int64_t target) {
-                       const T* const own_row = rows + row * batch.classes();
-                       hits += rank(own_row, batch.classes(), target) < k_ ? 1 : 0;
-                       ++counted;
-                     });
-    at::Tensor sums = at::zeros({2}, at::kDouble);
-    sums[0] = hits;
-    sums[1] = counted;
-    return sums;
-  }
-
-  std::string name_;
-  std::int64_t k_;
-  std::optional<std::int64_t> ignore_index_;
-};
+template <typename T>
+WeightedSum hits(const std::string& name, std::int64_t k, std::optional<std::int64_t> ignore_index,
+                 const ClassBatch& batch) {
+  const at::Tensor scores = batch.scores.contiguous();
+  const T* const rows = scores.data_ptr<T>();
+  std::int64_t hits = 0;
+  std::int64_t counted = 0;
+  for_each_counted(name, batch.targets, batch.classes(), ignore_index,
+                   [&](std::int64_t row, std::int64_t target) {
+                     const T* const own_row = rows + row * batch.classes();
+                     hits += rank(own_row, batch.classes(), target) < k ? 1 : 0;
+                     ++counted;
+                   });
+  return {static_cast<double>(hits), static_cast<double>(counted)};
+}
 
 }  // namespace
 
 std::shared_ptr<const Metric> make_top_accuracy(std::string name, std::int64_t k,
                                                 std::optional<std::int64_t> ignore_index) {
-  return std::make_shared<TopAccuracy>(std::move(name), k, ignore_index);
+  const auto of_batch = [name = std::move(name), k, ignore_index](const at::Tensor& outputs,
+                                                                  const at::Tensor& targets) {
+    const ClassBatch batch = class_batch(name, outputs, targets);
+    require(k <= batch.classes(), name, ": outputs have only ",
+            counted(batch.classes(), "class", "classes"));
+    return (batch.scores.scalar_type() == at::kDouble ? hits<double>
+                                                      : hits<float>)(name, k, ignore_index, batch);
+  };
+  return make_mean_metric({.of_batch = of_batch, .higher_is_better = true});
 }
 
 }  // namespace lockstep::objectives
