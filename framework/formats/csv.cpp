@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
+#include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "framework/formats/content_reader.h"
 
@@ -307,24 +306,6 @@ std::string_view CsvFile::text(std::size_t row, std::size_t column) const {
   return field(row * columns() + column);
 }
 
-std::vector<std::string_view> CsvFile::texts(std::size_t column) const {
-  std::vector<std::string_view> texts;
-  texts.reserve(rows());
-  for (std::size_t row = 0; row < rows(); ++row) texts.push_back(text(row, column));
-  return texts;
-}
-
-std::vector<double> CsvFile::numbers(std::size_t column) const {
-  std::vector<double> numbers;
-  numbers.reserve(rows());
-  for (std::size_t row = 0; row < rows(); ++row) {
-    const auto number = csv_number(text(row, column));
-    if (!number) refuse(row, column, "is no finite number");
-    numbers.push_back(*number);
-  }
-  return numbers;
-}
-
 std::vector<double> CsvFile::numbers(std::span<const std::size_t> columns) const {
   std::vector<double> numbers(columns.size() * rows_);
   for (const std::size_t column : columns) {
@@ -381,10 +362,8 @@ std::optional<double> csv_number(std::string_view text) {
   if (const auto number = short_number(text)) return number;
   text = trimmed(text);
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return std::isfinite(number) ? std::optional(number) : std::nullopt;
+  const auto number = number_in<double>(text);
+  return number && std::isfinite(*number) ? number : std::nullopt;
 }
 
 std::string_view trimmed(std::string_view text) {

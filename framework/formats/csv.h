@@ -44,15 +44,10 @@ class CsvFile {
 
   /// A field's text, without its quotes. It lasts as long as this object.
   [[nodiscard]] std::string_view text(std::size_t row, std::size_t column) const;
-  /// All of a column, in the order of rows.
-  [[nodiscard]] std::vector<std::string_view> texts(std::size_t column) const;
-  /// All of a column as numbers, such as 3, -0.5 and 1e-3, whatever the locale; blanks around one
-  /// are skipped. DataError, with line and column name, for what is no finite number, also one that
-  /// double can't hold.
-  [[nodiscard]] std::vector<double> numbers(std::size_t column) const;
-  /// The same for several columns, one behind another, but NaN for what is no finite number. What
-  /// lies together in the file is read together: much faster for some tens of columns of a wide
-  /// table than one at a time.
+  /// All of these columns, one behind another, as numbers, such as 3, -0.5 and 1e-3, whatever the
+  /// locale; blanks around one are skipped. NaN for what is no finite number, also one that double
+  /// can't hold. What lies together in the file is read together: much faster for some tens of
+  /// columns of a wide table than one at a time.
   [[nodiscard]] std::vector<double> numbers(std::span<const std::size_t> columns) const;
 
   struct Ragged {

@@ -192,21 +192,25 @@ TEST_CASE("a number has the bits that the library's own reader gives it") {
 TEST_CASE("several columns are read together as each alone") {
   const TemporaryFolder folder;
   const CsvFile file(folder.write("table.csv", "a,b,c\n1,x,3\n4,y,z\n"));
-  CHECK(file.numbers(std::vector<std::size_t>{0, 0}) == std::vector<double>{1, 4, 1, 4});
-  CHECK(file.numbers(std::vector<std::size_t>{}).empty());
-  const std::vector<double> numbers = file.numbers(std::vector<std::size_t>{0, 2, 1});
+  using Columns = std::vector<std::size_t>;
+  CHECK(file.numbers(Columns{0, 0}) == std::vector<double>{1, 4, 1, 4});
+  CHECK(file.numbers(Columns{}).empty());
+  const std::vector<double> numbers = file.numbers(Columns{0, 2, 1});
   CHECK(std::vector(numbers.begin(), numbers.begin() + 3) == std::vector<double>{1, 4, 3});
   for (std::size_t i = 3; i < 6; ++i) CHECK(std::isnan(numbers[i]));
-  CHECK_THROWS_AS(file.numbers(std::vector<std::size_t>{3}), ValueError);
+  CHECK_THROWS_AS(file.numbers(Columns{3}), ValueError);
 }
 
 TEST_CASE("a column of a CSV file is found by its name and read as texts or numbers") {
   const TemporaryFolder folder;
   const CsvFile file(folder.write("table.csv", "name,size\nx,1\n\"y\n\", -2.5e-1\t\nz,+0x\n"));
   CHECK(file.column("size") == 1);
-  CHECK(file.texts(0) == std::vector<std::string_view>{"x", "y\n", "z"});
-  CHECK(file.texts(file.column("size")) == std::vector<std::string_view>{"1", " -2.5e-1\t", "+0x"});
-  CHECK(message_of<DataError>([&] { (void)file.numbers(1); }) ==
+  const auto texts = [&](std::size_t column) {
+    return std::vector{file.text(0, column), file.text(1, column), file.text(2, column)};
+  };
+  CHECK(texts(0) == std::vector<std::string_view>{"x", "y\n", "z"});
+  CHECK(texts(file.column("size")) == std::vector<std::string_view>{"1", " -2.5e-1\t", "+0x"});
+  CHECK(message_of<DataError>([&] { file.refuse(2, 1, "is no finite number"); }) ==
         "data file '" + folder.path("table.csv") +
             "': line 5: column 'size': '+0x' is no finite number");
   CHECK(message_of<ValueError>([&] { (void)file.column("sizes"); }) ==
@@ -222,17 +226,17 @@ TEST_CASE("a column of a CSV file is found by its name and read as texts or numb
   CHECK(message_of<DataError>([&] { file.refuse(1, 0, "is odd"); }) ==
         "data file '" + folder.path("table.csv") + "': line 3: column 'name': 'y\n' is odd");
   CHECK_THROWS_AS(file.text(3, 0), ValueError);
-  CHECK_THROWS_AS(file.texts(2), ValueError);
+  CHECK_THROWS_AS(file.text(0, 2), ValueError);
 
   const CsvFile numbers(folder.write("numbers.csv", "x\n1\n +2 \n-0.5\n1e300\n.25\n"));
-  CHECK(numbers.numbers(0) == std::vector<double>{1, 2, -0.5, 1e300, 0.25});
+  const std::vector<std::size_t> first{0};
+  CHECK(numbers.numbers(first) == std::vector<double>{1, 2, -0.5, 1e300, 0.25});
   for (const char* const text : {"", " ", "-", "+", "+-1", "--1", "1e999", "inf", "nan", "1 2",
                                  "1,5", "0x10", "one", "1e", "-\t1"}) {
     INFO(text);
     const CsvFile one(folder.write("one.csv", std::string("x\n\"") + text + "\"\n"));
-    CHECK_THAT(
-        message_of<DataError>([&] { (void)one.numbers(0); }),
-        ContainsSubstring("line 2: column 'x': '" + std::string(text) + "' is no finite number"));
+    CHECK(one.text(0, 0) == text);
+    CHECK(std::isnan(one.numbers(first)[0]));
   }
 }
 

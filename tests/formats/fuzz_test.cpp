@@ -69,14 +69,11 @@ void read_csv(const TemporaryFolder&, const std::string& path) {
   must(file.columns() > 0, "a column at least");
   for (std::size_t column = 0; column < file.columns(); ++column) {
     must(file.column(file.header()[column]) == column, "a column by its name");
-    must(file.texts(column).size() == file.rows(), "as many texts as rows");
-    try {
-      const std::vector<double> numbers = file.numbers(column);
-      must(numbers.size() == file.rows(), "as many numbers as rows");
-      must(std::ranges::all_of(numbers, [](double number) { return std::isfinite(number); }),
-           "finite numbers");
-    } catch (const DataError&) {  // also right
-    }
+    for (std::size_t row = 0; row < file.rows(); ++row) (void)file.text(row, column);
+    const std::vector<double> numbers = file.numbers(std::span(&column, 1));
+    must(numbers.size() == file.rows(), "as many numbers as rows");
+    must(std::ranges::none_of(numbers, [](double number) { return std::isinf(number); }),
+         "finite numbers");
   }
 }
 

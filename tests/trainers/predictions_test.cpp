@@ -145,13 +145,16 @@ TEST_CASE("predictions of values read back as the outputs, one or several a samp
   const TemporaryFolder folder;
   const formats::CsvFile csv(folder.write("p.csv", predicted(several, 2, PredictionFormat::csv)));
   CHECK(csv.columns() == 1 + 6 + 6);
+  const auto number = [&](const std::string& name, std::size_t row) {
+    return static_cast<float>(csv.numbers(std::vector{csv.column(name)})[row]);
+  };
   for (std::int64_t i = 0; i < 2; ++i) {
     const auto row = static_cast<std::size_t>(i);
     for (std::int64_t j = 0; j < 6; ++j) {
       const auto exact = values[i].flatten()[j].item<float>();
       CHECK(lines[row]["prediction"][static_cast<std::size_t>(j)].get<float>() == exact);
-      CHECK(static_cast<float>(csv.numbers(csv.column(str("prediction_", j)))[row]) == exact);
-      CHECK(static_cast<float>(csv.numbers(csv.column(str("target_", j)))[row]) == 2 * exact);
+      CHECK(number(str("prediction_", j), row) == exact);
+      CHECK(number(str("target_", j), row) == 2 * exact);
     }
   }
 }
