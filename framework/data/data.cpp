@@ -165,6 +165,11 @@ void load_or_tell(const DataContext& context, const std::function<void()>& load)
   });
 }
 
+void load_wanted(const DataContext& context, bool is_wanted, std::shared_ptr<const Dataset>& set,
+                 const std::function<std::shared_ptr<const Dataset>()>& load) {
+  if (is_wanted) load_or_tell(context, [&] { set = load(); });
+}
+
 DataKind data_kind(std::string name, std::string help,
                    std::function<DataSets(const DataContext& context)> load) {
   return {keys::choice(std::move(name), std::move(help)),

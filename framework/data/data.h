@@ -79,6 +79,10 @@ struct DataContext {
 /// does its ValueError: what does not suit this set may suit the others.
 void load_or_tell(const DataContext& context, const std::function<void()>& load);
 
+/// Sets `set`, if it is wanted, to what `load` returns; the rest as load_or_tell().
+void load_wanted(const DataContext& context, bool is_wanted, std::shared_ptr<const Dataset>& set,
+                 const std::function<std::shared_ptr<const Dataset>()>& load);
+
 /// A source of data that a config can name, with its options' keys.
 struct DataKind : keys::Choice {
   std::function<DataSets(const keys::Picked& picked, const DataContext& context)> load;

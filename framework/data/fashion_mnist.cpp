@@ -24,8 +24,11 @@ std::vector<double> fashion_mnist_deviation() {
 
 constexpr std::int64_t kSide = 28;
 constexpr std::int64_t kClasses = 10;
+constexpr const char* kImages = "images-idx3-ubyte";
+constexpr const char* kLabels = "labels-idx1-ubyte";
 
-std::string find_file(const std::string& root, const std::string& name) {
+std::string find_file(const std::string& root, FashionMnist::Split split, const std::string& what) {
+  const std::string name = (split == FashionMnist::Split::train ? "train-" : "t10k-") + what;
   const std::filesystem::path plain = std::filesystem::path(root) / name;
   const std::filesystem::path packed = plain.string() + ".gz";
   if (data::is_there(plain)) return plain.string();
@@ -36,9 +39,8 @@ std::string find_file(const std::string& root, const std::string& name) {
 }
 
 Pictures load(const std::string& root, FashionMnist::Split split) {
-  const std::string prefix = split == FashionMnist::Split::train ? "train" : "t10k";
-  const std::string images_path = find_file(root, prefix + "-images-idx3-ubyte");
-  const std::string labels_path = find_file(root, prefix + "-labels-idx1-ubyte");
+  const std::string images_path = find_file(root, split, kImages);
+  const std::string labels_path = find_file(root, split, kLabels);
 
   // Headers first: what they show to be wrong costs no reading.
   formats::IdxFile images(images_path, 3);
@@ -72,21 +74,6 @@ Pictures load(const std::string& root, FashionMnist::Split split) {
   return pictures;
 }
 
-// All files that are damaged, where the context wants to know them.
-void tell_damaged_files(const std::string& root, const DataContext& context) {
-  if (!context.on_damage) return;
-  for (const auto& [is_wanted, prefix] :
-       {std::pair(context.wanted.train, "train"), std::pair(context.wanted.test, "t10k")}) {
-    if (!is_wanted) continue;
-    for (const auto& [name, dimensions] :
-         {std::pair("-images-idx3-ubyte", 3), std::pair("-labels-idx1-ubyte", 1)}) {
-      load_or_tell(context, [&, path = str(prefix, name), shape = dimensions] {
-        (void)formats::IdxFile(find_file(root, path), shape).read_values();
-      });
-    }
-  }
-}
-
 }  // namespace
 
 FashionMnist::FashionMnist(const std::string& root, Split split, Augmentation augmentation,
@@ -94,31 +81,15 @@ FashionMnist::FashionMnist(const std::string& root, Split split, Augmentation au
     : PictureSet(load(root, split), augmentation, seed) {}
 
 DataKind fashion_mnist_kind() {
-  return data_kind<FashionMnistOptions>(
+  return picture_kind<FashionMnist, FashionMnistOptions>(
       "fashion_mnist", "28 x 28 gray pictures of 10 kinds of clothes, 60000 and 10000",
-      [](FashionMnistOptions& options) {
-        keys::Keys keys{folder_key(options.root)};
-        for (keys::Key& key : augmentation_keys(options.augmentation)) keys.push_back(key);
-        return keys;
-      },
-      [](const FashionMnistOptions& options, const DataContext& context) {
-        using Split = FashionMnist::Split;
-        DataSets sets;
-        sets.notes = {
-            pixels_note(fashion_mnist_mean(), fashion_mnist_deviation(), options.augmentation)};
-        tell_damaged_files(options.root, context);
-        if (context.wanted.train) {
-          load_or_tell(context, [&] {
-            sets.train = std::make_shared<const FashionMnist>(options.root, Split::train,
-                                                              options.augmentation, context.seed);
+      fashion_mnist_mean(), fashion_mnist_deviation(),
+      [](const std::string& root, FashionMnist::Split split, const formats::OnDamage& on_damage) {
+        for (const auto& [name, dimensions] : {std::pair(kImages, 3), std::pair(kLabels, 1)}) {
+          formats::do_or_tell(on_damage, [&, what = name, shape = dimensions] {
+            (void)formats::IdxFile(find_file(root, split, what), shape).read_values();
           });
         }
-        if (context.wanted.test) {
-          load_or_tell(context, [&] {
-            sets.test = std::make_shared<const FashionMnist>(options.root, Split::test);
-          });
-        }
-        return sets;
       });
 }
 

@@ -2,12 +2,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/base/random.h"
-#include "framework/data/dataset.h"
+#include "framework/data/data.h"
 #include "framework/keys/key.h"
 
 namespace lockstep {
@@ -84,5 +86,39 @@ class PictureSet : public Dataset {
   Pictures pictures_;
   PictureInputs inputs_;
 };
+
+/// A source of a `Set` to train on and one to test with, of (root, split, augmentation, seed).
+/// `Options` are root and augmentation. `tell` tells of all damaged files of one of them.
+template <typename Set, typename Options>
+[[nodiscard]] DataKind picture_kind(std::string name, std::string help,
+                                    const std::vector<double>& mean,
+                                    const std::vector<double>& deviation,
+                                    void (*tell)(const std::string& root, typename Set::Split split,
+                                                 const formats::OnDamage& damage)) {
+  const auto keys_of = [](Options& options) {
+    keys::Keys keys = augmentation_keys(options.augmentation);
+    keys.insert(keys.begin(), folder_key(options.root));
+    return keys;
+  };
+  const auto load = [=](const keys::Picked& picked, const DataContext& context) {
+    using Split = typename Set::Split;
+    const auto options = picked.options<Options>();
+    DataSets sets{.notes = {pixels_note(mean, deviation, options.augmentation)}};
+    const auto tell_of = [&](bool is_wanted, Split split) {
+      if (!is_wanted || !context.on_damage) return;
+      load_or_tell(context, [&] { tell(options.root, split, context.on_damage); });
+    };
+    tell_of(context.wanted.train, Split::train);
+    tell_of(context.wanted.test, Split::test);
+    load_wanted(context, context.wanted.train, sets.train, [&] {
+      return std::make_shared<const Set>(options.root, Split::train, options.augmentation,
+                                         context.seed);
+    });
+    load_wanted(context, context.wanted.test, sets.test,
+                [&] { return std::make_shared<const Set>(options.root, Split::test); });
+    return sets;
+  };
+  return {keys::choice<Options>(std::move(name), std::move(help), keys_of), load};
+}
 
 }  // namespace lockstep
