@@ -36,8 +36,7 @@ namespace {
 
 // Throws ValueError, naming it, if the metric has no value for such samples.
 void try_metric(const std::string& name, const Metric& metric, const SampleType& sample) {
-  std::vector<std::int64_t> shape{1};
-  shape.insert(shape.end(), sample.target.shape.begin(), sample.target.shape.end());
+  std::vector<std::int64_t> shape = sample.target.sizes(1);
   // One position is as good as a million.
   if (sample.classes > 0) std::ranges::fill(shape, 1);
   const at::Tensor target = at::zeros(shape, sample.target.dtype);

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <span>
 
-#include <ATen/ops/empty.h>
-
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/memory.h"
@@ -39,8 +37,7 @@ class PmeanExample final : public Dataset {
 
  private:
   Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
-    const auto count = static_cast<std::int64_t>(indices.size());
-    Batch batch{at::empty({count, 1}, at::kFloat), at::empty({count, 1}, at::kFloat)};
+    Batch batch = empty_batch(type(), std::ssize(indices));
     float* input = batch.inputs.data_ptr<float>();
     float* target = batch.targets.data_ptr<float>();
     for (const std::int64_t index : indices) {

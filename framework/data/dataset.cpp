@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <utility>
 
+#include <ATen/ops/empty.h>
+
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/data/fingerprint.h"
@@ -13,8 +15,7 @@ namespace {
 
 void check_made(const char* what, const at::Tensor& made, const TensorType& type,
                 std::int64_t count) {
-  std::vector<std::int64_t> sizes{count};
-  sizes.insert(sizes.end(), type.shape.begin(), type.shape.end());
+  const std::vector<std::int64_t> sizes = type.sizes(count);
   require(made.defined() && made.scalar_type() == type.dtype && made.sizes() == sizes,
           "dataset: ", what, " must be ", c10::toString(type.dtype), " (", join(sizes),
           "), as its type says, not ",
@@ -28,6 +29,12 @@ std::int64_t TensorType::values() const {
   std::int64_t product = 1;
   for (const std::int64_t size : shape) product *= size;
   return product;
+}
+
+std::vector<std::int64_t> TensorType::sizes(std::int64_t count) const {
+  std::vector<std::int64_t> all{count};
+  all.insert(all.end(), shape.begin(), shape.end());
+  return all;
 }
 
 std::int64_t SampleType::outputs() const {
@@ -46,6 +53,11 @@ SampleType class_sample(std::vector<std::int64_t> input_shape, std::int64_t clas
 SampleType token_sample(std::int64_t positions, std::int64_t vocabulary) {
   return {
       .input = {at::kLong, {positions}}, .target = {at::kLong, {positions}}, .classes = vocabulary};
+}
+
+Batch empty_batch(const SampleType& type, std::int64_t count) {
+  return {at::empty(type.input.sizes(count), type.input.dtype),
+          at::empty(type.target.sizes(count), type.target.dtype)};
 }
 
 std::optional<std::int64_t> Dataset::label(std::int64_t /*index*/) const {

@@ -21,6 +21,8 @@ struct TensorType {
 
   /// How many values a sample has.
   [[nodiscard]] std::int64_t values() const;
+  /// The shape of the tensor of `count` samples.
+  [[nodiscard]] std::vector<std::int64_t> sizes(std::int64_t count) const;
   bool operator==(const TensorType&) const = default;
 };
 
@@ -49,6 +51,9 @@ struct Batch {
   at::Tensor inputs;
   at::Tensor targets;
 };
+
+/// Room for `count` samples, whose values are any.
+[[nodiscard]] Batch empty_batch(const SampleType& type, std::int64_t count);
 
 /// The epoch of samples as they are: without augmentation.
 inline constexpr std::int64_t kUnaugmented = -1;

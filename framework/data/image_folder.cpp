@@ -10,13 +10,10 @@
 #include <system_error>
 #include <utility>
 
-#include <ATen/ops/empty.h>
-
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/data/fingerprint.h"
 #include "framework/data/presence.h"
-#include "framework/data/unknown_targets.h"
 #include "framework/formats/folder_entries.h"
 #include "framework/formats/image.h"
 #include "framework/formats/resize.h"
@@ -286,10 +283,8 @@ std::string PictureFolder::fingerprint() const {
 }
 
 Batch PictureFolder::gather(std::span<const std::int64_t> indices, std::int64_t epoch) const {
-  const std::int64_t count = std::ssize(indices);
-  const std::int64_t values = form_.channels * form_.height * form_.width;
-  Batch batch{at::empty({count, form_.channels, form_.height, form_.width}, at::kFloat),
-              data::unknown_targets(type().target, count)};
+  const std::int64_t values = type().input.values();
+  Batch batch = empty_batch(type(), std::ssize(indices));
   float* input = batch.inputs.data_ptr<float>();
   std::int64_t* target = batch.targets.data_ptr<std::int64_t>();
   for (const std::int64_t index : indices) {
@@ -299,8 +294,7 @@ Batch PictureFolder::gather(std::span<const std::int64_t> indices, std::int64_t 
       inputs_.write(decoded(index).data(), index, epoch, input);
     }
     input += values;
-    if (has_targets()) *target = *label(index);
-    ++target;
+    *target++ = label(index).value_or(-1);
   }
   return batch;
 }
@@ -383,13 +377,10 @@ DataSets load_image_folder(const ImageFolderOptions& options, const DataContext&
     return set;
   };
   DataSets sets{.train = train};
-  if (has_sets && context.wanted.validation) {
-    load_or_tell(context,
-                 [&] { sets.validation = other(kValidationSet, validation_folder(root)); });
-  }
-  if (has_sets && context.wanted.test) {
-    load_or_tell(context, [&] { sets.test = other(kTestSet, root / "test"); });
-  }
+  load_wanted(context, has_sets && context.wanted.validation, sets.validation,
+              [&] { return other(kValidationSet, validation_folder(root)); });
+  load_wanted(context, has_sets && context.wanted.test, sets.test,
+              [&] { return other(kTestSet, root / "test"); });
   sets.notes = {
       str("pictures are scaled until they cover ", form.height, " x ", form.width,
           " pixels, of which the middle is taken; ", form.channels == 1 ? "gray" : "in colour"),

@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <utility>
 
-#include <ATen/ops/empty.h>
-
 #include "framework/base/text.h"
 #include "framework/data/fingerprint.h"
 
@@ -141,10 +139,8 @@ std::string PictureSet::fingerprint() const {
 }
 
 Batch PictureSet::gather(std::span<const std::int64_t> indices, std::int64_t epoch) const {
-  const auto count = static_cast<std::int64_t>(indices.size());
-  const std::int64_t pixels = pictures_.channels * pictures_.height * pictures_.width;
-  Batch batch{at::empty({count, pictures_.channels, pictures_.height, pictures_.width}, at::kFloat),
-              at::empty({count}, at::kLong)};
+  const std::int64_t pixels = type().input.values();
+  Batch batch = empty_batch(type(), std::ssize(indices));
   float* input = batch.inputs.data_ptr<float>();
   std::int64_t* target = batch.targets.data_ptr<std::int64_t>();
   for (const std::int64_t index : indices) {

@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/empty.h>
-
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/data/fingerprint.h"
@@ -84,9 +82,7 @@ class SyntheticSet final : public Dataset {
   Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
     const std::int64_t count = std::ssize(indices);
     const bool has_values = options_.task == SyntheticTask::regression;
-    Batch batch{at::empty({count, options_.features}, at::kFloat),
-                has_values ? at::empty({count, options_.outputs}, at::kFloat)
-                           : at::empty({count}, at::kLong)};
+    Batch batch = empty_batch(type(), count);
     float* input = batch.inputs.data_ptr<float>();
     for (std::int64_t i = 0; i < count; ++i, input += options_.features) {
       const Key key = key_.fold(static_cast<std::uint64_t>(indices[static_cast<std::size_t>(i)]));

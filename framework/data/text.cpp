@@ -11,8 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/empty.h>
-
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/data/fingerprint.h"
@@ -129,8 +127,7 @@ Batch TextSet::gather(std::span<const std::int64_t> indices, std::int64_t epoch)
     shift =
         key_.fold(static_cast<std::uint64_t>(epoch)).bits() % (std::min(slack, context - 1) + 1);
   }
-  const std::vector<std::int64_t> sizes{std::ssize(indices), windows_.context};
-  Batch batch{at::empty(sizes, at::kLong), at::empty(sizes, at::kLong)};
+  Batch batch = empty_batch(type(), std::ssize(indices));
   auto* input = batch.inputs.data_ptr<std::int64_t>();
   auto* target = batch.targets.data_ptr<std::int64_t>();
   std::vector<std::uint8_t> bytes(context + 1);
@@ -208,16 +205,13 @@ DataSets load_text(const TextSetOptions& options, const DataContext& job) {
     }
     load_or_tell(job, [&] { sets.validation = other(*options.validation_path); });
   }
-  if (wanted.test && options.test_path) {
-    load_or_tell(job, [&] { sets.test = other(*options.test_path); });
-  }
-  if (wanted.test && !options.held_out.empty()) {
-    load_or_tell(job, [&] {
-      sets.test = whole(open(options.path, [&](const std::string& name) {
-        return is_taken(name) && is_held_out(name);
-      }));
-    });
-  }
+  load_wanted(job, wanted.test && options.test_path, sets.test,
+              [&] { return other(*options.test_path); });
+  load_wanted(job, wanted.test && !options.held_out.empty(), sets.test, [&] {
+    return whole(open(options.path, [&](const std::string& name) {
+      return is_taken(name) && is_held_out(name);
+    }));
+  });
   return sets;
 }
 

@@ -8,8 +8,7 @@
 namespace lockstep::data {
 
 at::Tensor unknown_targets(const TensorType& type, std::int64_t count) {
-  std::vector<std::int64_t> sizes{count};
-  sizes.insert(sizes.end(), type.shape.begin(), type.shape.end());
+  const std::vector<std::int64_t> sizes = type.sizes(count);
   if (type.dtype == at::kLong) return at::full(sizes, -1, type.dtype);
   return at::full(sizes, std::numeric_limits<double>::quiet_NaN(), type.dtype);
 }
