@@ -20,6 +20,7 @@
 #include "framework/base/exact_sum.h"
 #include "framework/base/logging.h"
 #include "framework/base/memory.h"
+#include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "framework/data/presence.h"
 #include "framework/data/rounding.h"
@@ -316,11 +317,13 @@ class RoundedColumns {
     if (!noted_.empty() && noted_.back() == file.header()[column]) return;
     const std::string_view text = trimmed(file.text(row, column));
     if (formats::is_rough(text)) return;
-    if (!is_moved && Decimal::of(text) == Decimal::of(data::fixed_text(number))) return;
+    if (!is_moved &&
+        Decimal::of(text) == Decimal::of(shortest_text(number, std::chars_format::fixed)))
+      return;
     noted_.push_back(file.header()[column]);
     if (noted_.size() == 1) {
       first_ = str("line ", file.line_of(row), " has ", cut(text), ", which becomes ",
-                   data::fixed_text(taken));
+                   shortest_text(taken, std::chars_format::fixed));
     }
   }
 
@@ -641,8 +644,7 @@ DataSets load_csv(const CsvSetOptions& options, const DataContext& context) {
   }
   const auto other = [&](bool is_wanted, const std::optional<std::string>& file,
                          std::shared_ptr<const Dataset>& set) {
-    if (!is_wanted || !file) return;
-    load_or_tell(context, [&] { set = read(*file, open(*file)); });
+    load_wanted(context, is_wanted && file, set, [&] { return read(*file, open(*file)); });
   };
   other(context.wanted.validation, options.validation_file, sets.validation);
   other(context.wanted.test, options.test_file, sets.test);

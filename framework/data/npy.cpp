@@ -1,9 +1,7 @@
 #include "framework/data/npy.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -17,6 +15,7 @@
 #include <ATen/ops/empty.h>
 
 #include "framework/base/logging.h"
+#include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "framework/data/presence.h"
 #include "framework/data/rounding.h"
@@ -40,38 +39,6 @@ NpyArray open_npy(const std::string& path) {
   return NpyArray(path);
 }
 
-// Calls `use` with all elements, of whatever type.
-template <typename Use>
-auto with_elements(const NpyArray& array, const Use& use) {
-  switch (array.type()) {
-    case NpyType::boolean:
-      return use(array.values<bool>());
-    case NpyType::int8:
-      return use(array.values<std::int8_t>());
-    case NpyType::int16:
-      return use(array.values<std::int16_t>());
-    case NpyType::int32:
-      return use(array.values<std::int32_t>());
-    case NpyType::int64:
-      return use(array.values<std::int64_t>());
-    case NpyType::uint8:
-      return use(array.values<std::uint8_t>());
-    case NpyType::uint16:
-      return use(array.values<std::uint16_t>());
-    case NpyType::uint32:
-      return use(array.values<std::uint32_t>());
-    case NpyType::uint64:
-      return use(array.values<std::uint64_t>());
-    case NpyType::float16:
-      return use(array.values<NpyFloat16>());
-    case NpyType::float32:
-      return use(array.values<float>());
-    case NpyType::float64:
-      break;
-  }
-  return use(array.values<double>());
-}
-
 bool is_floating(const NpyArray& array) {
   return array.type() == NpyType::float16 || array.type() == NpyType::float32 ||
          array.type() == NpyType::float64;
@@ -84,10 +51,7 @@ constexpr bool kIsFloating = std::is_floating_point_v<T> || std::is_same_v<T, Np
 template <typename T>
 std::string text_of(T value) {
   if constexpr (kIsFloating<T>) {
-    std::array<char, 32> text{};
-    const auto end =
-        std::to_chars(text.data(), text.data() + text.size(), static_cast<double>(value)).ptr;
-    return {text.data(), end};
+    return shortest_text(static_cast<double>(value));
   } else {
     return std::to_string(value);
   }
@@ -115,7 +79,7 @@ std::optional<std::int64_t> class_of(T value) {
 template <typename T>
 std::string digits_of(T value) {
   if constexpr (kIsFloating<T>) {
-    return data::fixed_text(static_cast<double>(value));
+    return shortest_text(static_cast<double>(value), std::chars_format::fixed);
   } else {
     return text_of(value);
   }
@@ -131,7 +95,7 @@ bool is_rounded(T value, float made) {
   } else if constexpr (kIsFloating<T>) {
     return data::is_moved(value, static_cast<double>(made)) &&
            (std::abs(value) < data::kExactInDouble ||
-            !formats::is_rough(data::scientific_text(value)));
+            !formats::is_rough(shortest_text(value, std::chars_format::scientific)));
   } else {
     return data::is_moved(static_cast<long double>(value), static_cast<long double>(made));
   }
@@ -139,13 +103,13 @@ bool is_rounded(T value, float made) {
 
 // DataError if element `i` is none of the classes, and not ignored.
 template <typename T>
-void check_class(const std::string& path, const NpyArray& array, std::size_t i, T element,
-                 std::int64_t classes, const std::optional<std::int64_t>& ignored) {
+void check_class(const NpyArray& array, std::size_t i, T element, std::int64_t classes,
+                 const std::optional<std::int64_t>& ignored) {
   const auto value = class_of(element);
   if (value && ((*value >= 0 && *value < classes) || value == ignored)) return;
-  formats::fail_file(path, str(array.place_of(i), " is ", text_of(element), ", but must be 0 ... ",
-                               classes - 1, value ? ": see data.classes" : "",
-                               !ignored && value && *value < 0 ? " and loss.ignore_index" : ""));
+  array.fail(str(array.place_of(i), " is ", text_of(element), ", but must be 0 ... ", classes - 1,
+                 value ? ": see data.classes" : "",
+                 !ignored && value && *value < 0 ? " and loss.ignore_index" : ""));
 }
 
 // Inputs and targets that belong together, or inputs alone.
@@ -159,24 +123,19 @@ class NpyPair {
   };
 
   NpyPair(const std::string& inputs, const std::optional<std::string>& targets, Reading reading)
-      : inputs_path_(inputs),
-        targets_path_(targets.value_or("")),
-        inputs_(open_npy(inputs)),
-        reading_(reading) {
-    check_samples(inputs_path_, inputs_);
+      : inputs_(open_npy(inputs)), reading_(reading) {
+    check_samples(inputs_);
     if (!targets) return;
     targets_ = open_npy(*targets);
-    check_samples(targets_path_, *targets_);
+    check_samples(*targets_);
     if (inputs_.shape()[0] != targets_->shape()[0]) {
-      formats::fail_file(targets_path_, str("it has ", targets_->shape()[0], " samples, but '",
-                                            inputs_path_, "' has ", inputs_.shape()[0]));
+      targets_->fail(str("it has ", targets_->shape()[0], " samples, but '", inputs_.path(),
+                         "' has ", inputs_.shape()[0]));
     }
   }
 
   [[nodiscard]] std::int64_t size() const { return inputs_.shape()[0]; }
   [[nodiscard]] const NpyArray& inputs() const { return inputs_; }
-  [[nodiscard]] const std::string& inputs_path() const { return inputs_path_; }
-  [[nodiscard]] const std::string& targets_path() const { return targets_path_; }
   [[nodiscard]] const std::optional<NpyArray>& targets() const { return targets_; }
   [[nodiscard]] const std::optional<std::int64_t>& ignored() const { return reading_.ignored; }
 
@@ -196,15 +155,14 @@ class NpyPair {
     const bool is_one = shape.size() == 1 || (shape.size() == 2 && shape[1] == 1);
     if (reading_.task != NpyTask::automatic || !is_floating(*targets_)) return;
     if (!is_one) return check_not_one_hot();
-    const bool is_whole = with_elements(*targets_, [](const auto& values) {
+    const auto are_whole = [](const auto& values) {
       return std::ranges::all_of(values, [](auto value) {
         const auto number = static_cast<double>(value);
         return std::trunc(number) == number || !std::isfinite(number);
       });
-    });
-    if (!is_whole) return;
-    formats::fail_file(
-        targets_path_,
+    };
+    if (!std::visit(are_whole, targets_->elements())) return;
+    targets_->fail(
         str("its elements are whole numbers of type ", name_of(targets_->type()),
             ", which may be classes or values: set data.task to classification or regression"));
   }
@@ -214,7 +172,7 @@ class NpyPair {
     const std::vector<std::int64_t>& shape = targets_->shape();
     if (shape.size() != 2) return;
     const auto width = static_cast<std::size_t>(shape[1]);
-    const bool is_one_hot = with_elements(*targets_, [width](const auto& values) {
+    const auto are_one_hot = [width](const auto& values) {
       for (std::size_t at = 0; at < values.size(); at += width) {
         std::size_t ones = 0;
         for (const auto value : values.subspan(at, width)) {
@@ -225,10 +183,9 @@ class NpyPair {
         if (ones != 1) return false;
       }
       return true;
-    });
-    if (!is_one_hot) return;
-    formats::fail_file(
-        targets_path_,
+    };
+    if (!std::visit(are_one_hot, targets_->elements())) return;
+    targets_->fail(
         str("its rows are 0 but for a single 1, as classes of one-hot code are: save "
             "the classes' numbers (array.argmax(1)), or set data.task to regression"));
   }
@@ -238,25 +195,22 @@ class NpyPair {
     const NpyTask task = reading_.task;
     const bool has_classes =
         task == NpyTask::automatic ? !is_floating(*targets_) : task == NpyTask::classification;
-    const auto count = [&](const std::string& path, const NpyArray& array,
-                           const std::optional<std::int64_t>& no_class) {
-      return classes ? *classes : classes_of(path, array, no_class);
+    const auto count = [&](const NpyArray& array, const std::optional<std::int64_t>& no_class) {
+      return classes ? *classes : classes_of(array, no_class);
     };
     if (has_classes && has_tokens()) {
-      return token_sample(inputs_.shape()[1], std::max(count(inputs_path_, inputs_, std::nullopt),
-                                                       count(targets_path_, *targets_, ignored())));
+      return token_sample(inputs_.shape()[1],
+                          std::max(count(inputs_, std::nullopt), count(*targets_, ignored())));
     }
     const std::vector<std::int64_t>& shape = targets_->shape();
     const bool is_column = task == NpyTask::classification && shape.size() == 2 && shape[1] == 1;
     if (shape.size() > (has_classes ? 1 : 2) && !is_column) {
-      formats::fail_file(
-          targets_path_,
-          str("its shape is (", join(shape), "), but ",
-              has_classes ? "classes must be (samples), or tokens of the inputs' shape"
-                          : "values to predict must be (samples) or (samples, values)"));
+      targets_->fail(str("its shape is (", join(shape), "), but ",
+                         has_classes ? "classes must be (samples), or tokens of the inputs' shape"
+                                     : "values to predict must be (samples) or (samples, values)"));
     }
     if (has_classes) {
-      return class_sample(input_shape(), count(targets_path_, *targets_, ignored()));
+      return class_sample(input_shape(), count(*targets_, ignored()));
     }
     return value_sample(input_shape(), shape.size() == 1 ? 1 : shape[1]);
   }
@@ -281,25 +235,25 @@ class NpyPair {
       own.input.shape = input_shape();
     }
     if (own.input != type.input) {
-      formats::fail_file(inputs_path_, str("its samples give inputs of ", described(own.input),
-                                           ", but those to train on of ", described(type.input)));
+      inputs_.fail(str("its samples give inputs of ", described(own.input),
+                       ", but those to train on of ", described(type.input)));
     }
     if (own != type) {
-      formats::fail_file(targets_path_, str("its samples give targets of ", described(own.target),
-                                            ", but those to train on of ", described(type.target)));
+      targets_->fail(str("its samples give targets of ", described(own.target),
+                         ", but those to train on of ", described(type.target)));
     }
     if (targets_ && type.classes > 0) {
-      check_classes(targets_path_, *targets_, type.classes, ignored());
+      check_classes(*targets_, type.classes, ignored());
     }
     if (type.input.dtype == at::kLong) {
-      check_classes(inputs_path_, inputs_, type.classes, std::nullopt);
+      check_classes(inputs_, type.classes, std::nullopt);
     }
   }
 
  private:
-  static void check_samples(const std::string& path, const NpyArray& array) {
+  static void check_samples(const NpyArray& array) {
     if (!array.shape().empty() && array.count() > 0) return;
-    formats::fail_file(path, str("its shape (", join(array.shape()), ") has no samples"));
+    array.fail(str("its shape (", join(array.shape()), ") has no samples"));
   }
 
   [[nodiscard]] bool has_tokens() const {
@@ -318,10 +272,9 @@ class NpyPair {
     if (has_channels_first()) return {shape.begin() + 1, shape.end()};
     const std::int64_t channels = shape.size() == 3 ? 1 : shape[3];
     if (shape.size() > 4 || channels > kMostChannels) {
-      formats::fail_file(inputs_path_,
-                         str("its shape is (", join(shape),
-                             "), but uint8 must be (samples, height, width), or that with up to 4 "
-                             "channels before or behind height and width; save others as float32"));
+      inputs_.fail(str("its shape is (", join(shape),
+                       "), but uint8 must be (samples, height, width), or that with up to 4 "
+                       "channels before or behind height and width; save others as float32"));
     }
     return {channels, shape[1], shape[2]};
   }
@@ -331,21 +284,22 @@ class NpyPair {
   }
 
   // The first that is none of the classes, and not ignored, is an error.
-  void check_classes(const std::string& path, const NpyArray& array, std::int64_t classes,
+  void check_classes(const NpyArray& array, std::int64_t classes,
                      const std::optional<std::int64_t>& ignored) const {
     if (reading_.keeps_damaged) return;
-    with_elements(array, [&](const auto& values) {
+    const auto check = [&](const auto& values) {
       for (std::size_t i = 0; i < values.size(); ++i) {
-        check_class(path, array, i, values[i], classes, ignored);
+        check_class(array, i, values[i], classes, ignored);
       }
-    });
+    };
+    std::visit(check, array.elements());
   }
 
   // One more than the greatest that is not ignored.
-  [[nodiscard]] std::int64_t classes_of(const std::string& path, const NpyArray& array,
+  [[nodiscard]] std::int64_t classes_of(const NpyArray& array,
                                         const std::optional<std::int64_t>& ignored) const {
     std::int64_t most = 0;
-    with_elements(array, [&](const auto& values) {
+    const auto take = [&](const auto& values) {
       for (std::size_t i = 0; i < values.size(); ++i) {
         const auto value = class_of(values[i]);
         if (value && (*value <= most || value == ignored)) continue;
@@ -354,18 +308,16 @@ class NpyPair {
           continue;
         }
         if (reading_.keeps_damaged) continue;
-        formats::fail_file(
-            path, str(array.place_of(i), " is ", text_of(values[i]),
-                      ", but classes and tokens must be whole numbers less than ", kMostClasses));
+        array.fail(str(array.place_of(i), " is ", text_of(values[i]),
+                       ", but classes and tokens must be whole numbers less than ", kMostClasses));
       }
-    });
+    };
+    std::visit(take, array.elements());
     return most + 1;
   }
 
   static constexpr std::int64_t kMostChannels = 4;
 
-  std::string inputs_path_;
-  std::string targets_path_;
   NpyArray inputs_;
   std::optional<NpyArray> targets_;
   Reading reading_;
@@ -382,39 +334,34 @@ class NpySet final : public Dataset {
   bool has_targets() const override { return pair_.targets().has_value(); }
   std::optional<std::int64_t> label(std::int64_t index) const override {
     if (!has_targets() || type_.classes == 0 || !type_.target.shape.empty()) return std::nullopt;
-    return with_elements(*pair_.targets(), [&](const auto& values) {
+    const auto own = [&](const auto& values) {
       return class_of(values[static_cast<std::size_t>(index)]).value_or(-1);
-    });
+    };
+    return std::visit(own, pair_.targets()->elements());
   }
 
  private:
   Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
-    return {pair_.has_pictures() ? pictures_of(indices)
-                                 : elements_of(pair_.inputs_path(), pair_.inputs(), type_.input,
-                                               std::nullopt, indices, is_input_told_),
-            pair_.targets() ? elements_of(pair_.targets_path(), *pair_.targets(), type_.target,
-                                          pair_.ignored(), indices, is_target_told_)
+    return {pair_.has_pictures()
+                ? pictures_of(indices)
+                : elements_of(pair_.inputs(), type_.input, std::nullopt, indices, is_input_told_),
+            pair_.targets() ? elements_of(*pair_.targets(), type_.target, pair_.ignored(), indices,
+                                          is_target_told_)
                             : data::unknown_targets(type_.target, std::ssize(indices))};
   }
 
-  static at::Tensor room_for(const TensorType& type, std::span<const std::int64_t> indices) {
-    std::vector<std::int64_t> sizes{std::ssize(indices)};
-    sizes.insert(sizes.end(), type.shape.begin(), type.shape.end());
-    return at::empty(sizes, type.dtype);
-  }
-
-  at::Tensor elements_of(const std::string& path, const NpyArray& array, const TensorType& type,
+  at::Tensor elements_of(const NpyArray& array, const TensorType& type,
                          const std::optional<std::int64_t>& ignored,
                          std::span<const std::int64_t> indices, std::atomic<bool>& is_told) const {
-    at::Tensor made = room_for(type, indices);
+    at::Tensor made = at::empty(type.sizes(std::ssize(indices)), type.dtype);
     const auto count = static_cast<std::size_t>(type.values());
-    with_elements(array, [&](const auto& values) {
+    const auto write = [&](const auto& values) {
       for (std::size_t i = 0; i < indices.size(); ++i) {
         const std::size_t first = static_cast<std::size_t>(indices[i]) * count;
         const auto sample = values.subspan(first, count);
         if (type.dtype == at::kLong) {
           for (std::size_t j = 0; j < count; ++j) {
-            check_class(path, array, first + j, sample[j], type_.classes, ignored);
+            check_class(array, first + j, sample[j], type_.classes, ignored);
           }
           std::ranges::transform(sample, made.data_ptr<std::int64_t>() + i * count,
                                  [](auto value) { return static_cast<std::int64_t>(value); });
@@ -422,37 +369,36 @@ class NpySet final : public Dataset {
         }
         float* const into = made.data_ptr<float>() + i * count;
         std::ranges::transform(sample, into, [](auto value) { return static_cast<float>(value); });
-        check_floats(path, array, sample, first, into, is_told);
+        check_floats(array, sample, first, into, is_told);
       }
-    });
+    };
+    std::visit(write, array.elements());
     return made;
   }
 
   // `made` is what float32 has made of a sample's elements, whose first one is number `first`.
   // `is_told` says whether a rounding has been told.
   template <typename T>
-  static void check_floats(const std::string& path, const NpyArray& array,
-                           std::span<const T> sample, std::size_t first, const float* made,
-                           std::atomic<bool>& is_told) {
+  static void check_floats(const NpyArray& array, std::span<const T> sample, std::size_t first,
+                           const float* made, std::atomic<bool>& is_told) {
     for (std::size_t i = 0; kIsFloating<T> && i < sample.size(); ++i) {
       if (std::isfinite(made[i])) continue;
       const bool is_large = std::isfinite(static_cast<double>(sample[i]));
-      formats::fail_file(
-          path, str(array.place_of(first + i), " is ", text_of(sample[i]),
-                    is_large ? ", which float32 can't hold" : ", but must be a finite number"));
+      array.fail(str(array.place_of(first + i), " is ", text_of(sample[i]),
+                     is_large ? ", which float32 can't hold" : ", but must be a finite number"));
     }
     for (std::size_t i = 0; !is_told && i < sample.size(); ++i) {
       if (!is_rounded(sample[i], made[i]) || is_told.exchange(true)) continue;
-      log_warning(str("npy: float32 rounds numbers of '", path, "': ", array.place_of(first + i),
-                      " is ", digits_of(sample[i]), ", which becomes ", digits_of(made[i]),
-                      " (said once)"));
+      log_warning(str("npy: float32 rounds numbers of '", array.path(),
+                      "': ", array.place_of(first + i), " is ", digits_of(sample[i]),
+                      ", which becomes ", digits_of(made[i]), " (said once)"));
     }
   }
 
   // (height, width, channels) in bytes becomes (channels, height, width) from 0 to 1; channels may
   // be in front already.
   at::Tensor pictures_of(std::span<const std::int64_t> indices) const {
-    at::Tensor made = room_for(type_.input, indices);
+    at::Tensor made = at::empty(type_.input.sizes(std::ssize(indices)), type_.input.dtype);
     float* into = made.data_ptr<float>();
     const auto bytes = pair_.inputs().values<std::uint8_t>();
     const std::size_t channels =
@@ -514,16 +460,12 @@ DataSets load_npy(const NpySetOptions& options, const DataContext& context) {
   };
   if (context.wanted.train || !type) load_or_tell(context, load_train);
   if (!type) return sets;  // not without DataContext::on_damage
-  const auto other = [&](bool is_wanted, const char* name, const auto& inputs,
-                         const auto& targets) {
-    return is_wanted ? other_npy(name, inputs, targets, *type, reading, context) : nullptr;
-  };
-  load_or_tell(context, [&] {
-    sets.validation = other(context.wanted.validation, "validation", options.validation_inputs,
-                            options.validation_targets);
+  load_wanted(context, context.wanted.validation, sets.validation, [&] {
+    return other_npy("validation", options.validation_inputs, options.validation_targets, *type,
+                     reading, context);
   });
-  load_or_tell(context, [&] {
-    sets.test = other(context.wanted.test, "test", options.test_inputs, options.test_targets);
+  load_wanted(context, context.wanted.test, sets.test, [&] {
+    return other_npy("test", options.test_inputs, options.test_targets, *type, reading, context);
   });
   return sets;
 }

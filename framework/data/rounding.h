@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cmath>
-#include <string>
 
 namespace lockstep::data {
 
@@ -14,11 +13,5 @@ template <typename T>
 [[nodiscard]] bool is_moved(T number, T rounded) {
   return std::abs(rounded - number) >= T{0.5};
 }
-
-/// The shortest text without an exponent that reads back the same.
-[[nodiscard]] std::string fixed_text(double number);
-
-/// The same with an exponent.
-[[nodiscard]] std::string scientific_text(double number);
 
 }  // namespace lockstep::data

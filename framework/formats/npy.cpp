@@ -26,26 +26,36 @@ constexpr std::size_t kMostDimensions = 64;  // as NumPy 2 has it
 constexpr std::size_t kAlignment = 8;
 
 struct NpyTypeEntry {
-  NpyType type;
   std::string_view code;  // behind the byte order
-  std::size_t bytes;
   const char* name;
+  std::size_t bytes;
+  NpyElements (*elements)(std::span<const std::uint8_t> bytes);
 };
-constexpr std::array<NpyTypeEntry, 12> kTypes{{{NpyType::boolean, "b1", 1, "bool"},
-                                               {NpyType::int8, "i1", 1, "int8"},
-                                               {NpyType::int16, "i2", 2, "int16"},
-                                               {NpyType::int32, "i4", 4, "int32"},
-                                               {NpyType::int64, "i8", 8, "int64"},
-                                               {NpyType::uint8, "u1", 1, "uint8"},
-                                               {NpyType::uint16, "u2", 2, "uint16"},
-                                               {NpyType::uint32, "u4", 4, "uint32"},
-                                               {NpyType::uint64, "u8", 8, "uint64"},
-                                               {NpyType::float16, "f2", 2, "float16"},
-                                               {NpyType::float32, "f4", 4, "float32"},
-                                               {NpyType::float64, "f8", 8, "float64"}}};
+
+template <typename T>
+constexpr NpyTypeEntry entry(std::string_view code, const char* name) {
+  return {code, name, sizeof(T), [](std::span<const std::uint8_t> bytes) -> NpyElements {
+            return std::span(reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T));
+          }};
+}
+
+// In the order of NpyType.
+constexpr std::array<NpyTypeEntry, std::variant_size_v<NpyElements>> kTypes{
+    entry<bool>("b1", "bool"),
+    entry<std::int8_t>("i1", "int8"),
+    entry<std::int16_t>("i2", "int16"),
+    entry<std::int32_t>("i4", "int32"),
+    entry<std::int64_t>("i8", "int64"),
+    entry<std::uint8_t>("u1", "uint8"),
+    entry<std::uint16_t>("u2", "uint16"),
+    entry<std::uint32_t>("u4", "uint32"),
+    entry<std::uint64_t>("u8", "uint64"),
+    entry<NpyFloat16>("f2", "float16"),
+    entry<float>("f4", "float32"),
+    entry<double>("f8", "float64")};
 
 const NpyTypeEntry& entry_of(NpyType type) {
-  return *std::ranges::find(kTypes, type, &NpyTypeEntry::type);
+  return kTypes.at(static_cast<std::size_t>(type));
 }
 
 struct NpyHeader {
@@ -152,18 +162,14 @@ class NpyHeaderParser {
   std::string_view text_;
 };
 
-struct NpyElements {
-  NpyType type;
-  bool is_big_endian = false;
-};
-
-NpyElements elements_of(const DataFile& file, const std::string& descr) {
+// What elements are, and whether they are big-endian.
+std::pair<NpyTypeEntry, bool> type_of(const DataFile& file, const std::string& descr) {
   const std::string_view code = std::string_view(descr).substr(descr.empty() ? 0 : 1);
   const auto* const found = std::ranges::find(kTypes, code, &NpyTypeEntry::code);
   const char order = descr.empty() ? '\0' : descr[0];
   if (found != kTypes.end() &&
       (order == '<' || order == '>' || (order == '|' && found->bytes == 1))) {
-    return {found->type, order == '>' && found->bytes > 1};
+    return {*found, order == '>' && found->bytes > 1};
   }
   std::string codes;
   for (const NpyTypeEntry& entry : kTypes) codes += str(codes.empty() ? "" : ", ", entry.code);
@@ -248,8 +254,8 @@ NpyArray::NpyArray(const std::string& path) : path_(path) {
   const DataFile file(path);
   owner_ = file.bytes();
   const std::span<const std::uint8_t> all = owner_.span();
-  if (all.size() < kVersionEnd || std::memcmp(all.data(), kMagic.data(), kMagic.size()) != 0) {
-    if (all.size() >= 2 && std::memcmp(all.data(), "PK", 2) == 0) {
+  if (all.size() < kVersionEnd || !has_at(all, 0, kMagic)) {
+    if (has_at(all, 0, "PK")) {
       file.fail(
           "it is an archive, as numpy.savez writes it, of which none can be read: numpy.save "
           "writes each array to a file of its own");
@@ -275,14 +281,12 @@ NpyArray::NpyArray(const std::string& path) : path_(path) {
   const std::string_view text(reinterpret_cast<const char*>(all.data()) + header_begin,
                               header_bytes);
   NpyHeader header = NpyHeaderParser(file, text).parse();
-  const auto [type, is_big_endian] = elements_of(file, header.descr);
-  type_ = type;
+  const auto [type, is_big_endian] = type_of(file, header.descr);
   shape_ = std::move(header.shape);
   data_ = all.subspan(header_begin + header_bytes);
-  const std::size_t element = bytes_of(type_);
-  const auto bytes = bytes_for(shape_, element);
+  const auto bytes = bytes_for(shape_, type.bytes);
   if (bytes != data_.size()) {
-    file.fail(str("its header says (", join(shape_), ") elements of ", element, " bytes, but ",
+    file.fail(str("its header says (", join(shape_), ") elements of ", type.bytes, " bytes, but ",
                   data_.size(), " bytes follow it"));
   }
 
@@ -294,13 +298,15 @@ NpyArray::NpyArray(const std::string& path) : path_(path) {
                     "; numpy.ascontiguousarray() makes an array that is read where it lies"));
     }
     std::vector<std::uint8_t> moved = header.fortran_order
-                                          ? row_major(data_, shape_, element)
+                                          ? row_major(data_, shape_, type.bytes)
                                           : std::vector(data_.begin(), data_.end());
-    if (is_big_endian) turn(moved, element);
+    if (is_big_endian) turn(moved, type.bytes);
     owner_ = FileBytes(std::move(moved));
     data_ = owner_.span();
   }
-  if (type_ == NpyType::boolean && std::ranges::any_of(data_, [](auto byte) { return byte > 1; })) {
+  elements_ = type.elements(data_);
+  if (this->type() == NpyType::boolean &&
+      std::ranges::any_of(data_, [](auto byte) { return byte > 1; })) {
     file.fail("it has booleans that are neither 0 nor 1");
   }
 }

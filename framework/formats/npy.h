@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "framework/base/errors.h"
@@ -13,7 +13,7 @@
 
 namespace lockstep::formats {
 
-/// Types of the elements that NpyArray reads, by NumPy's names.
+/// Types of the elements that NpyArray reads, by NumPy's names; in the order of NpyElements.
 enum class NpyType {
   boolean,
   int8,
@@ -36,6 +36,14 @@ struct NpyFloat16 {
   operator float() const noexcept;  // NOLINT: it is a number
 };
 
+/// Elements as what they are: of the C++ type of the same name (bool for boolean, NpyFloat16).
+using NpyElements =
+    std::variant<std::span<const bool>, std::span<const std::int8_t>, std::span<const std::int16_t>,
+                 std::span<const std::int32_t>, std::span<const std::int64_t>,
+                 std::span<const std::uint8_t>, std::span<const std::uint16_t>,
+                 std::span<const std::uint32_t>, std::span<const std::uint64_t>,
+                 std::span<const NpyFloat16>, std::span<const float>, std::span<const double>>;
+
 /// NumPy's name of a type: "bool", "int8", …
 [[nodiscard]] const char* name_of(NpyType type);
 [[nodiscard]] std::size_t bytes_of(NpyType type);
@@ -53,55 +61,39 @@ class NpyArray {
  public:
   explicit NpyArray(const std::string& path);
 
-  [[nodiscard]] NpyType type() const noexcept { return type_; }
+  [[nodiscard]] NpyType type() const noexcept { return static_cast<NpyType>(elements_.index()); }
   /// Empty for a scalar.
   [[nodiscard]] const std::vector<std::int64_t>& shape() const noexcept { return shape_; }
   /// How many elements the shape makes.
-  [[nodiscard]] std::size_t count() const noexcept { return data_.size() / bytes_of(type_); }
+  [[nodiscard]] std::size_t count() const noexcept { return data_.size() / bytes_of(type()); }
   /// The elements, row-major whatever the file has, aligned as their type needs it.
   [[nodiscard]] std::span<const std::uint8_t> bytes() const noexcept { return data_; }
 
-  /// The elements as T, which is the type of the same name (bool for boolean, NpyFloat16).
-  /// ValueError if the array's is another one.
+  /// The same by their type.
+  [[nodiscard]] const NpyElements& elements() const noexcept { return elements_; }
+  /// The same as T. ValueError if they are of another type.
   template <typename T>
-  [[nodiscard]] std::span<const T> values() const;
+  [[nodiscard]] std::span<const T> values() const {
+    using Wanted = std::span<const T>;
+    require(std::holds_alternative<Wanted>(elements_), "npy: '", path_, "' has elements of type ",
+            name_of(type()), ", not ",
+            name_of(static_cast<NpyType>(NpyElements(Wanted()).index())));
+    return std::get<Wanted>(elements_);
+  }
 
   /// Where element number `i` is, for messages: "element [2, 0]".
   [[nodiscard]] std::string place_of(std::size_t i) const;
 
- private:
-  template <typename T>
-  static constexpr NpyType type_for();
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  /// Throws the DataError that names the file and says `rule`, which it breaks.
+  [[noreturn]] void fail(const std::string& rule) const { fail_file(path_, rule); }
 
+ private:
   std::string path_;
-  NpyType type_ = NpyType::uint8;
   std::vector<std::int64_t> shape_;
   FileBytes owner_;
   std::span<const std::uint8_t> data_;  // in owner_
+  NpyElements elements_;                // the same
 };
-
-template <typename T>
-constexpr NpyType NpyArray::type_for() {
-  if constexpr (std::is_same_v<T, bool>) return NpyType::boolean;
-  if constexpr (std::is_same_v<T, std::int8_t>) return NpyType::int8;
-  if constexpr (std::is_same_v<T, std::int16_t>) return NpyType::int16;
-  if constexpr (std::is_same_v<T, std::int32_t>) return NpyType::int32;
-  if constexpr (std::is_same_v<T, std::int64_t>) return NpyType::int64;
-  if constexpr (std::is_same_v<T, std::uint8_t>) return NpyType::uint8;
-  if constexpr (std::is_same_v<T, std::uint16_t>) return NpyType::uint16;
-  if constexpr (std::is_same_v<T, std::uint32_t>) return NpyType::uint32;
-  if constexpr (std::is_same_v<T, std::uint64_t>) return NpyType::uint64;
-  if constexpr (std::is_same_v<T, NpyFloat16>) return NpyType::float16;
-  if constexpr (std::is_same_v<T, float>) return NpyType::float32;
-  if constexpr (std::is_same_v<T, double>) return NpyType::float64;
-}
-
-template <typename T>
-std::span<const T> NpyArray::values() const {
-  constexpr NpyType wanted = type_for<T>();
-  require(type_ == wanted, "npy: '", path_, "' has elements of type ", name_of(type_), ", not ",
-          name_of(wanted));
-  return {reinterpret_cast<const T*>(data_.data()), count()};
-}
 
 }  // namespace lockstep::formats
