@@ -91,11 +91,44 @@ std::optional<T> obeying(const Rule<T>& rule, const YamlNode& node, const Report
 }
 
 template <typename T>
-Value scalar(const std::string& kind, T& variable, const Rule<T>& rule) {
+constexpr const char* kKind = std::is_same_v<T, std::string> ? ""
+                              : std::is_same_v<T, double>    ? "a number, "
+                                                             : "an integer, ";
+template <typename T>
+constexpr const char* kKinds = std::is_same_v<T, std::string> ? "strings"
+                               : std::is_same_v<T, double>    ? "numbers"
+                                                              : "integers";
+
+// `word` is for a variable without a value.
+template <typename Variable, typename T>
+Value value_of(Variable& variable, const Rule<T>& rule, const std::string& word = "") {
   const auto read = [&variable, rule](const YamlNode& node, const Report& report) {
     if (const auto value = obeying(rule, node, report)) variable = *value;
   };
-  return {kind + rule.text, read, [&variable] { return yaml_text(variable); }};
+  const auto print = [&variable, word] {
+    if constexpr (std::is_same_v<Variable, T>) return yaml_text(variable);
+    if constexpr (!std::is_same_v<Variable, T>) return variable ? yaml_text(*variable) : word;
+  };
+  return {kKind<T> + rule.text, read, print};
+}
+
+template <typename T>
+Value optional_value(std::optional<T>& variable, const Rule<T>& rule, const std::string& word,
+                     bool (*is_word)(const YamlNode&)) {
+  Value value = value_of(variable, rule, word);
+  value.words += ", or " + word;
+  value.read = [&variable, is_word, read = value.read](const YamlNode& node, const Report& report) {
+    is_word(node) ? variable.reset() : read(node, report);
+  };
+  return value;
+}
+
+bool is_null(const YamlNode& node) {
+  return node.kind == YamlNode::Kind::null;
+}
+
+bool is_auto(const YamlNode& node) {
+  return is_plain(node) && node.text == "auto";
 }
 
 // `size` is how many items the list has, if that is fixed.
@@ -140,55 +173,26 @@ Value flag(bool& variable) {
 
 template <typename T>
 Value number(T& variable, const Rule<T>& rule) {
-  return scalar(std::is_same_v<T, double> ? "a number, " : "an integer, ", variable, rule);
+  return value_of(variable, rule);
 }
 template Value number(double&, const Rule<double>&);
 template Value number(int&, const Rule<int>&);
 template Value number(std::int64_t&, const Rule<std::int64_t>&);
 template Value number(std::uint64_t&, const Rule<std::uint64_t>&);
 
-namespace {
-
-// `word` stands for no value.
 template <typename T>
-Value optional_number(std::optional<T>& variable, const Rule<T>& rule, const std::string& word,
-                      const std::function<bool(const YamlNode&)>& is_word) {
-  const auto read = [&variable, rule, is_word](const YamlNode& node, const Report& report) {
-    if (is_word(node)) return variable.reset();
-    if (const auto value = obeying(rule, node, report)) variable = value;
-  };
-  return {str(std::is_same_v<T, double> ? "a number, " : "an integer, ", rule.text, ", or ", word),
-          read, [&variable, word] { return variable ? yaml_text(*variable) : word; }};
+Value number_or_null(std::optional<T>& variable, const Rule<T>& rule) {
+  return optional_value(variable, rule, "null", is_null);
 }
+template Value number_or_null(std::optional<double>&, const Rule<double>&);
+template Value number_or_null(std::optional<std::int64_t>&, const Rule<std::int64_t>&);
 
 template <typename T>
-Value or_null(std::optional<T>& variable, const Rule<T>& rule) {
-  return optional_number(variable, rule, "null",
-                         [](const YamlNode& node) { return node.kind == YamlNode::Kind::null; });
+Value number_or_auto(std::optional<T>& variable, const Rule<T>& rule) {
+  return optional_value(variable, rule, "auto", is_auto);
 }
-
-template <typename T>
-Value or_auto(std::optional<T>& variable, const Rule<T>& rule) {
-  return optional_number(variable, rule, "auto", [](const YamlNode& node) {
-    return is_plain(node) && node.text == "auto";
-  });
-}
-
-}  // namespace
-
-Value number_or_null(std::optional<double>& variable, const Rule<double>& rule) {
-  return or_null(variable, rule);
-}
-Value number_or_null(std::optional<std::int64_t>& variable, const Rule<std::int64_t>& rule) {
-  return or_null(variable, rule);
-}
-
-Value number_or_auto(std::optional<double>& variable, const Rule<double>& rule) {
-  return or_auto(variable, rule);
-}
-Value number_or_auto(std::optional<std::int64_t>& variable, const Rule<std::int64_t>& rule) {
-  return or_auto(variable, rule);
-}
+template Value number_or_auto(std::optional<double>&, const Rule<double>&);
+template Value number_or_auto(std::optional<std::int64_t>&, const Rule<std::int64_t>&);
 
 Value seconds(std::chrono::milliseconds& variable, const Rule<double>& rule) {
   const auto read = [&variable, rule](const YamlNode& node, const Report& report) {
@@ -202,40 +206,31 @@ Value seconds(std::chrono::milliseconds& variable, const Rule<double>& rule) {
 Value number_instead(std::optional<std::int64_t>& variable,
                      const std::vector<std::optional<std::int64_t>*>& others,
                      const Rule<std::int64_t>& rule) {
-  const auto read = [&variable, others, rule](const YamlNode& node, const Report& report) {
-    const auto value = obeying(rule, node, report);
-    if (!value) return;
-    variable = value;
+  Value value = value_of(variable, rule);
+  value.read = [&variable, others, rule](const YamlNode& node, const Report& report) {
+    const auto given = obeying(rule, node, report);
+    if (!given) return;
+    variable = given;
     for (auto* const other : others) other->reset();
   };
-  return {"an integer, " + rule.text, read,
-          [&variable] { return variable ? yaml_text(*variable) : ""; }};
+  return value;
 }
 
 Value text(std::string& variable, const Rule<std::string>& rule) {
-  return scalar("", variable, rule);
+  return value_of(variable, rule);
 }
 
 Value text_or_null(std::optional<std::string>& variable, const Rule<std::string>& rule) {
-  const auto read = [&variable, rule](const YamlNode& node, const Report& report) {
-    if (node.kind == YamlNode::Kind::null) return variable.reset();
-    if (const auto value = obeying(rule, node, report)) variable = value;
-  };
-  return {rule.text + ", or null", read,
-          [&variable] { return variable ? yaml_text(*variable) : "null"; }};
+  return optional_value(variable, rule, "null", is_null);
 }
 
-Value list(std::vector<std::string>& variable, const Rule<std::string>& rule) {
-  return list_of("strings", variable, rule, std::nullopt);
+template <typename T>
+Value list(std::vector<T>& variable, const Rule<T>& rule) {
+  return list_of(kKinds<T>, variable, rule, std::nullopt);
 }
-
-Value list(std::vector<std::int64_t>& variable, const Rule<std::int64_t>& rule) {
-  return list_of("integers", variable, rule, std::nullopt);
-}
-
-Value list(std::vector<double>& variable, const Rule<double>& rule) {
-  return list_of("numbers", variable, rule, std::nullopt);
-}
+template Value list(std::vector<std::string>&, const Rule<std::string>&);
+template Value list(std::vector<std::int64_t>&, const Rule<std::int64_t>&);
+template Value list(std::vector<double>&, const Rule<double>&);
 
 Value list(std::array<double, 2>& variable, const Rule<double>& rule) {
   return list_of("2 numbers", variable, rule, variable.size());

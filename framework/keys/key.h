@@ -61,18 +61,16 @@ struct Value {
 /// Numbers must be finite and not in quotes; integers are written in digits only. A list has up to
 /// 1000 entries, each of which obeys the rule.
 [[nodiscard]] Value flag(bool& variable);
-/// T is double, int, std::int64_t or std::uint64_t.
+/// T is double or std::int64_t; here also int and std::uint64_t.
 template <typename T>
 [[nodiscard]] Value number(T& variable, const Rule<T>& rule);
-[[nodiscard]] Value number_or_null(std::optional<double>& variable, const Rule<double>& rule);
+template <typename T>
+[[nodiscard]] Value number_or_null(std::optional<T>& variable, const Rule<T>& rule);
 /// "auto" for no value.
-[[nodiscard]] Value number_or_auto(std::optional<double>& variable, const Rule<double>& rule);
-[[nodiscard]] Value number_or_auto(std::optional<std::int64_t>& variable,
-                                   const Rule<std::int64_t>& rule);
+template <typename T>
+[[nodiscard]] Value number_or_auto(std::optional<T>& variable, const Rule<T>& rule);
 /// Seconds. The variable keeps the nearest milliseconds.
 [[nodiscard]] Value seconds(std::chrono::milliseconds& variable, const Rule<double>& rule);
-[[nodiscard]] Value number_or_null(std::optional<std::int64_t>& variable,
-                                   const Rule<std::int64_t>& rule);
 /// Its key is left out while it has no value. Reading a value clears `others`.
 [[nodiscard]] Value number_instead(std::optional<std::int64_t>& variable,
                                    const std::vector<std::optional<std::int64_t>*>& others,
@@ -80,9 +78,9 @@ template <typename T>
 [[nodiscard]] Value text(std::string& variable, const Rule<std::string>& rule);
 [[nodiscard]] Value text_or_null(std::optional<std::string>& variable,
                                  const Rule<std::string>& rule);
-[[nodiscard]] Value list(std::vector<std::int64_t>& variable, const Rule<std::int64_t>& rule);
-[[nodiscard]] Value list(std::vector<std::string>& variable, const Rule<std::string>& rule);
-[[nodiscard]] Value list(std::vector<double>& variable, const Rule<double>& rule);
+/// T is std::string, std::int64_t or double.
+template <typename T>
+[[nodiscard]] Value list(std::vector<T>& variable, const Rule<T>& rule);
 [[nodiscard]] Value list(std::array<double, 2>& variable, const Rule<double>& rule);
 /// A string alone stands for a list of one.
 [[nodiscard]] Value text_or_list(std::vector<std::string>& variable, const Rule<std::string>& rule);

@@ -48,6 +48,18 @@ std::vector<std::string> names_of(const Keys& keys, const std::string& choice) {
   return names;
 }
 
+// Calls use(name, key, is_used) for every key: "section.key", and whether what its section picks
+// has it.
+template <typename Use>
+void for_each_key(const std::vector<Section>& table, const Use& use) {
+  for (const Section& section : table) {
+    const std::string choice = section.keys[0].value.print();
+    for (const Key& key : section.keys) {
+      use(section.name + "." + key.name, key, belongs(key, choice));
+    }
+  }
+}
+
 // What a section's map picks, before it is read.
 std::string written_choice(const YamlNode& map, const Keys& keys) {
   const YamlEntry* entry = find(map, keys[0].name);
@@ -375,18 +387,14 @@ std::vector<std::string> keep_values_before(const std::vector<Section>& table,
                                             const KeyPlaces& written,
                                             const std::map<std::string, std::string>& recorded) {
   std::vector<std::string> kept;
-  for (const Section& section : table) {
-    const std::string choice = section.keys[0].value.print();
-    for (const Key& key : section.keys) {
-      const std::string name = section.name + "." + key.name;
-      const std::string& before = key.traits.before;
-      if (before.empty() || !belongs(key, choice) || written.contains(name)) continue;
-      const auto old = recorded.find(name);
-      if (old == recorded.end() || old->second != before || key.value.print() == before) continue;
-      read_yaml(before, key.value);
-      if (!key.traits.matters || key.traits.matters()) kept.push_back(name);
-    }
-  }
+  for_each_key(table, [&](const std::string& name, const Key& key, bool is_used) {
+    const std::string& before = key.traits.before;
+    if (before.empty() || !is_used || written.contains(name)) return;
+    const auto old = recorded.find(name);
+    if (old == recorded.end() || old->second != before || key.value.print() == before) return;
+    read_yaml(before, key.value);
+    if (!key.traits.matters || key.traits.matters()) kept.push_back(name);
+  });
   return kept;
 }
 
@@ -405,34 +413,26 @@ std::string keys_text(const std::vector<Section>& table) {
 
 std::map<std::string, std::string> key_values(const std::vector<Section>& table) {
   std::map<std::string, std::string> values;
-  for (const Section& section : table) {
-    const std::string choice = section.keys[0].value.print();
-    for (const Key& key : section.keys) {
-      std::string& value = values[section.name + "." + key.name];
-      if (value.empty() || belongs(key, choice)) value = key.value.print();
-    }
-  }
+  for_each_key(table, [&](const std::string& name, const Key& key, bool is_used) {
+    std::string& value = values[name];
+    if (value.empty() || is_used) value = key.value.print();
+  });
   return values;
 }
 
 std::set<std::string> changeable_keys(const std::vector<Section>& table) {
   std::set<std::string> names;
-  for (const Section& section : table) {
-    for (const Key& key : section.keys) {
-      if (key.traits.may_change) names.insert(section.name + "." + key.name);
-    }
-  }
+  for_each_key(table, [&](const std::string& name, const Key& key, bool /*is_used*/) {
+    if (key.traits.may_change) names.insert(name);
+  });
   return names;
 }
 
 std::set<std::string> place_keys(const std::vector<Section>& table) {
   std::set<std::string> names;
-  for (const Section& section : table) {
-    const std::string choice = section.keys[0].value.print();
-    for (const Key& key : section.keys) {
-      if (key.traits.is_place && belongs(key, choice)) names.insert(section.name + "." + key.name);
-    }
-  }
+  for_each_key(table, [&](const std::string& name, const Key& key, bool is_used) {
+    if (key.traits.is_place && is_used) names.insert(name);
+  });
   return names;
 }
 
