@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "framework/data/presence.h"
-#include "framework/formats/cifar10.h"
 
 namespace lockstep {
 namespace {
@@ -17,11 +16,6 @@ std::vector<double> cifar10_deviation() {
   return {0.2470, 0.2435, 0.2616};
 }
 
-formats::Cifar10::Split split_of(Cifar10::Split split) {
-  using Split = formats::Cifar10::Split;
-  return split == Cifar10::Split::train ? Split::train : Split::test;
-}
-
 Pictures load_cifar10(const std::string& root, Cifar10::Split split) {
   using File = formats::Cifar10;
   const bool is_train = split == Cifar10::Split::train;
@@ -29,7 +23,7 @@ Pictures load_cifar10(const std::string& root, Cifar10::Split split) {
       "cifar10", std::filesystem::path(root) / (is_train ? "data_batch_1.bin" : "test_batch.bin"),
       "data.root must be the folder cifar-10-batches-bin that cifar-10-binary.tar.gz has, the "
       "\"binary version\" from https://www.cs.toronto.edu/~kriz/cifar.html");
-  const File file(root, split_of(split));
+  const File file(root, split);
   return {.channels = 3,
           .height = File::kSide,
           .width = File::kSide,
@@ -52,7 +46,7 @@ DataKind cifar10_kind() {
       "cifar10", "32 x 32 colour pictures of 10 kinds of things, 50000 and 10000", cifar10_mean(),
       cifar10_deviation(),
       [](const std::string& root, Cifar10::Split split, const formats::OnDamage& on_damage) {
-        (void)formats::Cifar10(root, split_of(split), on_damage);
+        (void)formats::Cifar10(root, split, on_damage);
       });
 }
 

@@ -5,6 +5,7 @@
 
 #include "framework/data/data.h"
 #include "framework/data/images.h"
+#include "framework/formats/cifar10.h"
 
 namespace lockstep {
 
@@ -14,7 +15,7 @@ namespace lockstep {
 /// set.
 class Cifar10 final : public PictureSet {
  public:
-  enum class Split { train, test };
+  using Split = formats::Cifar10::Split;
 
   /// Loads one of the two sets from the files of the binary version in `root`. DataError as
   /// formats::Cifar10 throws it; for a file that is missing it says where to get it.

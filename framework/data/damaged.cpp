@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include <c10/core/ScalarType.h>
-
 #include "framework/base/errors.h"
 #include "framework/base/range.h"
 #include "framework/data/finite.h"
@@ -22,9 +20,8 @@ constexpr std::int64_t kBytesTogether = std::int64_t{1} << 20;
 
 std::int64_t samples_together(const Dataset& data) {
   if (data.is_slow()) return 1;
-  const TensorType input = data.type().input;
-  const auto bytes = input.values() * static_cast<std::int64_t>(c10::elementSize(input.dtype));
-  return std::max<std::int64_t>(kBytesTogether / std::max<std::int64_t>(bytes, 1), 1);
+  const std::int64_t bytes = std::max<std::int64_t>(data.type().input.bytes(), 1);
+  return std::max<std::int64_t>(kBytesTogether / bytes, 1);
 }
 
 using Found = std::function<void(const DamagedSample& damaged)>;

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <utility>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <c10/core/ScalarType.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -29,6 +32,10 @@ std::int64_t TensorType::values() const {
   std::int64_t product = 1;
   for (const std::int64_t size : shape) product *= size;
   return product;
+}
+
+std::int64_t TensorType::bytes() const {
+  return values() * static_cast<std::int64_t>(c10::elementSize(dtype));
 }
 
 std::vector<std::int64_t> TensorType::sizes(std::int64_t count) const {
@@ -58,6 +65,12 @@ SampleType token_sample(std::int64_t positions, std::int64_t vocabulary) {
 Batch empty_batch(const SampleType& type, std::int64_t count) {
   return {at::empty(type.input.sizes(count), type.input.dtype),
           at::empty(type.target.sizes(count), type.target.dtype)};
+}
+
+at::Tensor unknown_targets(const TensorType& type, std::int64_t count) {
+  const std::vector<std::int64_t> sizes = type.sizes(count);
+  if (type.dtype == at::kLong) return at::full(sizes, -1, type.dtype);
+  return at::full(sizes, std::numeric_limits<double>::quiet_NaN(), type.dtype);
 }
 
 std::optional<std::int64_t> Dataset::label(std::int64_t /*index*/) const {

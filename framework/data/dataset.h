@@ -21,6 +21,8 @@ struct TensorType {
 
   /// How many values a sample has.
   [[nodiscard]] std::int64_t values() const;
+  /// … and how many bytes.
+  [[nodiscard]] std::int64_t bytes() const;
   /// The shape of the tensor of `count` samples.
   [[nodiscard]] std::vector<std::int64_t> sizes(std::int64_t count) const;
   bool operator==(const TensorType&) const = default;
@@ -36,6 +38,8 @@ struct SampleType {
 
   /// What a model gives for each target: a score for each class, or the values.
   [[nodiscard]] std::int64_t outputs() const;
+  /// Whether a sample has one class.
+  [[nodiscard]] bool has_label() const { return classes > 0 && target.shape.empty(); }
   bool operator==(const SampleType&) const = default;
 };
 
@@ -54,6 +58,8 @@ struct Batch {
 
 /// Room for `count` samples, whose values are any.
 [[nodiscard]] Batch empty_batch(const SampleType& type, std::int64_t count);
+/// The targets of `count` samples whose targets are not known: see Dataset::has_targets().
+[[nodiscard]] at::Tensor unknown_targets(const TensorType& type, std::int64_t count);
 
 /// The epoch of samples as they are: without augmentation.
 inline constexpr std::int64_t kUnaugmented = -1;

@@ -5,8 +5,6 @@
 #include <span>
 #include <vector>
 
-#include <c10/core/ScalarType.h>
-
 namespace lockstep::data {
 namespace {
 
@@ -14,10 +12,6 @@ namespace {
 constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kMostSlowSamples = 16;
 constexpr std::int64_t kBatchBytes = std::int64_t{4} << 20;
-
-std::int64_t bytes_of(const TensorType& type) {
-  return type.values() * static_cast<std::int64_t>(c10::elementSize(type.dtype));
-}
 
 }  // namespace
 
@@ -49,8 +43,7 @@ void Fingerprint::add(const at::Tensor& values) {
 void Fingerprint::add_samples(const Dataset& data) {
   const SampleType type = data.type();
   const std::int64_t size = data.size();
-  const std::int64_t bytes =
-      std::max<std::int64_t>(bytes_of(type.input) + bytes_of(type.target), 1);
+  const std::int64_t bytes = std::max<std::int64_t>(type.input.bytes() + type.target.bytes(), 1);
   const std::int64_t most = data.is_slow() ? kMostSlowSamples : kMostBytes / bytes;
   const std::int64_t taken = std::clamp<std::int64_t>(most, std::min<std::int64_t>(2, size), size);
   const std::int64_t together = std::max<std::int64_t>(kBatchBytes / bytes, 1);

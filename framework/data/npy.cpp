@@ -19,7 +19,6 @@
 #include "framework/base/text.h"
 #include "framework/data/presence.h"
 #include "framework/data/rounding.h"
-#include "framework/data/unknown_targets.h"
 #include "framework/formats/decimal.h"
 #include "framework/formats/npy.h"
 
@@ -333,7 +332,7 @@ class NpySet final : public Dataset {
   SampleType type() const override { return type_; }
   bool has_targets() const override { return pair_.targets().has_value(); }
   std::optional<std::int64_t> label(std::int64_t index) const override {
-    if (!has_targets() || type_.classes == 0 || !type_.target.shape.empty()) return std::nullopt;
+    if (!has_targets() || !type_.has_label()) return std::nullopt;
     const auto own = [&](const auto& values) {
       return class_of(values[static_cast<std::size_t>(index)]).value_or(-1);
     };
@@ -347,7 +346,7 @@ class NpySet final : public Dataset {
                 : elements_of(pair_.inputs(), type_.input, std::nullopt, indices, is_input_told_),
             pair_.targets() ? elements_of(*pair_.targets(), type_.target, pair_.ignored(), indices,
                                           is_target_told_)
-                            : data::unknown_targets(type_.target, std::ssize(indices))};
+                            : unknown_targets(type_.target, std::ssize(indices))};
   }
 
   at::Tensor elements_of(const NpyArray& array, const TensorType& type,

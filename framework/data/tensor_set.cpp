@@ -12,7 +12,6 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/data/fingerprint.h"
-#include "framework/data/unknown_targets.h"
 
 namespace lockstep {
 namespace {
@@ -51,9 +50,8 @@ TensorSet::TensorSet(at::Tensor inputs, std::optional<at::Tensor> targets, Sampl
       names_(std::move(names)),
       has_targets_(targets.has_value()),
       damaged_(std::move(damaged)) {
-  targets_ = has_targets_
-                 ? std::move(*targets)
-                 : data::unknown_targets(type_.target, inputs_.defined() ? inputs_.size(0) : 0);
+  targets_ = has_targets_ ? std::move(*targets)
+                          : unknown_targets(type_.target, inputs_.defined() ? inputs_.size(0) : 0);
   require(has_samples(inputs_, type_.input) && has_samples(targets_, type_.target) &&
               inputs_.size(0) == targets_.size(0),
           "a set of tensors needs contiguous inputs and targets on the CPU, with as many rows, one "
@@ -61,7 +59,7 @@ TensorSet::TensorSet(at::Tensor inputs, std::optional<at::Tensor> targets, Sampl
 }
 
 std::optional<std::int64_t> TensorSet::label(std::int64_t index) const {
-  if (!has_targets_ || type_.classes == 0 || !type_.target.shape.empty()) return std::nullopt;
+  if (!has_targets_ || !type_.has_label()) return std::nullopt;
   return targets_.data_ptr<std::int64_t>()[index];
 }
 
