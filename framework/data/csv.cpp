@@ -19,7 +19,6 @@
 
 #include "framework/base/exact_sum.h"
 #include "framework/base/logging.h"
-#include "framework/base/memory.h"
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "framework/data/presence.h"
@@ -360,12 +359,9 @@ at::Tensor values_of_columns(const std::string& path, const CsvFile& file,
   constexpr std::size_t kTogether = 64;
   constexpr std::size_t kNumbersTogether = std::size_t{1} << 17;
   const std::size_t most = std::clamp<std::size_t>(kNumbersTogether / file.rows(), 1, kTogether);
-  const std::string lack =
-      lack_of_memory(file.rows() * (columns.size() * sizeof(float) + 2 * most * sizeof(double)));
-  if (!lack.empty()) {
-    formats::fail_file(path, str("its ", file.rows(), " rows of ", columns.size(),
-                                 " columns take, as numbers, ", lack));
-  }
+  formats::require_memory(
+      path, file.rows() * (columns.size() * sizeof(float) + 2 * most * sizeof(double)),
+      str("its ", file.rows(), " rows of ", columns.size(), " columns take, as numbers,"));
   const auto width = static_cast<std::int64_t>(columns.size());
   at::Tensor values = at::empty({static_cast<std::int64_t>(file.rows()), width}, at::kFloat);
   const auto read = [&](std::size_t begin) {

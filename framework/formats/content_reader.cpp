@@ -10,7 +10,6 @@
 #include <zlib.h>
 
 #include "framework/base/limits.h"
-#include "framework/base/memory.h"
 #include "framework/base/non_copyable.h"
 #include "framework/base/text.h"
 
@@ -134,12 +133,12 @@ void ContentReader::check_size() const {
   }
   if (!unpacking_ && file_.size() < expected_) fail_short(file_.size());
   if (!unpacking_ && file_.size() > expected_) fail_long();
-  require_memory(expected_, "its content");
+  require_memory_for(expected_);
 }
 
-void ContentReader::require_memory(std::size_t bytes, const char* what) const {
-  const std::string lack = lack_of_memory(bytes);
-  if (!lack.empty()) fail(str(what, unpacking_ ? ", unpacked," : "", " takes ", lack));
+void ContentReader::require_memory_for(std::size_t bytes) const {
+  require_memory(file_.path(), bytes,
+                 unpacking_ ? "its content, unpacked, takes" : "its content takes");
 }
 
 void ContentReader::check_end() {
@@ -154,16 +153,10 @@ void ContentReader::check_end() {
 std::vector<std::uint8_t> ContentReader::read_rest() {
   std::vector<std::uint8_t> content;
   try {
-    if (!unpacking_) {
-      require_memory(file_.size() - bytes_, "its content");
-      content.resize(file_.size() - bytes_);
-      content.resize(read(content));
-      return content;
-    }
     for (std::size_t count = 1; count > 0;) {
       const std::size_t filled = content.size();
       const std::size_t more = filled + std::min(kReadBytes, filled + file_.size());
-      if (more > content.capacity()) require_memory(2 * content.capacity(), "its content");
+      if (more > content.capacity()) require_memory_for(2 * content.capacity());
       content.resize(more);
       count = read(std::span(content).subspan(filled));
       content.resize(filled + count);
@@ -171,7 +164,7 @@ std::vector<std::uint8_t> ContentReader::read_rest() {
   } catch (const std::bad_alloc&) {
     fail("its content takes more memory than there is" + memory_limit_text());
   }
-  if (unpacking_->cut_short) {
+  if (unpacking_ && unpacking_->cut_short) {
     fail(str("it is cut short: it ends after ", bytes_,
              " bytes of content, in the middle of its gzip data"));
   }

@@ -55,7 +55,7 @@ class ContentReader : private NonCopyable {
 
   [[noreturn]] void fail_short(std::size_t end) const;
   [[noreturn]] void fail_long() const;
-  void require_memory(std::size_t bytes, const char* what) const;
+  void require_memory_for(std::size_t bytes) const;
   std::size_t take(std::span<std::uint8_t> into);
   std::size_t unpack(std::span<std::uint8_t> into);
 

@@ -210,7 +210,7 @@ CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
   const FileBytes content = content_of(path);
   const std::string_view text(reinterpret_cast<const char*>(content.span().data()),
                               content.span().size());
-  require_memory(text.size(), "its text");
+  require_memory(path_, text.size(), "its text takes");
   text_.reserve(text.size());
   CsvScanner scanner(text, options.separator, text_);
   if (scanner.at_end()) fail_file(path_, "it is empty, but must have a header");
@@ -245,11 +245,6 @@ CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
   }
 }
 
-void CsvFile::require_memory(std::size_t bytes, const std::string& what) const {
-  const std::string lack = lack_of_memory(bytes);
-  if (!lack.empty()) fail_file(path_, str(what, " takes ", lack));
-}
-
 void CsvFile::end_field(double done) {
   if (ends_.size() == ends_.capacity()) make_room(done);
   ends_.push_back(text_.size());
@@ -262,14 +257,16 @@ void CsvFile::make_room(double done) {
     const auto all = static_cast<std::size_t>(1.1 * static_cast<double>(ends_.size()) / done);
     if (lack_of_memory(all * sizeof(std::size_t)).empty()) more = std::max(more, all);
   }
-  require_memory(more * sizeof(std::size_t), str("a table of ", ends_.size(), " fields and more"));
+  require_memory(path_, more * sizeof(std::size_t),
+                 str("a table of ", ends_.size(), " fields and more takes"));
   ends_.reserve(more);
 }
 
 // The names are the fields so far.
 void CsvFile::take_header(std::size_t fields) {
   constexpr std::size_t kBytesBeside = 100;  // what containers take for a name
-  require_memory(text_.size() + fields * kBytesBeside, str("a header of ", fields, " names"));
+  require_memory(path_, text_.size() + fields * kBytesBeside,
+                 str("a header of ", fields, " names takes"));
   header_.reserve(fields);
   by_name_.resize(fields);
   for (std::size_t i = 0; i < fields; ++i) {

@@ -78,8 +78,6 @@ class CsvFile {
   void take_header(std::size_t fields);
   void end_field(double done);  // the part of the file that is read
   void make_room(double done);
-  // DataError, with both numbers, if so many bytes more can't be had.
-  void require_memory(std::size_t bytes, const std::string& what) const;
   // By its number in the table.
   [[nodiscard]] std::string_view field(std::size_t number) const {
     return std::string_view(text_).substr(ends_[number], ends_[number + 1] - ends_[number]);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "framework/base/limits.h"
+#include "framework/base/memory.h"
 #include "framework/base/open_file.h"
 #include "framework/base/text.h"
 
@@ -19,6 +20,12 @@ constexpr std::size_t kLeastMapped = std::size_t{64} << 10;
 
 void fail_file(const std::string& path, const std::string& rule) {
   throw DataError(str("data file '", path, "': ", rule));
+}
+
+void require_memory(const std::string& path, std::size_t bytes, const std::string& what,
+                    const std::string& advice) {
+  const std::string lack = lack_of_memory(bytes);
+  if (!lack.empty()) fail_file(path, str(what, " ", lack, advice));
 }
 
 void do_or_tell(const OnDamage& on_damage, const std::function<void()>& work) {

@@ -18,6 +18,11 @@ namespace lockstep::formats {
 /// Throws the DataError that names the file and says `rule`, which it breaks.
 [[noreturn]] void fail_file(const std::string& path, const std::string& rule);
 
+/// Throws such an error if so many bytes more can't be had: `what` ("its text takes"), both numbers
+/// and `advice`.
+void require_memory(const std::string& path, std::size_t bytes, const std::string& what,
+                    const std::string& advice = "");
+
 /// Gets what is damaged in place of the caller, who gets the rest.
 using OnDamage = std::function<void(const DataError& damage)>;
 
@@ -62,6 +67,7 @@ class DataFile {
   /// while it is mapped: reading beyond the new end ends the process (SIGBUS).
   [[nodiscard]] FileBytes bytes() const;
 
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
   [[noreturn]] void fail(const std::string& rule) const { fail_file(path_, rule); }
 
  private:

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <utility>
 
-#include "framework/base/memory.h"
 #include "framework/formats/content_reader.h"
 
 namespace lockstep::formats {
@@ -292,11 +291,8 @@ NpyArray::NpyArray(const std::string& path) : path_(path) {
 
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(data_.data()) % kAlignment == 0;
   if ((header.fortran_order && shape_.size() > 1) || !is_aligned || is_big_endian) {
-    const std::string lack = lack_of_memory(data_.size());
-    if (!lack.empty()) {
-      file.fail(str("its elements have to be moved, and a copy takes ", lack,
-                    "; numpy.ascontiguousarray() makes an array that is read where it lies"));
-    }
+    require_memory(path, data_.size(), "its elements have to be moved, and a copy takes",
+                   "; numpy.ascontiguousarray() makes an array that is read where it lies");
     std::vector<std::uint8_t> moved = header.fortran_order
                                           ? row_major(data_, shape_, type.bytes)
                                           : std::vector(data_.begin(), data_.end());
