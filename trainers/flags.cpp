@@ -98,7 +98,7 @@ const FlagNames kNames{"train",
                         "--help-config", "--version"}};
 
 std::int64_t parse_count(const std::string& flag, const std::string& text) {
-  const auto count = number_in<std::int64_t>(text);
+  const auto count = parse_number<std::int64_t>(text);
   require(count && *count >= 0 && *count <= 1'000'000, flag,
           ": must be an integer from 0 to 1000000, is ", cut(text, 200));
   return *count;

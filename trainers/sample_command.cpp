@@ -38,7 +38,7 @@ void set_number(const std::vector<Argument>& arguments, const std::string& flag,
                 T& variable) {
   const auto text = value_of(arguments, flag);
   if (!text) return;
-  const auto number = number_in<T>(*text);
+  const auto number = parse_number<T>(*text);
   require(number.has_value(), flag, ": expected ", what, ", found '", cut(*text), "'");
   variable = *number;
 }

@@ -22,7 +22,7 @@ template <std::floating_point Number, std::same_as<std::chars_format>... Format>
 /// The number that all of `text` is, as std::from_chars() reads it; none for other texts, and for
 /// numbers that a Number can't hold.
 template <typename Number>
-[[nodiscard]] std::optional<Number> number_in(std::string_view text) {
+[[nodiscard]] std::optional<Number> parse_number(std::string_view text) {
   Number number{};
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number);

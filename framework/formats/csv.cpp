@@ -359,7 +359,7 @@ std::optional<double> csv_number(std::string_view text) {
   if (const auto number = short_number(text)) return number;
   text = trimmed(text);
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
-  const auto number = number_in<double>(text);
+  const auto number = parse_number<double>(text);
   return number && std::isfinite(*number) ? number : std::nullopt;
 }
 

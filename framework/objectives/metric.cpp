@@ -22,7 +22,7 @@ constexpr std::string_view kTop = "top_";
 // The K of "top_K".
 std::int64_t top_count(std::string_view name) {
   const std::string_view digits = name.substr(kTop.size());
-  const auto k = number_in<std::int64_t>(digits);
+  const auto k = parse_number<std::int64_t>(digits);
   require(k.value_or(0) >= 1 && digits.front() != '0', "metric '", name,
           "': K must be a number from 1 on, as in top_5");
   return *k;

@@ -142,7 +142,7 @@ std::uint64_t bytes_up_to(const File& file, std::int64_t step) {
 double shortest_decimal(float value) {
   if (!std::isfinite(value)) return value;
   // Scientific, because plain notation spells out all digits of a large integer.
-  return number_in<double>(shortest_text(value, std::chars_format::scientific)).value();
+  return parse_number<double>(shortest_text(value, std::chars_format::scientific)).value();
 }
 
 MetricsWriter::MetricsWriter(const std::filesystem::path& folder)

@@ -22,7 +22,7 @@ using Words = std::vector<std::string>;
 
 std::function<std::int64_t(const std::string&)> count_between(std::int64_t low, std::int64_t high) {
   return [low, high](const std::string& text) {
-    const auto number = number_in<std::int64_t>(text);
+    const auto number = parse_number<std::int64_t>(text);
     require(number && *number >= low && *number <= high, "'", text, "' is no whole number from ",
             low, " to ", high);
     return *number;
