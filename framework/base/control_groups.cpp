@@ -44,4 +44,16 @@ std::optional<std::int64_t> number_in(const fs::path& file) {
   return std::nullopt;
 }
 
+std::optional<std::size_t> field_of(const fs::path& file, const std::string& key) {
+  std::ifstream lines(file);
+  std::string name;
+  std::string rest;
+  while (lines >> name && std::getline(lines, rest)) {
+    if (name != key) continue;
+    const std::size_t unit = rest.find("kB") == std::string::npos ? 1 : 1024;
+    return std::stoull(rest) * unit;
+  }
+  return std::nullopt;
+}
+
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -18,5 +19,10 @@ void visit_control_groups(
 
 /// The first word of a file if it is a whole number: none where the file says "max", or nothing.
 [[nodiscard]] std::optional<std::int64_t> number_in(const std::filesystem::path& file);
+
+/// The number behind `key` in a file of lines "key number" or "key: number kB", in bytes for the
+/// latter.
+[[nodiscard]] std::optional<std::size_t> field_of(const std::filesystem::path& file,
+                                                  const std::string& key);
 
 }  // namespace lockstep

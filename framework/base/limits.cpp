@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <system_error>
 
 #include <pthread.h>
@@ -26,17 +25,8 @@ std::string text_of_size(std::size_t bytes) {
   return text_of_bytes(static_cast<std::int64_t>(bytes));
 }
 
-// A number of a process, such as that behind "VmPeak:"; 0 where it is not told.
-std::size_t number_of_process(const fs::path& folder, const std::string& name) {
-  std::ifstream status(folder / "status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(name)) return std::stoull(line.substr(name.size()));
-  }
-  return 0;
-}
-
-std::size_t own_kib(const std::string& name) {
-  return number_of_process("/proc/self", name) * 1024;
+std::size_t own_bytes(const char* key) {
+  return field_of("/proc/self/status", key).value_or(0);
 }
 
 // Threads of this process' user, as far as its processes are seen here.
@@ -45,10 +35,10 @@ std::size_t threads_of_user() {
   std::error_code error;
   for (fs::directory_iterator entry("/proc", error); !error && entry != fs::directory_iterator();
        entry.increment(error)) {
-    const fs::path& process = entry->path();
-    const bool is_process = std::isdigit(process.filename().native().front()) != 0;
-    if (!is_process || number_of_process(process, "Uid:") != ::getuid()) continue;
-    threads += number_of_process(process, "Threads:");
+    const bool is_process = std::isdigit(entry->path().filename().native().front()) != 0;
+    const fs::path status = entry->path() / "status";
+    if (!is_process || field_of(status, "Uid:").value_or(0) != ::getuid()) continue;
+    threads += field_of(status, "Threads:").value_or(0);
   }
   return threads;
 }
@@ -74,11 +64,11 @@ std::vector<MemoryLimit> memory_limits() {
     limits.push_back({.name = "addresses (ulimit -v)",
                       .counts_shared = true,
                       .bytes = *bytes,
-                      .used = own_kib("VmSize:"),
-                      .highest = own_kib("VmPeak:")});
+                      .used = own_bytes("VmSize:"),
+                      .highest = own_bytes("VmPeak:")});
   }
   if (const auto bytes = limit_of(RLIMIT_DATA)) {
-    const std::size_t used = own_kib("VmData:");
+    const std::size_t used = own_bytes("VmData:");
     limits.push_back({.name = "private memory (ulimit -d)",
                       .counts_shared = false,
                       .bytes = *bytes,

@@ -6,11 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <limits>
-#include <optional>
-#include <string>
 #include <string_view>
 
 #include <malloc.h>
@@ -24,19 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kNoLimit = std::numeric_limits<std::int64_t>::max();
-
-// The number behind `key` in a file of lines "key number" or "key: number kB".
-std::optional<std::size_t> field_of(const fs::path& file, const std::string& key) {
-  std::ifstream lines(file);
-  std::string name;
-  std::string rest;
-  while (lines >> name && std::getline(lines, rest)) {
-    if (name != key) continue;
-    const std::size_t unit = rest.find("kB") == std::string::npos ? 1 : 1024;
-    return std::stoull(rest) * unit;
-  }
-  return std::nullopt;
-}
 
 // The names of files in a version of control groups.
 struct GroupFiles {
