@@ -14,6 +14,8 @@ using std::chrono::milliseconds;
 // How long, from the begin of one's wait, a mismatch waits for those who may yet be part of it, so
 // that it names all sides.
 constexpr milliseconds kGather{300};
+// The same where host 0's launcher knows more of all sides, unless it stands still.
+constexpr milliseconds kHostsGather{2000};
 
 }  // namespace
 
@@ -62,7 +64,8 @@ std::exception_ptr LocalReplicas::verdict(const Member& member, Waited& waited) 
     const auto given_last =
         member.run_lock != nullptr ? member.run_lock->given_last() : Waited::never();
     const auto whole = waited.look(given_last);
-    if (const auto found = board_->examine(*member.seat, whole < kGather)) {
+    const milliseconds gather = board_->spans_hosts() ? kHostsGather : kGather;
+    if (const auto found = board_->examine(*member.seat, whole < gather)) {
       throw_as(found->kind, found->text);
     }
     const std::chrono::milliseconds timeout = member.timeout;

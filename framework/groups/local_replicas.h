@@ -69,8 +69,8 @@ class LocalReplicas : private NonCopyable {
 
   /// The error that a wait of `member` must end with: CollectiveMismatch, ReplicaLost or Aborted if
   /// the wait can never end, Timeout if it takes too long; nullptr while it may still end. A
-  /// mismatch cancels all replicas of its map. In the first 0.3 s of a wait only settled verdicts
-  /// count.
+  /// mismatch cancels all replicas of its map. In the first 0.3 s of a wait (2 s in a job on
+  /// several hosts) only settled verdicts count, or what host 0 has found.
   [[nodiscard]] std::exception_ptr verdict(const Member& member, Waited& waited) const;
 
   /// While this lives, checks a replica's wait on other workers, since the waiting thread can't.

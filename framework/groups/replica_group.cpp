@@ -13,8 +13,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// When connections end, how long the board may need to say why, also where it has to ask other
-// hosts. It knows already what a process that has ended had to say, and may only be busy.
+// When connections end, how long the board may need to say why, also where host 0 has to read those
+// of all hosts. It knows already what a process that has ended had to say, and may only be busy.
 constexpr milliseconds kAftermath{40};
 constexpr milliseconds kHostsAftermath{600};
 constexpr milliseconds kBusy{6};
@@ -154,6 +154,7 @@ void LocalGroup::run_outside(const Member& member, std::uint64_t mark,
   // The others do not meet: throws why, if the board knows or gets to know in a moment.
   const auto explain_end = [&] {
     const bool asks = replicas_.board().spans_hosts();
+    replicas_.board().want_readings();
     explain(replicas_, member, guarded.waited(), asks ? kHostsAftermath : kAftermath);
   };
   // The other replicas of this call have left it: nothing must be sent to them any more.

@@ -8,6 +8,7 @@
 #include "framework/base/text.h"
 #include "framework/replicas/machine.h"
 #include "framework/storage/checksum.h"
+#include "framework/watch/board_copy.h"
 
 namespace lockstep::replicas {
 namespace {
@@ -35,6 +36,7 @@ Facts facts_of(const LaunchOptions& options) {
   facts["the number of restarts allowed"] = std::to_string(options.max_restarts);
   facts["the timeout"] = str(options.timeout.count(), " ms");
   facts["the links' speed"] = options.hosts.link;
+  facts["the layout of the board of calls"] = watch::board_layout();
   if (options.hosts.allow_mixed) return facts;
   facts["the program's checksum"] = checksum_of_program();
   facts["LibTorch"] = libtorch_version();

@@ -16,6 +16,7 @@
 #include "framework/replicas/host_facts.h"
 #include "framework/replicas/job_plan.h"
 #include "framework/replicas/stall_watch.h"
+#include "framework/watch/job_watch.h"
 
 namespace lockstep::replicas {
 
@@ -73,20 +74,9 @@ struct Asked {
   int signal = 0;
   LOCKSTEP_FIELDS(signal)
 };
-/// A snapshot of the board is wanted, which `request` counts; and the answer.
-struct Look {
-  std::uint64_t request = 0;
-  LOCKSTEP_FIELDS(request)
-};
-struct Seen {
-  std::uint64_t request = 0;
-  std::string snapshot;
-  LOCKSTEP_FIELDS(request, snapshot)
-};
-
 /// A Stall and an Ending are reported to host 0, which then tells all others.
-using HostMessage =
-    std::variant<Hello, Refused, Begins, Ready, Alive, Published, Asked, Look, Seen, Stall, Ending>;
+using HostMessage = std::variant<Hello, Refused, Begins, Ready, Alive, Published, Asked, Stall,
+                                 Ending, watch::BoardMessage>;
 
 /// This launcher's links to those of a job's other hosts. Host 0 has one to each, the others have
 /// one to host 0, which passes on what they tell each other. No method blocks but flush(). For one

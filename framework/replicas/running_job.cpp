@@ -20,18 +20,24 @@ constexpr milliseconds kHostsGrace{800};
 // How long another host waits for host 0's verdict once it has reported a failure.
 constexpr milliseconds kVerdictGrace{1600};
 
-// A snapshot and what stands around it in a message.
-static_assert(watch::Board::kSnapshot + 1024 <= comm::Link::kLongestMessage);
+// A piece and what stands around it in a message.
+static_assert(watch::BoardCopy::kPiece + 1024 <= comm::Link::kLongestMessage);
 
 }  // namespace
 
 RunningJob::RunningJob(Hosts& hosts, milliseconds timeout, comm::StoreServer& store,
                        watch::Board& board)
-    : links_(hosts.links), plan_(hosts.plan), patience_(timeout), store_(store), board_(board) {
+    : links_(hosts.links), patience_(timeout), store_(store) {
   for (HostLinks::Peer& peer : links_.peers()) peer.heard = Clock::now();
   store_.on_set = [this](const std::string& key, const std::string& value) {
     if (!key.starts_with("local/")) links_.send(HostLinks::kEveryone, Published{key, value});
   };
+  if (!has_hosts()) return;
+  std::vector<Range> workers;
+  for (const JobLayout::Host& host : hosts.plan.layout.hosts()) workers.push_back(host.workers);
+  watch_.emplace(
+      own(), workers, static_cast<int>(hosts.plan.layout.replicas()), board,
+      [this](std::size_t host, const watch::BoardMessage& message) { links_.send(host, message); });
 }
 
 void RunningJob::progress() {
@@ -57,7 +63,7 @@ void RunningJob::progress() {
     // A job may start again without one of its hosts, but not without host 0.
     reports_.try_emplace(peer.host, Ending{3, peer.name() + problem, own() == 0, 0});
   }
-  want_snapshots();
+  if (watch_) watch_->progress();
   decide();
 }
 
@@ -66,13 +72,8 @@ void RunningJob::hear(std::size_t from, const HostMessage& message) {
     store_.set(published->key, published->value);
   } else if (const auto* const asked = std::get_if<Asked>(&message)) {
     asked_ = asked->signal;
-  } else if (const auto* const look = std::get_if<Look>(&message)) {
-    const Range here = plan_.layout.hosts()[own()].workers;
-    links_.send(from, Seen{look->request, board_.snapshot(static_cast<int>(here.offset),
-                                                          static_cast<int>(here.size))});
-  } else if (const auto* const seen = std::get_if<Seen>(&message)) {
-    looks_at_.erase(from);
-    board_.show(seen->snapshot, seen->request);
+  } else if (const auto* const said = std::get_if<watch::BoardMessage>(&message)) {
+    if (watch_) watch_->hear(from, *said);
   } else if (const auto* const stall = std::get_if<Stall>(&message)) {
     own() == 0 ? warn(*stall) : log_warning(stall->text);
   } else if (const auto* const ending = std::get_if<Ending>(&message)) {
@@ -87,17 +88,6 @@ void RunningJob::hear(std::size_t from, const HostMessage& message) {
 void RunningJob::ask(int signal) {
   asked_ = signal;
   links_.send(HostLinks::kEveryone, Asked{signal});
-}
-
-void RunningJob::want_snapshots() {
-  const std::uint64_t wanted = board_.snapshots_wanted();
-  if (wanted == last_look_) return;
-  for (std::size_t host = 0; host < plan_.layout.hosts().size(); ++host) {
-    if (host == own() || plan_.layout.hosts()[host].workers.size == 0) continue;
-    if (!looks_at_.insert(host).second) continue;
-    last_look_ = wanted;
-    links_.send(host, Look{wanted});
-  }
 }
 
 void RunningJob::warn(const Stall& stall) {

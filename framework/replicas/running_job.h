@@ -15,6 +15,7 @@
 #include "framework/replicas/host_meeting.h"
 #include "framework/replicas/stall_watch.h"
 #include "framework/watch/board.h"
+#include "framework/watch/job_watch.h"
 
 namespace lockstep::replicas {
 
@@ -23,9 +24,8 @@ namespace lockstep::replicas {
 /// method blocks but flush(). For one thread, which calls progress() often.
 class RunningJob : private NonCopyable {
  public:
-  /// Makes `store` one of all hosts, but for keys that begin with "local/", and `board` too: asks
-  /// the other hosts for snapshots when it wants newer ones, with one request to a host under way,
-  /// and answers theirs.
+  /// Makes `store` one of all hosts, but for keys that begin with "local/". Verdicts on calls with
+  /// members on several hosts come to `board`.
   RunningJob(Hosts& hosts, std::chrono::milliseconds timeout, comm::StoreServer& store,
              watch::Board& board);
 
@@ -56,17 +56,13 @@ class RunningJob : private NonCopyable {
   using Clock = HostLinks::Clock;
 
   void hear(std::size_t from, const HostMessage& message);
-  void want_snapshots();
   void decide();
 
   HostLinks& links_;
-  const JobPlan& plan_;
   const std::chrono::milliseconds patience_;  // with others that say nothing
   comm::StoreServer& store_;
-  watch::Board& board_;
+  std::optional<watch::JobWatch> watch_;  // of a job on several hosts
   Clock::time_point told_alive_{};
-  std::uint64_t last_look_ = 0;     // the last request for snapshots
-  std::set<std::size_t> looks_at_;  // hosts that have not answered one yet
   std::set<std::tuple<std::uint64_t, std::uint64_t, int>> stalls_;  // of host 0: told ones
   int asked_ = 0;
   std::map<std::size_t, Ending> reports_;  // of host 0: of each host; of another: of itself and 0

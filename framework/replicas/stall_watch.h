@@ -2,14 +2,13 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "framework/base/range.h"
 #include "framework/base/record.h"
 #include "framework/watch/board.h"
+#include "framework/watch/long_waits.h"
 
 namespace lockstep::replicas {
 
@@ -24,30 +23,20 @@ struct Stall {
   bool operator==(const Stall&) const = default;
 };
 
-/// Looks on a board for members of a host's workers that wait longer than a limit. For one thread.
+/// Finds calls in which members have waited for a limit, and again for twice, four times … the
+/// limit. For one thread.
 class StallWatch {
  public:
   /// A limit of zero: never.
   StallWatch(const watch::Board& board, const Range& workers, std::chrono::milliseconds limit)
-      : board_(board), workers_(workers), limit_(limit) {}
+      : board_(board), waits_(board, workers, limit, std::chrono::hours(24 * 365)) {}
 
-  /// The calls in which members have waited for the limit, and again for twice, four times … the
-  /// limit. A call counts once for all its members. Look often, compared with the limit.
+  /// A call counts once for all its members. Look often, compared with the limit.
   [[nodiscard]] std::vector<Stall> look();
 
  private:
-  using Clock = std::chrono::steady_clock;
-  struct Known {
-    std::uint64_t version;
-    Clock::time_point since;
-    int times = 0;
-  };
-
   const watch::Board& board_;
-  Range workers_;
-  std::chrono::milliseconds limit_;
-  Clock::time_point next_{};
-  std::map<std::pair<std::int64_t, std::uint32_t>, Known> waits_;  // by worker and seat
+  watch::LongWaits waits_;
 };
 
 }  // namespace lockstep::replicas

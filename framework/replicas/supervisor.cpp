@@ -364,7 +364,7 @@ class Supervisor {
     }
   }
 
-  // How often to look around. Other hosts' snapshots are not to come late.
+  // How often to look around. What other hosts ask for is not to come late.
   milliseconds interval() const { return job_.has_hosts() ? kHostsInterval : kPatrolInterval; }
 
   // Says which workers nobody but the launcher can end, or "".

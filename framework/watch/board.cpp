@@ -52,11 +52,11 @@ std::unique_ptr<Board::Seat> Board::take_seat(int worker, std::uint64_t id, std:
 }
 
 std::optional<Board::Verdict> Board::published(const Seat& waiting) const {
-  const PublicWords& words = state_->memory.common();
-  if (words.published.load() == 0) return std::nullopt;
-  const auto seat = read_seat(state_->memory, {waiting.worker_, waiting.index_});
+  const BoardMemory& memory = state_->memory;
+  if (memory.common().verdicts.published.load() == 0) return std::nullopt;
+  const auto seat = read_seat(memory, {waiting.worker_, waiting.index_});
   if (!seat || seat->state != SeatState::waiting) return std::nullopt;
-  return watch::published(words, seat->key, seat->number);
+  return watch::published(memory, seat->key, seat->number);
 }
 
 void Board::set_local(int first_worker, int count, int replicas, std::span<const int> host_of) {
@@ -77,8 +77,30 @@ bool Board::spans_hosts() const noexcept {
   return state_->memory.has_others();
 }
 
-std::uint64_t Board::snapshots_wanted() const noexcept {
-  return state_->memory.common().wanted.load();
+void Board::publish(const Finding& finding) {
+  PublicWords& words = state_->memory.common();
+  if (finding.verdict.kind == ErrorKind::timeout) {
+    watch::publish(words.absentees, finding);
+  } else if (!watch::published(state_->memory, finding.key, finding.number)) {
+    watch::publish(words.verdicts, finding);
+  }
+}
+
+void Board::let_go(const UnheldGroup& group) {
+  const BoardMemory& memory = state_->memory;
+  if (group.worker < 0 || group.worker >= memory.workers() || !memory.is_local(group.worker) ||
+      group.slot >= kGroups) {
+    throw DataError(str("this host has no worker ", group.worker, " with a group ", group.slot));
+  }
+  memory.worker(group.worker).let_go[group.slot].store(group.holds);
+}
+
+void Board::want_readings() noexcept {
+  state_->memory.common().readings_wanted.count();
+}
+
+std::uint64_t Board::readings_wanted() const noexcept {
+  return state_->memory.common().readings_wanted.load();
 }
 
 void Board::looked(int worker) noexcept {
@@ -98,7 +120,7 @@ std::uint64_t Board::activity(int worker) const {
 
 bool Board::is_reusable() const noexcept {
   constexpr std::uint64_t kFew = 256;
-  return state_->memory.common().begun.load() == 0 &&
+  return state_->memory.common().verdicts.begun.load() == 0 &&
          state_->memory.worker(0).seats_used.load() <= kFew;
 }
 
@@ -182,7 +204,8 @@ void Board::Seat::threw(std::string_view text) noexcept {
 void Board::Seat::fell_out(std::string_view verdict) noexcept {
   const std::uint64_t id = state_->memory.worker(worker_).ids[index_].load();
   const Board::Verdict whole{.text = std::string(verdict)};
-  publish(state_->memory.common(), id, kOwnEnd, whole);
+  watch::publish(state_->memory.common().verdicts,
+                 {.key = id, .number = kOwnEnd, .verdict = whole});
   threw(str(beginning_for(whole.kind), verdict));
 }
 

@@ -12,6 +12,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/non_copyable.h"
+#include "framework/base/record.h"
 
 namespace lockstep::watch {
 
@@ -58,13 +59,9 @@ struct SeatWords;
 /// only if everything that it rests on is unchanged when read again. Not every hang has a verdict:
 /// a member that runs may still do anything.
 ///
-/// If a job has several hosts, each host has a board of all workers. It sees other hosts' workers
-/// only in snapshots (set_local(), snapshot(), show()), which are late. So a host that has found a
-/// reason for a verdict asks for new snapshots, and gives the verdict only if these show the same:
-/// each seat in the version that was found, each count of arrivals still too low. Versions never
-/// come back, and counts only grow. So everything found was true at the moment of the request, and
-/// a call that could not end then can't end now. A worker forgets who has arrived in a group only
-/// when new snapshots show that no other host's members hold the group.
+/// If a job has several hosts, each host has a board, and its workers write and read only that.
+/// What rests on members of several hosts is found by the launcher of host 0, on copies of all
+/// boards (job_watch.h), and published on each of them.
 ///
 /// Rules for callers:
 /// - Ids are unique in the job and never used again: two calls of a map have members with different
@@ -87,6 +84,7 @@ class Board {
     /// Whether none of the members that the text could name is still running: the text is final.
     bool settled = true;
 
+    LOCKSTEP_FIELDS(kind, text, settled)
     bool operator==(const Verdict&) const = default;
   };
 
@@ -121,31 +119,42 @@ class Board {
   /// none.
   void set_local(int first_worker, int count, int replicas = 0, std::span<const int> host_of = {});
   [[nodiscard]] bool spans_hosts() const noexcept;
-  /// Which snapshots of other hosts are needed: the number grows whenever newer ones are. Poll it,
-  /// say every 50 ms. When it has grown, ask every other host for a snapshot and show() the answer.
-  [[nodiscard]] std::uint64_t snapshots_wanted() const noexcept;
 
-  /// What these workers of this host do now, and the verdicts on this board, for boards of other
-  /// hosts. Any process of the host may ask. It has at most kSnapshot bytes. Of members and groups
-  /// for which there is no room, the snapshot says that something was left out: verdicts then rest
-  /// on nothing that these workers have not done.
-  [[nodiscard]] std::string snapshot(int first_worker, int count) const;
-  static constexpr std::size_t kSnapshot = std::size_t{1020} << 10;
-  /// Shows what another host has answered: its snapshot() on a board with as many workers replaces
-  /// what was shown of the same workers, beside threads and processes that read the board.
-  /// `answers` is what snapshots_wanted() had returned before the snapshot was asked for; 0 if
-  /// nobody has asked. Changes nothing if a later snapshot is shown already. Use one Board of one
-  /// process of the host for all of this. Throws, and changes nothing: DataError if the bytes are
-  /// no such snapshot, CommError if another Board uses or shows these workers.
-  void show(std::string_view snapshot, std::uint64_t answers);
+  /// What is known of call `number` of the group `key`.
+  struct Finding {
+    std::uint64_t key = 0;
+    std::uint64_t number = 0;
+    /// A verdict; or, where its kind is timeout, what absentees() is to say of the call.
+    Verdict verdict;
+
+    LOCKSTEP_FIELDS(key, number, verdict)
+  };
+  /// Publishes what was found on the boards of all hosts. The first verdict on a call counts, and
+  /// the last that is said of absentees.
+  void publish(const Finding& finding);
+  /// A group of a worker, as it lay unheld: whoever takes it up or lets it go changes `holds`.
+  struct UnheldGroup {
+    std::int32_t worker = 0;
+    std::uint32_t slot = 0;
+    std::uint64_t holds = 0;
+
+    LOCKSTEP_FIELDS(worker, slot, holds)
+    auto operator<=>(const UnheldGroup&) const = default;
+  };
+  /// No member of any host has held the group since: its worker may forget who has arrived in it.
+  /// DataError unless it can be of a worker of this host.
+  void let_go(const UnheldGroup& group);
+  /// Asks the launchers to read the boards of all hosts, twice.
+  void want_readings() noexcept;
+  /// How often that was wanted; also when a worker has to know which groups nobody holds any more.
+  [[nodiscard]] std::uint64_t readings_wanted() const noexcept;
 
   /// Says why the call in which `waiting` waits can never complete, if that is certain; none if the
   /// seat does not wait. The calling thread must keep `waiting` alive. A verdict is published for
   /// the calls that it is about: every member that waits in one of them gets the same verdict, even
-  /// if others have gone on since. With `settled_only`, only a settled verdict counts. Call it
-  /// again and again: a reason that rests on members of other hosts is a verdict once snapshots
-  /// that it asks for have confirmed it. Members of two hosts who find different reasons at once
-  /// may get different verdicts.
+  /// if others have gone on since. With `settled_only`, only a settled verdict counts, unless it
+  /// was published. Call it again and again. It searches this board: what rests on members of other
+  /// hosts comes by publish().
   [[nodiscard]] std::optional<Verdict> examine(const Seat& waiting,
                                                bool settled_only = false) const;
 
@@ -155,13 +164,13 @@ class Board {
 
   /// For a Timeout: the members that have not arrived in the call in which `waiting` waits, what
   /// they do, and the last collective that each has finished; and those that have arrived but whose
-  /// process is stopped. "" if the seat does not wait or there is none. Of members of other hosts,
-  /// what the last snapshot shows of them.
+  /// process is stopped. "" if the seat does not wait or there is none. Of a call with members on
+  /// other hosts, what was published last.
   [[nodiscard]] std::string absentees(const Seat& waiting) const;
 
   /// For watching workers from outside. A worker calls looked() as long as it checks its members'
   /// waits. activity() changes with each such call, and with everything that a member of the worker
-  /// does and the board shows. Only for workers of this host.
+  /// does and the board shows.
   void looked(int worker) noexcept;
   [[nodiscard]] std::uint64_t activity(int worker) const;
   /// A wait of a worker's member in a call, which is number `number` on the group `key`.
@@ -185,6 +194,7 @@ class Board {
   [[nodiscard]] bool is_reusable() const noexcept;
 
  private:
+  friend class BoardCopy;
   std::shared_ptr<BoardState> state_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <iterator>
 #include <utility>
@@ -26,13 +27,21 @@ static_assert(sizeof(WorkerWords) % kPage == 0 && sizeof(PublicWords) % kPage ==
 void clear(WorkerWords& words, std::uint64_t slot) {
   const Writing writing(words.versions[slot]);
   words.keys[slot].store(0);
-  words.held[slot].store(0);
+  if (words.holds[slot].load() % 2 != 0) words.holds[slot].count();
 }
 
 // Another one for every Board of every process.
 std::uint64_t new_token() {
   static std::atomic<std::uint32_t> count{0};
   return (static_cast<std::uint64_t>(::getpid()) << 32U) | (count.fetch_add(1) + 1);
+}
+
+// A word that is touched takes a page, not 2 MiB. Where the system knows no huge pages this fails
+// and nothing is lost.
+std::shared_ptr<std::byte> own_memory(std::size_t bytes) {
+  auto data = map_private(bytes);
+  static_cast<void>(::madvise(data.get(), bytes, MADV_NOHUGEPAGE));
+  return data;
 }
 
 // The least index that is free, from `freed` or the first that was never used.
@@ -80,11 +89,20 @@ std::string read_text(const Word* words, std::size_t count) {
   return text;
 }
 
+std::uint64_t now_ms() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+}
+
 BoardMemory::BoardMemory(int workers)
-    : workers_(workers), data_(map_private(Board::bytes_for(workers))) {
-  // A word that is touched takes a page, not 2 MiB. Where the system knows no huge pages this fails
-  // and nothing is lost.
-  static_cast<void>(::madvise(data_.get(), Board::bytes_for(workers), MADV_NOHUGEPAGE));
+    : workers_(workers), data_(own_memory(Board::bytes_for(workers))) {}
+
+BoardMemory BoardMemory::for_copies(int workers, int hosts) {
+  const std::size_t more = static_cast<std::size_t>(hosts - 1) * sizeof(PublicWords);
+  BoardMemory memory(workers, hosts, own_memory(Board::bytes_for(workers) + more));
+  memory.has_copies_ = true;
+  return memory;
 }
 
 BoardMemory::BoardMemory(int workers, int descriptor, std::size_t offset) : workers_(workers) {
@@ -103,13 +121,13 @@ BoardMemory::BoardMemory(int workers, int descriptor, std::size_t offset) : work
 }
 
 WorkerWords& BoardMemory::worker(int worker) const noexcept {
-  std::byte* words =
-      data_.get() + sizeof(PublicWords) + static_cast<std::size_t>(worker) * sizeof(WorkerWords);
+  std::byte* words = data_.get() + static_cast<std::size_t>(boards_) * sizeof(PublicWords) +
+                     static_cast<std::size_t>(worker) * sizeof(WorkerWords);
   return *reinterpret_cast<WorkerWords*>(words);
 }
 
-PublicWords& BoardMemory::common() const noexcept {
-  return *reinterpret_cast<PublicWords*>(data_.get());
+PublicWords& BoardMemory::common(int board) const noexcept {
+  return reinterpret_cast<PublicWords*>(data_.get())[board];
 }
 
 bool BoardMemory::is_local(int worker) const noexcept {
@@ -118,17 +136,8 @@ bool BoardMemory::is_local(int worker) const noexcept {
   return !has_others() || (number >= first && number - first < common().local_workers.load());
 }
 
-bool BoardMemory::is_known(int worker, std::uint64_t request) const noexcept {
-  if (is_local(worker)) return true;
-  const WorkerWords& words = this->worker(worker);
-  return words.answered.load() > request && words.left_out.load() == 0;
-}
-
-void BoardMemory::request(std::uint64_t number) const noexcept {
-  Word& wanted = common().wanted;
-  for (std::uint64_t last = wanted.load(); last < number; last = wanted.load()) {
-    if (wanted.replace(last, number)) return;
-  }
+bool BoardMemory::is_known(int worker) const noexcept {
+  return has_copies_ ? this->worker(worker).copied_at.load() != 0 : is_local(worker);
 }
 
 std::optional<SeatView> read_seat(const BoardMemory& memory, SeatIndex place) {
@@ -183,9 +192,14 @@ std::optional<GroupView> group_at(const WorkerWords& worker, std::uint32_t slot,
     if (view.version % 2 != 0) continue;
     if (worker.keys[slot].load() != key) break;
     view.offset = worker.offsets[slot].load();
-    view.held = worker.held[slot].load() != 0;
+    view.held = worker.holds[slot].load() % 2 != 0;
     if (view.offset >= WorkerWords::kArenaWords) continue;
     view.size = worker.arena[view.offset].load();
+    // Another host may have said anything.
+    if (view.size >= WorkerWords::kArenaWords ||
+        view.offset + entry_words(view.size) > WorkerWords::kArenaWords) {
+      continue;
+    }
     if (worker.versions[slot].load() == view.version) return view;
   }
   return std::nullopt;
@@ -215,53 +229,52 @@ std::vector<GroupMember> read_members(WorkerWords& worker, const GroupView& grou
   return members;
 }
 
-void publish(PublicWords& words, std::uint64_t key, std::uint64_t number,
-             const Board::Verdict& verdict) noexcept {
-  const std::uint64_t order = words.begun.count() + 1;
-  PublishedWords& place = words.verdicts[order % PublicWords::kKept];
+void publish(FindingRing& ring, const Board::Finding& finding) noexcept {
+  const std::uint64_t order = ring.begun.count() + 1;
+  FindingWords& place = ring.kept[order % FindingRing::kKept];
   const std::uint64_t version = place.version.load();
-  // Another writer has come round the ring and is here: too many verdicts for one more to matter.
+  // Another writer has come round the ring and is here: too many findings for one more to matter.
   if (version % 2 != 0 || !place.version.replace(version, version + 1)) return;
   place.order.store(order);
-  place.key.store(key);
-  place.number.store(number);
-  place.kind.store(static_cast<std::uint64_t>(verdict.kind));
-  place.settled.store(verdict.settled ? 1 : 0);
-  write_text(place.text, std::size(place.text), verdict.text);
+  place.key.store(finding.key);
+  place.number.store(finding.number);
+  place.kind.store(static_cast<std::uint64_t>(finding.verdict.kind));
+  place.settled.store(finding.verdict.settled ? 1 : 0);
+  place.at.store(now_ms());
+  write_text(place.text, std::size(place.text), finding.verdict.text);
   place.version.store(version + 2);
-  words.published.count();
+  ring.published.count();
 }
 
-std::optional<PublishedVerdict> read_published(const PublishedWords& words) {
-  const std::uint64_t version = words.version.load();
-  PublishedVerdict found{.order = words.order.load(),
-                         .key = words.key.load(),
-                         .number = words.number.load(),
-                         .verdict = {}};
-  if (found.order == 0 || version % 2 != 0) return std::nullopt;
-  found.verdict = {.kind = static_cast<ErrorKind>(words.kind.load()),
-                   .text = read_text(words.text, std::size(words.text)),
-                   .settled = words.settled.load() != 0};
-  if (words.version.load() != version) return std::nullopt;
-  return found;
-}
-
-std::optional<Board::Verdict> published(const PublicWords& words, std::uint64_t key,
-                                        std::uint64_t number) {
-  std::optional<Board::Verdict> found;
-  std::uint64_t first = ~std::uint64_t{0};
-  for (const PublishedWords& place : words.verdicts) {
+std::optional<PublishedFinding> published(const FindingRing& ring, std::uint64_t key,
+                                          std::uint64_t number, Which which) {
+  std::optional<PublishedFinding> found;
+  for (const FindingWords& place : ring.kept) {
+    const std::uint64_t version = place.version.load();
     const std::uint64_t order = place.order.load();
-    if (order == 0 || order > first) continue;
-    if (place.key.load() != key || place.number.load() != number) continue;
-    auto verdict = read_published(place);
-    if (!verdict || verdict->order > first || verdict->key != key || verdict->number != number) {
+    if (order == 0 || version % 2 != 0 || place.key.load() != key ||
+        place.number.load() != number) {
       continue;
     }
-    first = verdict->order;
-    found = std::move(verdict->verdict);
+    if (found && (order < found->order) != (which == Which::first)) continue;
+    const auto kind = std::min(place.kind.load(), static_cast<std::uint64_t>(ErrorKind::aborted));
+    PublishedFinding finding{.order = order,
+                             .at = place.at.load(),
+                             .verdict = {.kind = static_cast<ErrorKind>(kind),
+                                         .text = read_text(place.text, std::size(place.text)),
+                                         .settled = place.settled.load() != 0}};
+    if (place.version.load() == version) found = std::move(finding);
   }
   return found;
+}
+
+std::optional<Board::Verdict> published(const BoardMemory& memory, std::uint64_t key,
+                                        std::uint64_t number) {
+  for (int board = 0; board < memory.boards(); ++board) {
+    auto found = published(memory.common(board).verdicts, key, number, Which::first);
+    if (found) return std::move(found->verdict);
+  }
+  return std::nullopt;
 }
 
 std::uint64_t Arena::take(std::uint64_t size) {
@@ -328,7 +341,7 @@ BoardState::Books& BoardState::books(int worker) {
 }
 
 std::uint32_t BoardState::take_seat(int worker, std::string_view name) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Books& books = this->books(worker);
   WorkerWords& words = memory.worker(worker);
   if (books.free_seats.empty() && words.seats_used.load() == Board::kSeats) {
@@ -340,25 +353,13 @@ std::uint32_t BoardState::take_seat(int worker, std::string_view name) {
 }
 
 void BoardState::free_seat(int worker, std::uint32_t index) noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   books_[static_cast<std::size_t>(worker)].free_seats.insert(index);
-  suspicions_.erase({.worker = worker, .index = index});
-}
-
-std::shared_ptr<Suspicion> BoardState::take_suspicion(SeatIndex place) {
-  const std::lock_guard lock(mutex_);
-  const auto found = suspicions_.extract(place);
-  return found ? found.mapped() : nullptr;
-}
-
-void BoardState::keep_suspicion(SeatIndex place, std::shared_ptr<Suspicion> suspicion) {
-  const std::lock_guard lock(mutex_);
-  suspicions_[place] = std::move(suspicion);
 }
 
 std::shared_ptr<Board::Group> BoardState::hold_group(int worker, std::uint64_t key,
                                                      std::span<const GroupMember> members) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Books& books = this->books(worker);
   for (const GroupMember& member : members) {
     require(member.worker >= 0 && member.worker < memory.workers(), "a member's worker is ",
@@ -371,7 +372,7 @@ std::shared_ptr<Board::Group> BoardState::hold_group(int worker, std::uint64_t k
     found = books.groups.emplace(key, add_group(worker, key, members)).first;
   } else {
     WorkerWords& words = memory.worker(worker);
-    const auto& [slot, offset, group, released] = found->second;
+    const auto& [slot, offset, group] = found->second;
     const GroupView view{.slot = slot,
                          .version = words.versions[slot].load(),
                          .offset = offset,
@@ -388,7 +389,7 @@ std::shared_ptr<Board::Group> BoardState::hold_group(int worker, std::uint64_t k
     const auto size = static_cast<int>(members.size());
     group.reset(new Board::Group{shared_from_this(), worker, key, entry, size});
     registered.group = group;
-    memory.worker(worker).held[registered.slot].store(1);
+    memory.worker(worker).holds[registered.slot].count();
   }
   return group;
 }
@@ -403,6 +404,7 @@ std::optional<BoardState::Registered> BoardState::place_group(
 
   const std::uint32_t slot = take_index(books.free_groups, words.groups_used);
   const Writing writing(words.versions[slot]);
+  words.arena_used.store(std::max(words.arena_used.load(), offset + entry_words(members.size())));
   words.keys[slot].store(key);
   words.offsets[slot].store(offset);
   words.arena[offset].store(members.size());
@@ -415,7 +417,7 @@ std::optional<BoardState::Registered> BoardState::place_group(
     entry[i].worker.store(static_cast<std::uint64_t>(members[i].worker));
     entry[i].arrived.store(0);
   }
-  return Registered{.slot = slot, .offset = offset, .group = {}, .released = 0};
+  return Registered{.slot = slot, .offset = offset, .group = {}};
 }
 
 BoardState::Registered BoardState::add_group(int worker, std::uint64_t key,
@@ -434,20 +436,19 @@ BoardState::Registered BoardState::add_group(int worker, std::uint64_t key,
 }
 
 void BoardState::release_group(int worker, std::uint64_t key) noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto& groups = books_[static_cast<std::size_t>(worker)].groups;
   const auto found = groups.find(key);
   // Someone may have come back to it since, and may even have released it.
   if (found == groups.end() || !found->second.group.expired()) return;
-  memory.worker(worker).held[found->second.slot].store(0);
-  found->second.released = memory.next_request();
+  memory.worker(worker).holds[found->second.slot].count();
   if (!is_held_elsewhere(worker, key, found->second)) remove_group(worker, key);
 }
 
 void BoardState::remove_group(int worker, std::uint64_t key) noexcept {
   Books& books = books_[static_cast<std::size_t>(worker)];
   WorkerWords& words = memory.worker(worker);
-  const auto [slot, offset, group, released] = books.groups.at(key);
+  const auto [slot, offset, group] = books.groups.at(key);
   const std::uint64_t size = entry_words(words.arena[offset].load());
   clear(words, slot);
   books.arena.give(offset, size);
@@ -465,8 +466,9 @@ bool BoardState::is_held_elsewhere(int worker, std::uint64_t key,
   std::set<int> workers;
   for (std::uint64_t i = 0; i < size; ++i) workers.insert(static_cast<int>(entry[i].worker.load()));
   workers.erase(worker);
+  const std::uint32_t slot = registered.slot;
   return std::ranges::any_of(workers, [&](int other) {
-    if (!memory.is_known(other, registered.released)) return true;
+    if (!memory.is_local(other)) return words.let_go[slot].load() != words.holds[slot].load();
     const auto view = find_group(memory.worker(other), key);
     return view && view->held;
   });
@@ -474,16 +476,20 @@ bool BoardState::is_held_elsewhere(int worker, std::uint64_t key,
 
 void BoardState::sweep(int worker) noexcept {
   Books& books = books_[static_cast<std::size_t>(worker)];
+  const WorkerWords& words = memory.worker(worker);
   std::vector<std::uint64_t> unused;
+  bool keeps_some = false;
   for (const auto& [key, registered] : books.groups) {
-    if (memory.worker(worker).held[registered.slot].load() != 0) continue;
-    if (!is_held_elsewhere(worker, key, registered)) {
+    if (words.holds[registered.slot].load() % 2 != 0) continue;
+    if (is_held_elsewhere(worker, key, registered)) {
+      keeps_some = true;
+    } else {
       unused.push_back(key);
-    } else if (memory.has_others()) {
-      memory.request(registered.released);  // for the next time
     }
   }
   for (const std::uint64_t key : unused) remove_group(worker, key);
+  if (keeps_some && memory.has_others())
+    memory.common().readings_wanted.count();  // for the next time
   books.sweep_at = std::max<std::size_t>(64, 2 * books.groups.size());
 }
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <ranges>
 #include <set>
@@ -15,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
 #include "framework/base/pages.h"
 #include "framework/watch/board.h"
@@ -87,19 +87,16 @@ struct WorkerWords {
   /// How many of the seats and groups have ever been used. Later ones are untouched.
   Word seats_used;
   Word groups_used;
+  /// The same of the arena's words.
+  Word arena_used;
   /// How often members have looked after their waits.
   Word looks;
   /// Whether a signal has stopped its process.
   Word stopped;
   /// One more than the number of its host, if that is known.
   Word host;
-
-  /// Of the last snapshot of a worker of another host, written by the Board that shows it:
-  Word part;      ///< a version, odd while the snapshot is written
-  Word answered;  ///< one more than the request that it answers; 0: nothing was shown yet
-  Word serial;    ///< its number on its host
-  Word left_out;  ///< whether it leaves something out
-  Word shown_at;  ///< when it was shown, in milliseconds of this host's steady clock
+  /// In a copy: when it was made, by now_ms(). 0: nothing was copied yet.
+  Word copied_at;
 
   /// The id and parent of each seat, guarded by the seat's version. Side by side for searching.
   Word ids[Board::kSeats];
@@ -110,7 +107,10 @@ struct WorkerWords {
   Word keys[Board::kGroups];      ///< 0: no group
   Word versions[Board::kGroups];  ///< guards the rest and the entry
   Word offsets[Board::kGroups];   ///< of the entry in the arena
-  Word held[Board::kGroups];      ///< whether a member here holds the group
+  /// Odd while a member here holds the group. It never goes back.
+  Word holds[Board::kGroups];
+  /// Where equal to `holds`: no member of any host has held the group since.
+  Word let_go[Board::kGroups];
 
   alignas(4096) SeatWords seats[Board::kSeats];
   Word arena[kArenaWords];
@@ -122,53 +122,66 @@ struct WorkerWords {
   }
 };
 
-/// A verdict on a call, for all members that wait in it.
-struct PublishedWords {
+/// A Board::Finding.
+struct FindingWords {
   Word version;
-  Word order;  ///< of several on one call the least counts; 0 for none
+  Word order;  ///< 1, 2, ... of those on this board; 0 for none
   Word key;
   Word number;
   Word kind;
   Word settled;
-  Word text[506];
+  Word at;  ///< by now_ms()
+  Word text[505];
 };
-static_assert(sizeof(PublishedWords) == 4096);
+static_assert(sizeof(FindingWords) == 4096);
 
-/// The last verdicts, in a ring.
-struct PublicWords {
+/// The last findings, in a ring.
+struct FindingRing {
   static constexpr std::size_t kKept = 64;
-  alignas(4096) Word begun;  ///< how many verdicts were ever begun
+  alignas(4096) Word begun;  ///< how many were ever begun
   Word published;            ///< how many of these are written
+  FindingWords kept[kKept];
+};
+
+struct PublicWords {
+  FindingRing verdicts;
+  FindingRing absentees;
   /// Set by Board::set_local(). No local workers: all are.
-  Word first_local;
+  alignas(4096) Word first_local;
   Word local_workers;
   Word replicas;
-  Word wanted;     ///< the last request for snapshots of other hosts
-  Word snapshots;  ///< how many of this host were taken
-  alignas(4096) PublishedWords verdicts[kKept];
+  Word readings_wanted;
 };
 
-/// The mapped memory of a Board.
+/// Milliseconds of this host's steady clock.
+[[nodiscard]] std::uint64_t now_ms();
+
+/// The mapped memory of a Board, or copies of the boards of several hosts.
 class BoardMemory {
  public:
   explicit BoardMemory(int workers);
   BoardMemory(int workers, int descriptor, std::size_t offset);
+  [[nodiscard]] static BoardMemory for_copies(int workers, int hosts);
 
   [[nodiscard]] int workers() const noexcept { return workers_; }
+  /// How many boards have their PublicWords here: one for each host.
+  [[nodiscard]] int boards() const noexcept { return boards_; }
   [[nodiscard]] WorkerWords& worker(int worker) const noexcept;
-  [[nodiscard]] PublicWords& common() const noexcept;
+  [[nodiscard]] PublicWords& common(int board = 0) const noexcept;
 
   /// Whether other hosts run some of the workers, and whether this host runs `worker`.
   [[nodiscard]] bool has_others() const noexcept { return common().local_workers.load() != 0; }
   [[nodiscard]] bool is_local(int worker) const noexcept;
-  /// Whether the board shows all of a worker: of another host's, in an answer from `request` on.
-  [[nodiscard]] bool is_known(int worker, std::uint64_t request = 0) const noexcept;
-  /// A request that nobody has made yet. Its answers will be taken after this call.
-  [[nodiscard]] std::uint64_t next_request() const noexcept { return common().wanted.load() + 1; }
-  void request(std::uint64_t number) const noexcept;
+  /// Whether what `worker` does can be read here.
+  [[nodiscard]] bool is_known(int worker) const noexcept;
 
  private:
+  BoardMemory(int workers, int boards, std::shared_ptr<std::byte> data)
+      : workers_(workers), boards_(boards), data_(std::move(data)) {}
+
   int workers_;
+  int boards_ = 1;
+  bool has_copies_ = false;
   std::shared_ptr<std::byte> data_;
 };
 
@@ -236,22 +249,20 @@ inline constexpr std::uint64_t kOwnEnd = ~std::uint64_t{0};
   return std::string(traits_of(kind).name) + ": ";
 }
 
-/// Publishes a verdict on call `number` of the group `key` for all members of the job. The first
-/// verdict on a call counts. The board keeps the last PublicWords::kKept of all calls.
-void publish(PublicWords& words, std::uint64_t key, std::uint64_t number,
-             const Board::Verdict& verdict) noexcept;
+/// Publishes what was found. The board keeps the last FindingRing::kKept of all calls.
+void publish(FindingRing& ring, const Board::Finding& finding) noexcept;
 
-/// A verdict with its call.
-struct PublishedVerdict {
+struct PublishedFinding {
   std::uint64_t order = 0;
-  std::uint64_t key = 0;
-  std::uint64_t number = 0;
+  std::uint64_t at = 0;
   Board::Verdict verdict;
 };
-/// None if there is none yet, or if it is being written.
-[[nodiscard]] std::optional<PublishedVerdict> read_published(const PublishedWords& words);
-/// The verdict on a call, if one was published.
-[[nodiscard]] std::optional<Board::Verdict> published(const PublicWords& words, std::uint64_t key,
+/// What was published first on a call, or last.
+enum class Which { first, last };
+[[nodiscard]] std::optional<PublishedFinding> published(const FindingRing& ring, std::uint64_t key,
+                                                        std::uint64_t number, Which which);
+/// The first verdict on a call.
+[[nodiscard]] std::optional<Board::Verdict> published(const BoardMemory& memory, std::uint64_t key,
                                                       std::uint64_t number);
 
 /// Allocates pieces of an arena, in words. First fit; free neighbours are merged.
@@ -277,10 +288,6 @@ class Arena {
   return 1 + members * sizeof(MemberWords) / sizeof(Word);
 }
 
-struct ShownWorker;
-struct Snapshot;
-struct Suspicion;
-
 /// A Board's memory, and the books of its workers' taken seats and groups. A worker's part belongs
 /// to one Board, so these books are private to it. Thread-safe.
 struct BoardState : std::enable_shared_from_this<BoardState>, private NonCopyable {
@@ -296,13 +303,6 @@ struct BoardState : std::enable_shared_from_this<BoardState>, private NonCopyabl
   /// The last holder of the group has let it go.
   void release_group(int worker, std::uint64_t key) noexcept;
 
-  /// Shows a snapshot of workers of other hosts; its parts were checked.
-  void show(const Snapshot& snapshot, std::uint64_t answers);
-
-  /// What Board::examine() keeps of a seat's wait: take it out, and put it back.
-  [[nodiscard]] std::shared_ptr<Suspicion> take_suspicion(SeatIndex place);
-  void keep_suspicion(SeatIndex place, std::shared_ptr<Suspicion> suspicion);
-
   BoardMemory memory;
 
  private:
@@ -310,8 +310,6 @@ struct BoardState : std::enable_shared_from_this<BoardState>, private NonCopyabl
     std::uint32_t slot = 0;
     std::uint64_t offset = 0;
     std::weak_ptr<Board::Group> group;
-    /// The answers to this request were taken after its last holder had let it go.
-    std::uint64_t released = 0;
   };
   struct Books {
     bool owned = false;
@@ -323,23 +321,21 @@ struct BoardState : std::enable_shared_from_this<BoardState>, private NonCopyabl
     std::size_t sweep_at = 64;
   };
 
-  Books& books(int worker);
-  Registered add_group(int worker, std::uint64_t key, std::span<const GroupMember> members);
+  Books& books(int worker) LOCKSTEP_REQUIRES(mutex_);
+  Registered add_group(int worker, std::uint64_t key, std::span<const GroupMember> members)
+      LOCKSTEP_REQUIRES(mutex_);
   /// None if there is no room.
   std::optional<Registered> place_group(int worker, std::uint64_t key,
-                                        std::span<const GroupMember> members);
-  void show_seats(const ShownWorker& shown);
-  /// False if there was no room for all of them.
-  bool show_groups(const ShownWorker& shown, const Snapshot& snapshot);
-  void remove_group(int worker, std::uint64_t key) noexcept;
+                                        std::span<const GroupMember> members)
+      LOCKSTEP_REQUIRES(mutex_);
+  void remove_group(int worker, std::uint64_t key) noexcept LOCKSTEP_REQUIRES(mutex_);
   [[nodiscard]] bool is_held_elsewhere(int worker, std::uint64_t key,
                                        const Registered& registered) const;
-  void sweep(int worker) noexcept;
+  void sweep(int worker) noexcept LOCKSTEP_REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::vector<Books> books_;
-  std::map<SeatIndex, std::shared_ptr<Suspicion>> suspicions_;
-  std::uint64_t token_ = 0;
+  Mutex mutex_;
+  std::vector<Books> books_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::uint64_t token_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
 };
 
 struct Board::Group {

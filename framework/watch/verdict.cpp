@@ -1,8 +1,6 @@
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -185,15 +183,12 @@ std::string doing(const BoardMemory& memory, const SeatView& seat) {
   return str("is running", step_of(seat), last);
 }
 
-// How old what is shown of another host's worker is, if it is old: "" if not.
-std::string age(const BoardMemory& memory, int worker) {
-  constexpr std::chrono::milliseconds kOld{5000};
-  if (memory.is_local(worker)) return "";
-  const std::chrono::milliseconds shown(memory.worker(worker).shown_at.load());
-  const auto ago = std::chrono::steady_clock::now().time_since_epoch() - shown;
+// How old it is what another host has told `at` that time, if it is old: "" if not.
+std::string age(std::uint64_t at) {
+  constexpr std::uint64_t kOld = 5000;
+  const std::uint64_t ago = at == 0 ? 0 : now_ms() - at;
   if (ago < kOld) return "";
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(ago);
-  return str(" (", seconds.count(), " s ago, the last that its host has told)");
+  return str(" (", ago / 1000, " s ago, the last that its host has told)");
 }
 
 // " on host 1", if the board knows that.
@@ -214,24 +209,23 @@ std::string unseated(const BoardMemory& memory, const PendingCall& call,
 std::string describe(const BoardMemory& memory, const PendingCall& call,
                      const MissingMember& missing) {
   const int worker = missing.member.worker;
+  const std::string ago = age(memory.worker(worker).copied_at.load());
   if (missing.is_own) {
     return str("replica ", name_of(memory, missing.seat->place), on_host(memory, worker),
-               " has not arrived: it ", doing(memory, *missing.seat), age(memory, worker));
+               " has not arrived: it ", doing(memory, *missing.seat), ago);
   }
   const std::string who = unseated(memory, call, missing);
   if (!memory.is_known(worker)) {
-    const bool was_shown = memory.worker(worker).answered.load() != 0;
     const std::string where = on_host(memory, worker);
-    return str(who, " is", where.empty() ? " on another host" : where, ", of which ",
-               was_shown ? "too little" : "nothing", " is known: it may not have arrived");
+    return str(who, " is", where.empty() ? " on another host" : where,
+               ", of which nothing is known: it may not have arrived");
   }
   if (!missing.seat) {
-    return str(who, on_host(memory, worker), " has not arrived: it has not started",
-               age(memory, worker));
+    return str(who, on_host(memory, worker), " has not arrived: it has not started", ago);
   }
   return str(who, " has not arrived: it has not started, and replica ",
              name_of(memory, missing.seat->place), ", which would run it, ",
-             doing(memory, *missing.seat), age(memory, missing.seat->place.worker));
+             doing(memory, *missing.seat), ago);
 }
 
 // How near to the cause a member's error is: it is the cause; a loss, which may have a cause; or it
@@ -276,7 +270,7 @@ std::optional<Board::Verdict> described(const BoardMemory& memory, const Verdict
 std::optional<Board::Verdict> known_on_the_way(const BoardMemory& memory,
                                                const VerdictSearch& search) {
   for (const PendingCall* call : search.found().calls) {
-    if (auto known = published(memory.common(), call->key, call->number)) return known;
+    if (auto known = published(memory, call->key, call->number)) return known;
   }
   return std::nullopt;
 }
@@ -288,13 +282,14 @@ std::optional<Board::Verdict> inherited(const BoardMemory& memory, const Verdict
     if (seat.state != SeatState::threw) continue;
     const auto texts = read_texts(memory, seat);
     if (!texts || !texts->now.starts_with(mismatch)) continue;
-    if (auto known = published(memory.common(), seat.id, kOwnEnd)) return known;
+    if (auto known = published(memory, seat.id, kOwnEnd)) return known;
     return Board::Verdict{.text = texts->now.substr(mismatch.size())};
   }
   return std::nullopt;
 }
 
-// The verdict that a search finds, before its reasons are read again.
+}  // namespace
+
 std::optional<Board::Verdict> found_by(const BoardMemory& memory, VerdictSearch& search,
                                        SeatIndex waiting) {
   if (!search.find(waiting)) return std::nullopt;
@@ -304,94 +299,39 @@ std::optional<Board::Verdict> found_by(const BoardMemory& memory, VerdictSearch&
   return verdict;
 }
 
-// Publishes a verdict. Another member may have been first: then that one's.
-Board::Verdict given(const BoardMemory& memory, const VerdictSearch& search,
-                     const Board::Verdict& verdict, const SeatView& waiting) {
-  for (const PendingCall* call : search.found().calls) {
-    publish(memory.common(), call->key, call->number, verdict);
-  }
-  return published(memory.common(), waiting.key, waiting.number).value_or(verdict);
-}
-
-// Whether what was suspected is so; none as long as other hosts have not answered. What they have
-// answered stays the same while it is read.
-std::optional<bool> confirmed(const BoardMemory& memory, const Suspicion& suspicion) {
-  const auto versions = [&, others = suspicion.search->others()] {
-    std::optional<std::vector<std::uint64_t>> all(std::in_place);
-    for (const int worker : others) {
-      all->push_back(memory.worker(worker).part.load());
-      if (all->back() % 2 != 0 || !memory.is_known(worker, suspicion.request))
-        return decltype(all)();
-    }
-    return all;
-  };
-  const auto before = versions();
-  if (!before) return std::nullopt;
-  const bool holds = suspicion.search->holds();
-  if (versions() != before) return std::nullopt;
-  return holds;
-}
-
-// Asks for snapshots, now and then.
-void ask(const BoardMemory& memory, Suspicion& suspicion) {
-  const auto now = Suspicion::Clock::now();
-  if (now < suspicion.next) return;
-  memory.request(suspicion.seen + 1);
-  suspicion.seen = memory.common().wanted.load();
-  suspicion.next = now + suspicion.gap;
-  suspicion.gap = std::min<Suspicion::Clock::duration>(2 * suspicion.gap, Suspicion::kLongest);
-}
-
-// Board::examine() where other hosts run some of the workers.
-std::optional<Board::Verdict> examined(const BoardMemory& memory, Suspicion& suspicion,
-                                       const SeatView& waiting, bool settled_only) {
-  if (suspicion.search) {
-    const auto holds = confirmed(memory, suspicion);
-    if (!holds) return std::nullopt;
-    if (*holds && (suspicion.verdict.settled || !settled_only)) {
-      return given(memory, *suspicion.search, suspicion.verdict, waiting);
-    }
-  }
-  suspicion.search = nullptr;
-  auto search = std::make_shared<VerdictSearch>(memory);
-  const auto verdict = found_by(memory, *search, waiting.place);
-  if (!verdict) {
-    if (search->meets_others()) ask(memory, suspicion);
-    return std::nullopt;
-  }
-  if (search->others().empty()) {
-    if (!search->holds() || (settled_only && !verdict->settled)) return std::nullopt;
-    return given(memory, *search, *verdict, waiting);
-  }
-  suspicion.search = std::move(search);
-  suspicion.verdict = *verdict;
-  // Drawn after everything was read.
-  suspicion.request = memory.next_request();
-  memory.request(suspicion.request);
-  return std::nullopt;
-}
-
-// Board::absentees() for the member at `place`.
-std::string absentees_of(const BoardMemory& memory, SeatIndex place) {
-  VerdictSearch search(memory);
-  const PendingCall* call = search.call_of(place);
-  if (call == nullptr) return "";
-  if (search.meets_others()) memory.request(memory.next_request());
+std::string absentees_of(const BoardMemory& memory, const PendingCall& call) {
   std::vector<std::string> said;
-  for (const MissingMember& missing : call->missing) {
+  for (const MissingMember& missing : call.missing) {
     if (said.size() == kNamed) {
-      said.push_back(str("and ", call->missing.size() - kNamed, " more have not arrived"));
+      said.push_back(str("and ", call.missing.size() - kNamed, " more have not arrived"));
       break;
     }
-    said.push_back(describe(memory, *call, missing));
+    said.push_back(describe(memory, call, missing));
   }
-  for (const SeatView& seat : call->waiting) {
-    if (said.size() > kNamed || !is_stopped(memory, seat.place.worker)) continue;
-    said.push_back(str("replica ", name_of(memory, seat.place), on_host(memory, seat.place.worker),
+  for (const SeatView& seat : call.waiting) {
+    const int worker = seat.place.worker;
+    if (said.size() > kNamed || !is_stopped(memory, worker)) continue;
+    said.push_back(str("replica ", name_of(memory, seat.place), on_host(memory, worker),
                        " has arrived, but its process is stopped by a signal",
-                       age(memory, seat.place.worker)));
+                       age(memory.worker(worker).copied_at.load())));
   }
   return join(said, "; ");
+}
+
+namespace {
+
+// Board::absentees() for the member at `place`.
+std::string absent(const BoardMemory& memory, SeatIndex place) {
+  VerdictSearch search(memory);
+  const PendingCall* const call = search.call_of(place);
+  if (call == nullptr) return "";
+  const bool is_here = std::ranges::all_of(
+      call->members, [&](const GroupMember& member) { return memory.is_local(member.worker); });
+  const auto told =
+      is_here ? std::nullopt
+              : published(memory.common().absentees, call->key, call->number, Which::last);
+  return told ? told->verdict.text + (told->verdict.text.empty() ? "" : age(told->at))
+              : absentees_of(memory, *call);
 }
 
 }  // namespace
@@ -400,26 +340,19 @@ std::optional<Board::Verdict> Board::examine(const Seat& waiting, bool settled_o
   const BoardMemory& memory = state_->memory;
   const auto seat = read_seat(memory, {waiting.worker_, waiting.index_});
   if (!seat || seat->state != SeatState::waiting) return std::nullopt;
-  if (auto known = watch::published(memory.common(), seat->key, seat->number)) return known;
-  if (!memory.has_others()) {
-    VerdictSearch search(memory);
-    const auto verdict = found_by(memory, search, seat->place);
-    if (!verdict || !search.holds() || (settled_only && !verdict->settled)) return std::nullopt;
-    return given(memory, search, *verdict, *seat);
+  if (auto known = watch::published(memory, seat->key, seat->number)) return known;
+  VerdictSearch search(memory);
+  const auto verdict = found_by(memory, search, seat->place);
+  if (!verdict || !search.holds() || (settled_only && !verdict->settled)) return std::nullopt;
+  for (const PendingCall* call : search.found().calls) {
+    watch::publish(memory.common().verdicts, {call->key, call->number, *verdict});
   }
-  auto suspicion = state_->take_suspicion(seat->place);
-  if (!suspicion || suspicion->version != seat->version) {
-    suspicion = std::make_shared<Suspicion>();
-    suspicion->version = seat->version;
-    suspicion->seen = memory.common().wanted.load();
-  }
-  auto verdict = examined(memory, *suspicion, *seat, settled_only);
-  state_->keep_suspicion(seat->place, std::move(suspicion));
-  return verdict;
+  // Another member may have been first.
+  return watch::published(memory, seat->key, seat->number).value_or(*verdict);
 }
 
 std::string Board::absentees(const Seat& waiting) const {
-  return absentees_of(state_->memory, {.worker = waiting.worker_, .index = waiting.index_});
+  return absent(state_->memory, {.worker = waiting.worker_, .index = waiting.index_});
 }
 
 std::vector<Board::Wait> Board::waits(int worker) const {
@@ -443,7 +376,7 @@ std::string Board::text_of(int worker, const Wait& wait) const {
 }
 
 std::string Board::absentees(int worker, const Wait& wait) const {
-  return absentees_of(state_->memory, {.worker = worker, .index = wait.seat});
+  return absent(state_->memory, {.worker = worker, .index = wait.seat});
 }
 
 }  // namespace lockstep::watch

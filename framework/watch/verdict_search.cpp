@@ -76,6 +76,11 @@ PendingCall& VerdictSearch::gather(const SeatView& waiting) {
   call.number = waiting.number;
   WorkerWords& worker = memory_.worker(waiting.place.worker);
   if (const auto group = find_group(worker, call.key)) call.members = read_members(worker, *group);
+  const auto is_worker = [&](const GroupMember& member) {
+    return member.worker >= 0 && member.worker < memory_.workers();
+  };
+  // Another host may have said anything.
+  if (!std::ranges::all_of(call.members, is_worker)) call.members.clear();
   for (std::size_t i = 0; i < call.members.size(); ++i) place_member(call, static_cast<int>(i));
   return call;
 }
@@ -83,6 +88,11 @@ PendingCall& VerdictSearch::gather(const SeatView& waiting) {
 // The seat is read before the count: a member that has gone on from the call had arrived before.
 void VerdictSearch::place_member(PendingCall& call, int place) {
   const GroupMember& member = call.members[static_cast<std::size_t>(place)];
+  if (!memory_.is_known(member.worker)) {
+    call.has_unread = true;
+    call.missing.push_back({.place = place, .member = member, .seat = {}, .is_own = false});
+    return;
+  }
   const auto own = seat_of(member.id, member.worker, false);
   std::optional<SeatView> seat;
   if (own) {
@@ -90,11 +100,9 @@ void VerdictSearch::place_member(PendingCall& call, int place) {
     // Its seat is being written or given away: nothing is known of it.
     if (!seat || seat->id != member.id) {
       call.has_unread = true;
-      // Or it was left out of a snapshot: then it has a place among the missing.
-      if (memory_.is_known(member.worker)) return;
-      seat.reset();
+      return;
     }
-    if (seat && waits_in(*seat, call)) {
+    if (waits_in(*seat, call)) {
       call.waiting.push_back(*seat);
       return;
     }
@@ -122,7 +130,6 @@ void VerdictSearch::place_member(PendingCall& call, int place) {
 
 void VerdictSearch::find_elder(MissingMember& missing) {
   const GroupMember& member = missing.member;
-  if (!memory_.is_known(member.worker)) return;
   for (const std::uint64_t id : member.elders) {
     if (id == 0) return;
     const auto place = seat_of(id, member.worker, true);
@@ -251,31 +258,6 @@ bool VerdictSearch::is_settled() const {
   return std::ranges::all_of(found_.calls, [&](const PendingCall* call) {
     return !call->has_unread && std::ranges::all_of(call->missing, has_part);
   });
-}
-
-bool VerdictSearch::meets_others() const {
-  return std::ranges::any_of(known_calls_, [&](const auto& known) {
-    return std::ranges::any_of(known.second.members, [&](const GroupMember& member) {
-      return !memory_.is_local(member.worker);
-    });
-  });
-}
-
-std::vector<int> VerdictSearch::others() const {
-  std::set<int> workers;
-  const auto add = [&](const SeatView& seat) { workers.insert(seat.place.worker); };
-  std::ranges::for_each(found_.way, add);
-  std::ranges::for_each(found_.gone, add);
-  for (const PendingCall* call : found_.calls) std::ranges::for_each(call->waiting, add);
-  for (const Edge& edge : found_.edges) {
-    workers.insert(edge.missing->member.worker);
-    // Its seat, elders and siblings were looked for everywhere.
-    for (int worker = 0; !edge.missing->is_own && worker < memory_.workers(); ++worker) {
-      workers.insert(worker);
-    }
-  }
-  std::erase_if(workers, [&](int worker) { return memory_.is_local(worker); });
-  return {workers.begin(), workers.end()};
 }
 
 bool VerdictSearch::is_unchanged() const {

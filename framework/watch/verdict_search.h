@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -51,6 +50,24 @@ struct Edge {
 /// Some paths through a map prove nothing. A replica that can never go on will throw; the caller of
 /// its map may catch the error and arrive after all. So beyond a map only paths that lead back to a
 /// call before the map count.
+///
+/// Why a verdict is never a false alarm, if holds() after find():
+/// 1. The version of a seat changes with whatever its member does, and never comes back. A seat
+///    says that its member waits before the member can help any other.
+/// 2. The count of a member's arrivals in a group only grows. It is kept for as long as a member of
+///    any host holds the group, and who waits in a call holds its group.
+/// 3. There are two readings, and the second begins when the first has ended. Of this host's
+///    workers, both read the board itself. Of several hosts' they read copies: each host is asked
+///    for what is new once all have answered the question before (job_watch.h).
+/// 4. A seat that has the same version in both was the same all the time between them. A count that
+///    is too low in the second was too low before. So between the readings there was a moment at
+///    which all that was found was true at once.
+/// 5. What was true then stays true: each call found lacks a member that has ended for good, or
+///    that disagrees, or that waits itself in a call found. None of them can move before another.
+/// 6. A copy of a host's part is as good as its board. A seat is copied whole, before the counts: a
+///    member that has gone on from a call had arrived before. One that has changed when all was
+///    copied gets an odd version, as if it were just being written: nothing rests on it.
+/// 7. Of a host that has not answered nothing is known, and nothing rests on it.
 class VerdictSearch {
  public:
   explicit VerdictSearch(const BoardMemory& memory) : memory_(memory) {}
@@ -76,13 +93,9 @@ class VerdictSearch {
   /// Whether every member of these calls was read, and every missing member is part of what was
   /// found.
   [[nodiscard]] bool is_settled() const;
-  /// Reads everything again that the result rests on: whether it holds now, at one moment.
+  /// Reads everything again that the result rests on: whether it was so, at one moment between the
+  /// search and now.
   [[nodiscard]] bool holds() const;
-
-  /// Whether a call that the search has read has members on other hosts.
-  [[nodiscard]] bool meets_others() const;
-  /// The workers of other hosts whose parts holds() reads.
-  [[nodiscard]] std::vector<int> others() const;
 
  private:
   using Index = std::unordered_map<std::uint64_t, std::uint32_t>;
@@ -112,25 +125,10 @@ class VerdictSearch {
   std::size_t before_end_ = 0;
 };
 
-/// What Board::examine() keeps of a member's wait if calls on its way have members on other hosts.
-struct Suspicion {
-  using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::milliseconds kFirst{50};
-  static constexpr std::chrono::milliseconds kLongest{1000};
-
-  /// The version of the waiting seat.
-  std::uint64_t version = 0;
-
-  /// A reason that was found, to be read again in snapshots that answer `request`. None without.
-  std::shared_ptr<VerdictSearch> search;
-  Board::Verdict verdict;
-  std::uint64_t request = 0;
-
-  /// While no reason is found: new snapshots are wanted at `next`, unless someone of the host has
-  /// asked since the request `seen`; then `gap` later.
-  Clock::time_point next{};
-  Clock::duration gap = kFirst;
-  std::uint64_t seen = 0;
-};
+/// The verdict that a search finds on the call in which a seat waits, before holds() was asked.
+[[nodiscard]] std::optional<Board::Verdict> found_by(const BoardMemory& memory,
+                                                     VerdictSearch& search, SeatIndex waiting);
+/// What Board::absentees() says of a call.
+[[nodiscard]] std::string absentees_of(const BoardMemory& memory, const PendingCall& call);
 
 }  // namespace lockstep::watch

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <random>
@@ -13,8 +15,10 @@
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/watch/board.h"
+#include "framework/watch/job_watch.h"
 #include "tests/catch.h"
 #include "tests/support/settings.h"
 #include "tests/watch/board_world.h"
@@ -24,14 +28,20 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Two hosts with boards of their own, and the same number of workers with a replica each. Nothing
-/// passes between the boards but snapshots.
+/// Two hosts with boards of their own, and the same number of workers with a replica each. The
+/// launchers tell each other what a JobWatch sends, message by message.
 class TwoHosts {
  public:
   explicit TwoHosts(int workers_each = 1) : each_(workers_each) {
-    for (int host = 0; host < 2; ++host) {
+    const std::vector<Range> workers{{0, each_}, {each_, each_}};
+    for (std::size_t host = 0; host < 2; ++host) {
       boards_.push_back(std::make_unique<watch::Board>(2 * each_));
-      boards_.back()->set_local(host * each_, each_, replicas());
+      boards_.back()->set_local(static_cast<int>(workers[host].offset), each_, replicas());
+      watches_.push_back(std::make_unique<watch::JobWatch>(
+          host, workers, replicas(), *boards_.back(),
+          [this](std::size_t to, const watch::BoardMessage& message) {
+            sent_[to].push_back(message);
+          }));
     }
     for (int i = 0; i < replicas(); ++i) {
       members_.push_back({.id = 1000 + static_cast<std::uint64_t>(i), .worker = i});
@@ -66,27 +76,37 @@ class TwoHosts {
   }
   void let_go() { held_.clear(); }
 
-  std::string of_host(int host) { return board(host).snapshot(host * each_, each_); }
-  /// The other host's answer comes to `host`.
-  void show(int host) {
-    const std::uint64_t wanted = board(host).snapshots_wanted();
-    board(host).show(of_host(1 - host), wanted);
+  watch::JobWatch& watch(std::size_t host) { return *watches_[host]; }
+  /// What was sent to a host and has not come yet.
+  std::deque<watch::BoardMessage>& sent(std::size_t to) { return sent_[to]; }
+  void deliver(std::size_t to) {
+    const watch::BoardMessage message = sent_[to].front();
+    sent_[to].pop_front();
+    watch(to).hear(1 - to, message);
   }
-  void exchange() {
-    show(0);
-    show(1);
+  void deliver_all() {
+    for (std::size_t to = 0; !sent_[0].empty() || !sent_[1].empty(); to = 1 - to) {
+      while (!sent_[to].empty()) deliver(to);
+    }
+  }
+  /// Whether the next reading has begun: the one before has shown a reason for a verdict.
+  bool suspects() { return !sent_[1].empty(); }
+  /// Host 0's launcher reads all boards, once, and tells both hosts what follows.
+  void read() {
+    if (sent_[1].empty()) watch(0).want(1);
+    deliver(1);
+    while (!sent_[0].empty()) deliver(0);
+    while (!sent_[1].empty() && !std::holds_alternative<watch::BoardLook>(sent_[1].front())) {
+      deliver(1);
+    }
   }
   std::string found(int replica, bool settled_only = false) {
     const auto verdict = board_of(replica).examine(seat(replica), settled_only);
     return verdict ? verdict->text : "";
   }
-  /// What it finds once snapshots were exchanged, and again because it has asked for them.
+  /// What it finds after two readings.
   std::string found_in_the_end(int replica, bool settled_only = false) {
-    for (int i = 0; i < 3; ++i) {
-      const std::string text = found(replica, settled_only);
-      if (!text.empty()) return text;
-      exchange();
-    }
+    for (int i = 0; i < 2; ++i) read();
     return found(replica, settled_only);
   }
   std::string absent(int replica) { return board_of(replica).absentees(seat(replica)); }
@@ -94,6 +114,8 @@ class TwoHosts {
  private:
   int each_;
   std::vector<std::unique_ptr<watch::Board>> boards_;
+  std::vector<std::unique_ptr<watch::JobWatch>> watches_;
+  std::array<std::deque<watch::BoardMessage>, 2> sent_;
   std::vector<watch::GroupMember> members_;
   std::vector<std::unique_ptr<watch::Board::Seat>> seats_;
   std::vector<std::shared_ptr<watch::Board::Group>> held_;
@@ -112,8 +134,8 @@ void fill_hosts(TwoHosts& hosts) {
   hosts.start(0, {0, 2}, kPsum);
 }
 
-// Two hosts of three replicas run events of random groups, while they ask for snapshots and show
-// them at random times. REQUIREs that nobody is ever said to be out of step.
+// Two hosts of three replicas run events of random groups, while their boards are read, and are
+// told what follows, at random times. REQUIREs that nobody is ever said to be out of step.
 void run_in_step(std::mt19937& random) {
   constexpr int kEach = 3;
   constexpr int kAll = 2 * kEach;
@@ -140,13 +162,6 @@ void run_in_step(std::mt19937& random) {
     std::map<std::vector<int>, std::shared_ptr<watch::Board::Group>> groups;  // of this salt
   };
   std::vector<Replica> replicas(kAll);
-  struct Sent {
-    int to;
-    std::string bytes;
-    std::uint64_t answers;
-  };
-  std::vector<Sent> sent;
-  std::array<std::uint64_t, 2> asked{};
   const auto step = [&](int number) {
     Replica& replica = replicas[static_cast<std::size_t>(number)];
     if (replica.waits) {
@@ -176,20 +191,18 @@ void run_in_step(std::mt19937& random) {
   };
   while (!is_over()) {
     const int number = static_cast<int>(random() % kAll);
-    const int host = static_cast<int>(random() % 2);
     switch (random() % 8) {
       case 0:
-        asked[static_cast<std::size_t>(host)] = hosts.board(host).snapshots_wanted();
+        if (hosts.sent(0).empty() && hosts.sent(1).empty()) {
+          hosts.watch(random() % 2).want(static_cast<int>(1 + random() % 2));
+        }
         break;
-      case 1:  // the other host answers, some time after it was asked
-        sent.push_back({host, hosts.of_host(1 - host), asked[static_cast<std::size_t>(host)]});
+      case 1:
+      case 2: {
+        const std::size_t to = random() % 2;
+        if (!hosts.sent(to).empty()) hosts.deliver(to);
         break;
-      case 2:  // and the answer comes, maybe in another order
-        if (sent.empty()) break;
-        std::swap(sent[random() % sent.size()], sent.back());
-        hosts.board(sent.back().to).show(sent.back().bytes, sent.back().answers);
-        sent.pop_back();
-        break;
+      }
       case 3:
       case 4:
         alarms += hosts.found(number, random() % 2 == 0).empty() ? 0 : 1;
@@ -247,46 +260,32 @@ TEST_CASE("two hosts' cycles, ends and failures are found", "[board]") {
   CHECK(hosts.found_in_the_end(0) == text);
 }
 
-TEST_CASE("no verdict rests on a snapshot that nobody has asked for since", "[board]") {
+TEST_CASE("no verdict rests on one reading", "[board]") {
   TwoHosts hosts;
   hosts.start(0, kPair, kPsum);
   hosts.start(1, {1}, kPmean);
   hosts.seat(1).finish();
-  hosts.exchange();
-  SECTION("the member has returned, but nobody has answered") {
+  hosts.read();
+  CHECK(!hosts.suspects());
+  SECTION("the member has returned") {
     hosts.seat(1).returned();
-    const std::string early = hosts.of_host(1);
-    const std::uint64_t before = hosts.board(0).snapshots_wanted();
-    hosts.board(0).show(early, before);
+    hosts.read();
     CHECK(hosts.found(0).empty());
-    CHECK(hosts.board(0).snapshots_wanted() > before);
-    // Newer ones, which were asked for before.
-    for (int i = 0; i < 5; ++i) {
-      hosts.board(0).show(hosts.of_host(1), before);
-      CHECK(hosts.found(0).empty());
-    }
-    hosts.show(0);
+    CHECK(hosts.suspects());
+    hosts.read();
     CHECK(hosts.found(0) == str("replica 1 has returned while replica 0 called ", kPsum));
+    hosts.read();
+    CHECK(!hosts.suspects());
   }
-  SECTION("the member has come since") {
-    hosts.start(1, {1}, kPmean);
-    hosts.show(0);
-    hosts.start(0, {0}, kPmean);
-    hosts.seat(0).finish();
-    hosts.seat(1).finish();
+  SECTION("the member waits elsewhere, but has come when it is read again") {
+    hosts.start(1, {1, 0}, kPsum);
+    hosts.start(0, {0, 1}, kPmean);
+    hosts.read();
     hosts.start(1, kPair, kPsum);
+    hosts.start(0, kPair, kPsum);
+    hosts.read();
     CHECK(hosts.found(0).empty());
-    hosts.show(0);
-    CHECK(hosts.found(0).empty());
-  }
-  SECTION("an old snapshot comes late") {
-    const std::string early = hosts.of_host(1);
-    hosts.start(1, kPair, kPsum);
-    hosts.show(0);
-    const std::string absent = hosts.absent(0);
-    hosts.board(0).show(early, hosts.board(0).snapshots_wanted());
-    CHECK(absent.empty());
-    CHECK(hosts.absent(0).empty());
+    CHECK(hosts.found(1).empty());
   }
 }
 
@@ -295,16 +294,29 @@ TEST_CASE("a reason that has gone when it is read again is none", "[board]") {
   hosts.start(0, kPair, kPsum);
   hosts.start(1, kPair, kPsum, 2);
   hosts.start(1, {1, 0}, kPsum);  // it has caught an error, and waits elsewhere
-  hosts.show(0);
-  CHECK(hosts.found(0).empty());
+  hosts.read();
   hosts.start(1, kPair, kPsum);
-  hosts.show(0);
-  CHECK(hosts.found(0).empty());
-  hosts.show(0);
-  CHECK(hosts.found(0).empty());
+  for (int i = 0; i < 3; ++i) {
+    hosts.read();
+    CHECK(hosts.found(0).empty());
+  }
 }
 
-TEST_CASE("of the absent of other hosts is said what is known", "[board]") {
+TEST_CASE("a mismatch of two hosts waits for those who may yet be part of it", "[board]") {
+  TwoHosts hosts(2);
+  hosts.start(0, kFour, kPsum);
+  hosts.start(2, kFour, kPmean);
+  const auto begun = std::chrono::steady_clock::now();
+  CHECK(hosts.found_in_the_end(0).empty());
+  while (std::chrono::steady_clock::now() - begun < std::chrono::milliseconds(300)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  CHECK(hosts.found_in_the_end(0) ==
+        str("replica 0 called ", kPsum, " while replica 2 called ", kPmean));
+  CHECK(hosts.found(2) == hosts.found(0));
+}
+
+TEST_CASE("of the absent of other hosts is said what was read", "[board]") {
   TwoHosts hosts(2);
   for (const int i : kFour) hosts.start(i, kFour, kPmean);
   for (const int i : kFour) hosts.seat(i).finish();
@@ -315,31 +327,35 @@ TEST_CASE("of the absent of other hosts is said what is known", "[board]") {
             ", its 1st; replica 2 is on another host, of which nothing is known: it may not have "
             "arrived; replica 3 is on another host, of which nothing is known: it may not have "
             "arrived"));
-  const std::uint64_t wanted = hosts.board(0).snapshots_wanted();
-  CHECK(wanted > 0);
   hosts.seat(3).threw("bad_alloc");
   hosts.start(1, kFour, kPsum);
-  hosts.exchange();
+  hosts.read();
   CHECK(hosts.absent(0) ==
-        str("replica 2 has not arrived: it is running, and the last collective it finished is ",
-            kPmean, ", its 1st; replica 3 has not arrived: it has thrown: bad_alloc"));
+        str("replica 2 on host 1 has not arrived: it is running, and the last collective it "
+            "finished is ",
+            kPmean, ", its 1st; replica 3 on host 1 has not arrived: it has thrown: bad_alloc"));
   hosts.board(0).set_stopped(1, true);
-  CHECK_THAT(hosts.absent(0),
-             ContainsSubstring("replica 1 has arrived, but its process is stopped by a signal"));
+  hosts.read();
+  CHECK_THAT(
+      hosts.absent(0),
+      ContainsSubstring("replica 1 on host 0 has arrived, but its process is stopped by a signal"));
   REQUIRE(hosts.board(0).waits(0).size() == 1);
   CHECK_THAT(hosts.board(0).text_of(0, hosts.board(0).waits(0)[0]),
              ContainsSubstring("replica 0 waits in psum"));
   hosts.free_seat(3);
   hosts.start(0, {0, 3}, kPsum);
-  hosts.show(0);
-  CHECK(hosts.absent(0) ==
-        "the member at place 1 of the group has not arrived: it has not started");
-  hosts.board(0).set_local(0, 2, 4, std::vector<int>{0, 0, 1, 1});
+  hosts.read();
   CHECK(hosts.absent(0) ==
         "the member at place 1 of the group on host 1 has not arrived: it has not started");
+  // Of its own members a host knows more than was read.
+  hosts.start(0, {0, 1}, kPsum);
+  hosts.read();
+  hosts.board(0).set_stopped(1, false);
+  CHECK(hosts.absent(0) == str("replica 1 has not arrived: it waits in ", kPsum,
+                               ", and the last collective it finished is ", kPmean, ", its 1st"));
 }
 
-TEST_CASE("a host on its own wants no snapshots", "[board]") {
+TEST_CASE("a host on its own is read by nobody", "[board]") {
   watch::Board board(2);
   board.set_local(0, 2);
   const auto seat = board.take_seat(0, 1, 0, "0");
@@ -349,15 +365,18 @@ TEST_CASE("a host on its own wants no snapshots", "[board]") {
   seat->start(*group, 0, call_of(kPsum));
   CHECK(!board.examine(*seat));
   CHECK_THAT(board.absentees(*seat), ContainsSubstring("it has not started"));
-  CHECK(board.snapshots_wanted() == 0);
-  CHECK_THROWS_AS(board.show(board.snapshot(0, 2), 0), DataError);
+  CHECK(!board.spans_hosts());
+  CHECK(board.readings_wanted() == 0);
   CHECK_THROWS_AS(board.set_local(1, 2), ValueError);
-  CHECK_THROWS_AS(board.snapshot(0, 3), ValueError);
+  CHECK_THROWS_AS(board.let_go({.worker = 2, .slot = 0, .holds = 2}), DataError);
+  CHECK_THROWS_AS(board.let_go({.worker = -1, .slot = 0, .holds = 2}), DataError);
+  CHECK_THROWS_AS(board.let_go({.worker = 0, .slot = watch::Board::kGroups, .holds = 2}),
+                  DataError);
 }
 
 TEST_CASE("who has arrived in a group is known as long as another host holds it", "[board]") {
   TwoHosts hosts;
-  hosts.exchange();
+  hosts.read();
   {
     const auto mine = hosts.group(0, kPair);
     hosts.seat(0).start(*mine, 0, call_of(kPsum));
@@ -369,42 +388,53 @@ TEST_CASE("who has arrived in a group is known as long as another host holds it"
   for (int i = 0; i < 4; ++i) {
     CHECK(hosts.found(1).empty());
     CHECK(hosts.found(0).empty());
-    hosts.exchange();
+    hosts.read();
   }
 }
 
 TEST_CASE("groups of two hosts that nobody holds make room", "[board]") {
   TwoHosts hosts;
-  std::size_t largest = 0;
-  for (std::uint64_t call = 1; call <= 3000; ++call) {
+  std::uint64_t wanted = 0;
+  // More than there is room for.
+  for (std::uint64_t call = 1; call <= watch::Board::kGroups + 8000; ++call) {
     hosts.start(0, kPair, kPsum, call);
     hosts.start(1, kPair, kPsum, call);
     hosts.seat(0).finish();
     hosts.seat(1).finish();
     hosts.let_go();
-    if (call % 10 == 0) hosts.exchange();
-    if (call % 100 == 0) largest = std::max(largest, hosts.of_host(0).size());
+    if (std::exchange(wanted, hosts.board(0).readings_wanted()) == wanted) continue;
+    hosts.read();
+    hosts.read();
   }
-  CHECK(largest < 30000);
+  CHECK(wanted > 0);
 }
 
-TEST_CASE("what has no room in a snapshot is left out, and no verdict rests on it", "[board]") {
+TEST_CASE("a host's board is read in pieces, and only what is new", "[board]") {
+  constexpr std::uint64_t kLanes = 20000;
   TwoHosts hosts;
   hosts.start(0, kPair, kPsum);
-  hosts.seat(1).enter_map(call_of(kPmap), 20000);
-  for (std::uint64_t i = 0; i < 20000; ++i) hosts.sit(1, 5000 + i, 1001, str("(1, ", i, ")"));
-  CHECK(hosts.of_host(1).size() < watch::Board::kSnapshot);
-  hosts.show(0);
-  CHECK_THAT(hosts.absent(0), ContainsSubstring("replica 1 has not arrived: it is in pmap"));
+  hosts.seat(1).enter_map(call_of(kPmap), kLanes);
+  for (std::uint64_t i = 0; i < kLanes; ++i) hosts.sit(1, 5000 + i, 1001, str("(1, ", i, ")"));
+  const auto sizes = [&] {
+    hosts.watch(0).want(1);
+    hosts.deliver(1);
+    std::vector<std::size_t> all;
+    for (const watch::BoardMessage& message : hosts.sent(0)) {
+      all.push_back(std::get<watch::BoardWords>(message).words.size());
+    }
+    hosts.deliver_all();
+    return all;
+  };
+  const std::vector<std::size_t> all = sizes();
+  CHECK(all.size() > 1);
+  for (const std::size_t size : all) CHECK(size <= watch::BoardCopy::kPiece);
+  CHECK(sizes() == std::vector<std::size_t>{0});
   hosts.seat(1).returned();
-  for (int i = 0; i < 3; ++i) {
-    hosts.show(0);
-    CHECK(hosts.found(0).empty());
-  }
+  CHECK(sizes() < std::vector<std::size_t>{100});
+  CHECK(hosts.found(0) == str("replica 1 has returned while replica 0 called ", kPsum));
 }
 
-TEST_CASE("hosts in step are never said to be out of it, whenever snapshots come",
-          "[board][bulk]") {
+TEST_CASE("hosts in step are never said to be out of it, whenever they are read", "[board][bulk]") {
   testing::Sample sample("hosts in step");
   for (int round = 0; round < 8; ++round) {
     if (!sample.next()) continue;
@@ -415,7 +445,7 @@ TEST_CASE("hosts in step are never said to be out of it, whenever snapshots come
   }
 }
 
-TEST_CASE("damaged snapshots are refused or shown, and never more than that", "[board][bulk]") {
+TEST_CASE("damaged words are refused or read, and never more than that", "[board][bulk]") {
   const unsigned seed = std::random_device{}();
   INFO("seed " << seed);
   std::mt19937 random(seed);
@@ -423,10 +453,14 @@ TEST_CASE("damaged snapshots are refused or shown, and never more than that", "[
   fill_hosts(hosts);
   hosts.start(1, {1, 2}, kPsum);
   hosts.seat(2).fell_out("a verdict of its own");
-  const std::string whole = hosts.of_host(1);
+  hosts.watch(0).want(1);
+  hosts.deliver(1);
+  REQUIRE(hosts.sent(0).size() == 1);
+  const auto whole = std::get<watch::BoardWords>(hosts.sent(0).front());
   int refused = 0;
   for (int i = 0; i < 2000; ++i) {
-    std::string bytes = whole;
+    watch::BoardWords damaged = whole;
+    std::string& bytes = damaged.words;
     if (i % 4 == 0) {
       bytes.resize(random() % bytes.size());
     } else {
@@ -435,31 +469,72 @@ TEST_CASE("damaged snapshots are refused or shown, and never more than that", "[
       }
     }
     TwoHosts fresh(2);
-    watch::Board& board = fresh.board(0);
     fresh.start(0, kFour, kPsum);
     fresh.start(1, {1, 2}, kPsum);
+    fresh.watch(0).want(1);
     try {
-      board.show(bytes, board.snapshots_wanted());
-    } catch (const DataError&) {
+      fresh.watch(0).hear(1, damaged);
+    } catch (const DataError& error) {
       ++refused;
-      CHECK_THAT(fresh.absent(0), ContainsSubstring("of which nothing is known"));
+      CHECK(str("what host 1 says of its board is damaged") == error.what());
     }
-    for (int turn = 0; turn < 2; ++turn) {
+    for (std::uint64_t number = 1; number < 4; ++number) {
       for (const int member : {0, 1}) {
         (void)fresh.found(member);
         (void)fresh.absent(member);
       }
-      try {
-        board.show(whole, board.snapshots_wanted());
-      } catch (const DataError&) {  // it had shown later versions
-      }
+      fresh.watch(0).want(2);
+      fresh.watch(0).hear(1, watch::BoardWords{number, number == 2 ? whole.words : "", true});
     }
-    (void)board.snapshot(0, 2);
   }
   CHECK(refused > 500);
 }
 
-TEST_CASE("snapshots are shown beside readers and taken beside writers", "[board]") {
+TEST_CASE("no host says anything of another's workers, and none but host 0 judges", "[board]") {
+  TwoHosts hosts(2);
+  hosts.start(0, kFour, kPsum);
+  // What host 0 would say of its own.
+  watch::BoardCopy own({{0, 2}, {2, 2}});
+  for (const std::string& piece : own.read(hosts.board(0), 0)) {
+    CHECK_THROWS_AS(hosts.watch(0).hear(1, watch::BoardWords{1, piece, true}), DataError);
+  }
+  CHECK_THROWS_AS(hosts.watch(0).hear(1, watch::BoardNews{}), DataError);
+  CHECK_THROWS_AS(hosts.watch(0).hear(1, watch::BoardLook{1}), DataError);
+  CHECK_THROWS_AS(hosts.watch(1).hear(0, watch::BoardWords{1, "", true}), DataError);
+}
+
+TEST_CASE("a wait that lasts is looked into, less and less often", "[board]") {
+  TwoHosts hosts;
+  const auto begun = std::chrono::steady_clock::now();
+  hosts.start(1, kPair, kPsum);
+  std::vector<std::chrono::milliseconds> asked;
+  while (asked.size() < 3) {
+    hosts.watch(1).progress();
+    if (!hosts.sent(0).empty()) {
+      asked.push_back(std::chrono::duration_cast<std::chrono::milliseconds>(
+          std::chrono::steady_clock::now() - begun));
+      hosts.deliver_all();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  CHECK(asked[0] >= std::chrono::milliseconds(50));
+  CHECK(asked[1] >= std::chrono::milliseconds(100));
+  CHECK(asked[2] >= std::chrono::milliseconds(200));
+}
+
+TEST_CASE("while a host does not answer, the others' absent are told of", "[board]") {
+  TwoHosts hosts;
+  hosts.start(0, kPair, kPsum);
+  hosts.watch(0).want(1);
+  CHECK_THAT(hosts.absent(0), ContainsSubstring("replica 1 is on another host, of which nothing"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  hosts.watch(0).want(1);
+  CHECK(hosts.absent(0) ==
+        "replica 1 is on host 1, of which nothing is known: it may not have arrived");
+  CHECK(hosts.sent(1).size() == 1);
+}
+
+TEST_CASE("boards are read beside writers", "[board]") {
   TwoHosts hosts;
   std::atomic<bool> over{false};
   hosts.start(0, kPair, kPsum);
@@ -482,7 +557,7 @@ TEST_CASE("snapshots are shown beside readers and taken beside writers", "[board
       }
     });
   }
-  for (int i = 0; i < 2000 || looks < 200; ++i) hosts.show(0);
+  for (int i = 0; i < 2000 || looks < 200; ++i) hosts.read();
   over = true;
   writer.join();
   for (std::thread& reader : readers) reader.join();

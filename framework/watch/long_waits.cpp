@@ -1,0 +1,31 @@
+#include "framework/watch/long_waits.h"
+
+#include <algorithm>
+
+namespace lockstep::watch {
+
+std::vector<LongWaits::Found> LongWaits::look() {
+  using std::chrono::milliseconds;
+  const auto now = Clock::now();
+  if (first_.count() == 0 || now < next_) return {};
+  next_ = now + std::clamp(first_ / 8, milliseconds(20), milliseconds(1000));
+  std::vector<Found> found;
+  decltype(waits_) still;
+  for (std::int64_t number = workers_.offset; number < workers_.end(); ++number) {
+    const auto worker = static_cast<int>(number);
+    for (const Board::Wait& wait : board_.waits(worker)) {
+      const auto before = waits_.find({worker, wait.seat});
+      Known known{.version = wait.version, .since = now, .next = now + first_};
+      if (before != waits_.end() && before->second.version == wait.version) known = before->second;
+      if (now >= known.next) {
+        known.next = std::min(known.since + 2 * (known.next - known.since), now + most_);
+        found.push_back({worker, wait, now - known.since, ++known.times});
+      }
+      still.emplace(std::pair(worker, wait.seat), known);
+    }
+  }
+  waits_ = std::move(still);
+  return found;
+}
+
+}  // namespace lockstep::watch

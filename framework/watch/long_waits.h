@@ -1,0 +1,49 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "framework/base/range.h"
+#include "framework/watch/board.h"
+
+namespace lockstep::watch {
+
+/// Looks on a board for members of a host's workers that wait for long. For one thread.
+class LongWaits {
+ public:
+  /// Of a wait look() tells when it has lasted for `first` (zero: never), again when that has
+  /// doubled, and so on, but at the latest `most` after the time before.
+  LongWaits(const Board& board, const Range& workers, std::chrono::milliseconds first,
+            std::chrono::milliseconds most)
+      : board_(board), workers_(workers), first_(first), most_(most) {}
+
+  struct Found {
+    int worker = 0;
+    Board::Wait wait;
+    std::chrono::steady_clock::duration lasts{};
+    int times = 0;  ///< how often look() has told of it
+  };
+  /// Call it often, compared with `first`.
+  [[nodiscard]] std::vector<Found> look();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Known {
+    std::uint64_t version;
+    Clock::time_point since;
+    Clock::time_point next;
+    int times = 0;
+  };
+
+  const Board& board_;
+  Range workers_;
+  std::chrono::milliseconds first_;
+  std::chrono::milliseconds most_;
+  Clock::time_point next_{};
+  std::map<std::pair<int, std::uint32_t>, Known> waits_;  // by worker and seat
+};
+
+}  // namespace lockstep::watch
