@@ -21,6 +21,7 @@
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
+#include "framework/base/record.h"
 #include "framework/base/text.h"
 #include "framework/checkpoint/meeting.h"
 #include "framework/collectives/axis_index.h"
@@ -106,15 +107,6 @@ std::string shard_name(const AxisNames& axis) {
   return name.data();
 }
 
-// What a replica has written, as a text for the others.
-std::string written_text(const storage::ManifestFile& file, const storage::StagedShard& shard) {
-  Json pieces = Json::array();
-  for (const storage::StagedPiece& piece : shard.pieces()) {
-    pieces.push_back({piece.name, piece.dtype, piece.shape, piece.offset, piece.size});
-  }
-  return Json{{"file", {file.name, file.bytes, file.checksum}}, {"pieces", pieces}}.dump();
-}
-
 // The text of a manifest that has the figures which are no numbers for JSON: {"loss": "nan"}.
 const std::string kNotFiniteText = "not_finite";
 
@@ -160,29 +152,7 @@ storage::Manifest manifest_of(const CheckpointInfo& info, const std::vector<std:
                              .files = {},
                              .tensors = {}};
   add_figures(info, manifest);
-  std::map<std::string, storage::ManifestTensor> tensors;
-  for (const std::string& text : written) {
-    const Json json = Json::parse(text);
-    const std::size_t file = manifest.files.size();
-    manifest.files.push_back({.name = json["file"][0].get<std::string>(),
-                              .bytes = json["file"][1].get<std::uint64_t>(),
-                              .checksum = json["file"][2].get<std::string>()});
-    for (const Json& piece : json["pieces"]) {
-      const auto name = piece[0].get<std::string>();
-      storage::ManifestTensor& tensor = tensors[name];
-      tensor.name = name;
-      tensor.dtype = piece[1].get<std::string>();
-      tensor.shape = piece[2].get<std::vector<std::uint64_t>>();
-      const storage::ManifestPiece made{.file = file,
-                                        .offset = piece[3].get<std::uint64_t>(),
-                                        .size = piece[4].get<std::uint64_t>()};
-      if (made.size > 0) tensor.pieces.push_back(made);
-    }
-  }
-  for (auto& [name, tensor] : tensors) {
-    std::ranges::sort(tensor.pieces, {}, &storage::ManifestPiece::offset);
-    manifest.tensors.push_back(std::move(tensor));
-  }
+  storage::add_parts(manifest, written);
   return manifest;
 }
 
@@ -245,8 +215,8 @@ class ReaderSource final : public StateSource {
     }
     psum_(asked, axis_name);
     std::set<std::string> of_any;
-    for (const std::string& text : training::texts_of_all(Json(differences_).dump(), axis_name)) {
-      of_any.merge(Json::parse(text).get<std::set<std::string>>());
+    for (const std::string& text : training::texts_of_all(encode(differences_), axis_name)) {
+      of_any.merge(decode<std::set<std::string>>(text, "what does not fit a replica"));
     }
     std::vector<std::string> all(of_any.begin(), of_any.end());
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -264,6 +234,15 @@ class ReaderSource final : public StateSource {
   const storage::CheckpointReader& reader_;
   mutable std::vector<bool> asked_;  // by tensor
   mutable std::set<std::string> differences_;
+};
+
+// What replicas tell each other that save apart.
+struct Told {
+  std::int64_t step = 0;
+  std::string failure{};
+  std::string written{};  // their part; none if it is the one that was under way
+  std::optional<std::pair<std::int64_t, std::string>> under_way{};  // its step, and their part
+  LOCKSTEP_FIELDS(step, failure, written, under_way)
 };
 
 }  // namespace
@@ -316,10 +295,11 @@ struct CheckpointSaver::Impl {
     return failure;
   }
 
-  // Writes this replica's file, and returns what it has written, as a text for the others.
+  // Writes this replica's file, and returns its part of the manifest for the others.
   std::string write(std::int64_t step, const fs::path& file, const std::stop_token& token) const {
     folder.begin(step);
-    return written_text(shard.write(folder.unfinished(step) / file, token), shard);
+    return encode(
+        storage::ManifestPart(shard.write(folder.unfinished(step) / file, token), shard.tensors()));
   }
 
   // Ends this replica's part of the save that is under way. Returns what it has written, if the
@@ -341,8 +321,6 @@ struct CheckpointSaver::Impl {
                                     const std::vector<std::optional<std::string>>& texts) const;
 };
 
-// Replicas tell each other {"step": 7, "failure": "", "written": written_text(), "under_way":
-// {"step": 6, "written": written_text()} or null}.
 CheckpointSaver::Apart CheckpointSaver::Impl::save_apart(
     const std::function<void(const VisitState& visit)>& visit, const CheckpointInfo& its_info,
     const std::string& why) {
@@ -356,24 +334,23 @@ CheckpointSaver::Apart CheckpointSaver::Impl::save_apart(
       folder.path() / lockstep::str(".step-meeting-", options.meeting, ".tmp"), replica,
       axis_size(axis), [&] { return has_ended(*member.cancellation); });
   meeting.arrive();
-  Json told{{"step", its_info.step}, {"written", ""}, {"under_way", nullptr}};
-  const auto under_way = end_part();
-  if (under_way) told["under_way"] = {{"step", info.step}, {"written", *under_way}};
-  told["failure"] = failure_of([&] {
-    if (under_way && info.step == its_info.step) return;
+  Told told{.step = its_info.step};
+  if (auto written = end_part()) told.under_way = {info.step, std::move(*written)};
+  told.failure = failure_of([&] {
+    if (told.under_way && info.step == its_info.step) return;
     const std::string unstaged = stage(visit);
     if (!unstaged.empty()) throw Error(unstaged);
-    told["written"] = write(its_info.step, shard_name(axis), {});
+    told.written = write(its_info.step, shard_name(axis), {});
   });
-  meeting.tell(told.dump());
+  meeting.tell(encode(told));
   const std::chrono::milliseconds patience = member.timeout;
   Apart apart{.reason = "replica 0 has not come to save its part"};
   if (replica == 0) {
     apart = publish_apart(its_info, meeting.hear(patience));
-    meeting.conclude(Json{{"saved", apart.is_saved}, {"reason", apart.reason}}.dump());
+    meeting.conclude(encode(std::tie(apart.is_saved, apart.reason)));
   } else if (const auto outcome = meeting.outcome(2 * patience)) {
-    const Json json = Json::parse(*outcome);
-    apart = {.is_saved = json["saved"].get<bool>(), .reason = json["reason"].get<std::string>()};
+    std::tie(apart.is_saved, apart.reason) =
+        decode<std::pair<bool, std::string>>(*outcome, "what replica 0 has concluded");
   }
   if (!apart.is_saved) {
     // What this replica has written; the last removes the folder.
@@ -394,17 +371,15 @@ CheckpointSaver::Apart CheckpointSaver::Impl::publish_apart(
       return Apart{.reason = lockstep::str("replica ", replica, reason...)};
     };
     if (!texts[replica]) return fail(" has not come to save its part");
-    const Json told = Json::parse(*texts[replica]);
-    const auto step = told["step"].get<std::int64_t>();
-    const auto failure = told["failure"].get<std::string>();
-    if (!failure.empty()) return fail(": ", failure);
-    if (step != its_info.step) {
-      return fail(" has done ", counted(step, "step"), ", and replica 0 ", its_info.step);
+    const auto told =
+        decode<Told>(*texts[replica], lockstep::str("what replica ", replica, " tells"));
+    if (!told.failure.empty()) return fail(": ", told.failure);
+    if (told.step != its_info.step) {
+      return fail(" has done ", counted(told.step, "step"), ", and replica 0 ", its_info.step);
     }
-    written.push_back(told["written"].get<std::string>());
-    const Json& other = told["under_way"];
-    if (other.is_object() && other["step"] == info.step) {
-      under_way.push_back(other["written"].get<std::string>());
+    written.push_back(told.written);
+    if (told.under_way && told.under_way->first == info.step) {
+      under_way.push_back(told.under_way->second);
     }
   }
   const auto is_here = [&] {

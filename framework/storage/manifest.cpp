@@ -1,9 +1,9 @@
 #include "framework/storage/manifest.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <limits>
+#include <iterator>
+#include <map>
 #include <set>
 #include <span>
 #include <sstream>
@@ -14,6 +14,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/storage/checksum.h"
+#include "framework/storage/json_scanner.h"
 #include "framework/storage/safetensors.h"
 
 namespace lockstep::storage {
@@ -23,26 +24,10 @@ constexpr const char* kFormat = "lockstep-checkpoint";
 constexpr std::uint64_t kVersion = 1;
 constexpr std::size_t kDigits = 16;  // of a Checksum
 
-// The fields of the manifest, of a file and of a tensor, in their order.
-constexpr std::array<std::string_view, 10> kFields{"format",  "format_version", "step",  "replicas",
-                                                   "counts",  "figures",        "texts", "files",
-                                                   "tensors", "checksum"};
-constexpr std::array<std::string_view, 3> kFileFields{"name", "bytes", "checksum"};
-constexpr std::array<std::string_view, 4> kTensorFields{"name", "dtype", "shape", "pieces"};
-
-[[noreturn]] void refuse_manifest(const std::string& rule) {
-  throw DataError("not a checkpoint's manifest: " + rule);
-}
-
-// No more than a line of a foreign text is shown.
-std::string in_quotes(std::string_view text) {
-  return str("'", cut(text), "'");
-}
+constexpr const char* kNoManifest = "not a checkpoint's manifest";
 
 std::string checksum_of(std::string_view text) {
-  Checksum checksum;
-  checksum.add(std::as_bytes(std::span(text)));
-  return checksum.text();
+  return hexadecimal(storage::checksum_of(std::as_bytes(std::span(text))), kDigits);
 }
 
 // The end of a manifest with this checksum.
@@ -118,235 +103,59 @@ std::string rule_broken_by(const Manifest& manifest) {
   return "";
 }
 
-// Takes what the JSON parser finds, as it finds it: nothing is built from what does not belong
-// there.
-class ManifestParser final : public nlohmann::json_sax<nlohmann::json> {
- public:
-  [[nodiscard]] Manifest take() { return std::move(manifest_); }
+// The same for the line of a file or tensor.
+std::string rule_broken_by_line(std::size_t bytes) {
+  constexpr std::size_t kLongest = std::size_t{1} << 20;
+  if (bytes <= kLongest) return "";
+  return str("a line has ", bytes, " bytes, and the most are ", kLongest);
+}
 
-  bool null() override { unexpected("null"); }
-  bool boolean(bool) override { unexpected("a boolean"); }
-  bool binary(binary_t&) override { unexpected("binary data"); }
+// A text, or one that is no UTF-8 as the list of its bytes.
+std::string take_text(JsonScanner& in) {
+  if (!in.is_next("[")) return in.next<std::string>();
+  const auto bytes = in.next<std::vector<std::uint8_t>>();
+  return {bytes.begin(), bytes.end()};
+}
 
-  bool number_float(number_float_t value, const string_t&) override {
-    if (in_ != In::figures) unexpected("a fraction, or an integer beyond 64 bits,");
-    add(manifest_.figures, value);
-    return true;
-  }
+ManifestFile take_file(JsonScanner& in) {
+  ManifestFile file;
+  in.field("{", "name", file.name);
+  in.field(",", "bytes", file.bytes);
+  in.field(",", "checksum", file.checksum);
+  in.expect("}");
+  return file;
+}
 
-  bool number_integer(number_integer_t value) override {
-    if (in_ != In::counts) unexpected("a negative number");
-    add(manifest_.counts, value);
-    return true;
-  }
+ManifestTensor take_tensor(JsonScanner& in) {
+  ManifestTensor tensor;
+  in.field("{", "name", tensor.name);
+  in.field(",", "dtype", tensor.dtype);
+  in.field(",", "shape", tensor.shape);
+  in.field(",", "pieces");
+  in.items("[]", [&] {
+    ManifestPiece& piece = tensor.pieces.emplace_back();
+    in.expect("[");
+    piece.file = in.next<std::size_t>();
+    in.expect(",");
+    piece.offset = in.next<std::uint64_t>();
+    in.expect(",");
+    piece.size = in.next<std::uint64_t>();
+    in.expect("]");
+  });
+  in.expect("}");
+  return tensor;
+}
 
-  bool number_unsigned(number_unsigned_t value) override {
-    if (in_ == In::counts) {
-      add(manifest_.counts, in_63_bits(value));
-    } else if (in_ == In::bytes) {
-      if (value > std::numeric_limits<std::uint8_t>::max()) unexpected("a number beyond a byte");
-      manifest_.texts[field_] += static_cast<char>(value);
-    } else if (in_ == In::shape) {
-      tensor().shape.push_back(value);
-    } else if (in_ == In::piece) {
-      if (numbers_ == piece_.size()) unexpected("more than three numbers");
-      piece_[numbers_++] = value;
-    } else if (in_ == In::file && field_ == "bytes") {
-      file().bytes = value;
-    } else if (in_ == In::top && field_ == "step") {
-      manifest_.step = in_63_bits(value);
-    } else if (in_ == In::top && field_ == "replicas") {
-      manifest_.replicas = in_63_bits(value);
-    } else if (in_ == In::top && field_ == "format_version") {
-      check_version(value);
-    } else {
-      unexpected("a number");
-    }
-    return true;
-  }
-
-  bool string(string_t& value) override {
-    if (in_ == In::texts) {
-      add(manifest_.texts, std::move(value));
-    } else if (in_ == In::file && field_ == "name") {
-      file().name = std::move(value);
-    } else if (in_ == In::file && field_ == "checksum") {
-      file().checksum = std::move(value);
-    } else if (in_ == In::tensor && field_ == "name") {
-      tensor().name = std::move(value);
-    } else if (in_ == In::tensor && field_ == "dtype") {
-      tensor().dtype = std::move(value);
-    } else if (in_ == In::top && field_ == "format") {
-      if (value != kFormat) refuse_manifest(str("its format is ", in_quotes(value)));
-    } else if (in_ != In::top || field_ != "checksum") {  // that was compared before
-      unexpected("a string");
-    }
-    return true;
-  }
-
-  bool key(string_t& name) override {
-    if (in_ == In::top) check_order(kFields, fields_, name);
-    if (in_ == In::file) check_order(kFileFields, inner_fields_, name);
-    if (in_ == In::tensor) check_order(kTensorFields, inner_fields_, name);
-    field_ = std::move(name);
-    return true;
-  }
-
-  bool start_object(std::size_t) override {
-    inner_fields_ = 0;
-    if (in_ == In::start) {
-      in_ = In::top;
-    } else if (in_ == In::top && field_ == "counts") {
-      in_ = In::counts;
-    } else if (in_ == In::top && field_ == "figures") {
-      in_ = In::figures;
-    } else if (in_ == In::top && field_ == "texts") {
-      in_ = In::texts;
-    } else if (in_ == In::files) {
-      manifest_.files.emplace_back();
-      in_ = In::file;
-    } else if (in_ == In::tensors) {
-      manifest_.tensors.emplace_back();
-      in_ = In::tensor;
-    } else {
-      unexpected("an object");
-    }
-    return true;
-  }
-
-  bool end_object() override {
-    if (in_ == In::top) check_end(kFields, fields_);
-    if (in_ == In::file) check_end(kFileFields, inner_fields_);
-    if (in_ == In::tensor) check_end(kTensorFields, inner_fields_);
-    leave();
-    return true;
-  }
-
-  bool start_array(std::size_t) override {
-    if (in_ == In::top && field_ == "files") {
-      in_ = In::files;
-    } else if (in_ == In::top && field_ == "tensors") {
-      in_ = In::tensors;
-    } else if (in_ == In::tensor && field_ == "shape") {
-      in_ = In::shape;
-    } else if (in_ == In::tensor && field_ == "pieces") {
-      in_ = In::pieces;
-    } else if (in_ == In::pieces) {
-      numbers_ = 0;
-      in_ = In::piece;
-    } else if (in_ == In::texts) {
-      add(manifest_.texts, std::string());
-      in_ = In::bytes;
-    } else {
-      unexpected("a list");
-    }
-    return true;
-  }
-
-  bool end_array() override {
-    if (in_ == In::piece) {
-      if (numbers_ != piece_.size()) unexpected("fewer than three numbers");
-      const auto [file, offset, size] = piece_;
-      tensor().pieces.push_back({.file = file, .offset = offset, .size = size});
-    }
-    leave();
-    return true;
-  }
-
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception&) override {
-    refuse_manifest(str("it is no JSON at byte ", position));
-  }
-
- private:
-  // The innermost object or list that has begun.
-  enum class In {
-    start,
-    top,
-    counts,
-    figures,
-    texts,
-    bytes,  // of a text
-    files,
-    file,
-    tensors,
-    tensor,
-    shape,
-    pieces,
-    piece
-  };
-
-  void leave() {
-    switch (in_) {
-      case In::file:
-        in_ = In::files;
-        break;
-      case In::tensor:
-        in_ = In::tensors;
-        break;
-      case In::shape:
-      case In::pieces:
-        in_ = In::tensor;
-        break;
-      case In::piece:
-        in_ = In::pieces;
-        break;
-      case In::bytes:
-        in_ = In::texts;
-        break;
-      default:
-        in_ = In::top;
-    }
-  }
-
-  ManifestFile& file() { return manifest_.files.back(); }
-  ManifestTensor& tensor() { return manifest_.tensors.back(); }
-
-  template <typename Map, typename Value>
-  void add(Map& map, Value value) {
-    if (!map.emplace(field_, std::move(value)).second) {
-      refuse_manifest(str(in_quotes(field_), " stands twice"));
-    }
-  }
-
-  [[nodiscard]] std::int64_t in_63_bits(std::uint64_t value) const {
-    if (value > std::numeric_limits<std::int64_t>::max()) unexpected("a number beyond 63 bits");
-    return static_cast<std::int64_t>(value);
-  }
-
-  static void check_version(std::uint64_t version) {
-    if (version > kVersion) {
-      refuse_manifest(str("its format_version is ", version, ", and this Lockstep reads ", kVersion,
-                          ": it was written by a newer Lockstep"));
-    }
-    if (version < kVersion) refuse_manifest(str("its format_version is ", version));
-  }
-
-  // Checks that `name` is the next of an object's fields, of which `count` have come.
-  void check_order(std::span<const std::string_view> fields, std::size_t& count,
-                   std::string_view name) const {
-    if (count == fields.size()) refuse_manifest(str("it has ", in_quotes(name), " too much"));
-    if (fields[count] != name) {
-      refuse_manifest(str("it has ", in_quotes(name), " where '", fields[count], "' should be"));
-    }
-    ++count;
-  }
-  void check_end(std::span<const std::string_view> fields, std::size_t count) const {
-    if (count < fields.size()) refuse_manifest(str("it lacks '", fields[count], "'"));
-  }
-
-  [[noreturn]] void unexpected(const char* what) const {
-    refuse_manifest(str("it has ", what, " as ", field_.empty() ? "a whole" : in_quotes(field_)));
-  }
-
-  Manifest manifest_;
-  In in_ = In::start;
-  std::string field_;             // the last key
-  std::size_t fields_ = 0;        // so far, of the manifest …
-  std::size_t inner_fields_ = 0;  // … and of the file or tensor in it
-  std::array<std::uint64_t, 3> piece_{};
-  std::size_t numbers_ = 0;  // of it, so far
-};
+template <typename Items, typename Take>
+void take_lines(JsonScanner& in, const char* field, Items& items, const Take& take) {
+  in.field(",", field);
+  in.items("[]", [&] {
+    const std::size_t begin = in.taken();
+    items.push_back(take(in));
+    const std::string rule = rule_broken_by_line(in.taken() - begin);
+    if (!rule.empty()) in.refuse(rule);
+  });
+}
 
 template <typename Value>
 std::string json_of(const Value& value) {
@@ -396,7 +205,10 @@ void add_lines(std::string& text, const char* field, const char* brackets, const
   text += str(",\n  \"", field, "\": ", brackets[0]);
   const char* before = "\n    ";
   for (const auto& item : items) {
-    text += before + line_of(item);
+    const std::string line = line_of(item);
+    const std::string rule = brackets[0] == '[' ? rule_broken_by_line(line.size()) : "";
+    require(rule.empty(), "manifest: ", rule);
+    text += before + line;
     before = ",\n    ";
   }
   if (!items.empty()) text += "\n  ";
@@ -426,18 +238,55 @@ std::string write_manifest(const Manifest& manifest) {
   return text;
 }
 
+void add_parts(Manifest& manifest, const std::vector<std::string>& parts) {
+  std::map<std::string, ManifestTensor> tensors;
+  for (const std::string& part : parts) {
+    auto [file, its_tensors] = decode<ManifestPart>(part, "what a replica has written");
+    for (ManifestTensor& tensor : its_tensors) {
+      for (ManifestPiece& piece : tensor.pieces) piece.file = manifest.files.size();
+      const auto [whole, is_new] = tensors.try_emplace(tensor.name, tensor);
+      if (!is_new) std::ranges::copy(tensor.pieces, std::back_inserter(whole->second.pieces));
+    }
+    manifest.files.push_back(file);
+  }
+  for (auto& [name, tensor] : tensors) {
+    std::ranges::sort(tensor.pieces, {}, &ManifestPiece::offset);
+    manifest.tensors.push_back(std::move(tensor));
+  }
+}
+
 Manifest parse_manifest(std::string_view text) {
   const std::size_t end =
       text.size() - std::min(text.size(), ending(std::string(kDigits, '0')).size());
   const std::string checksum = checksum_of(text.substr(0, end));
+  JsonScanner in(text.substr(0, end), kNoManifest);
   if (text.substr(end) != ending(checksum)) {
-    refuse_manifest(str("it is damaged or cut short: it does not end with ", checksum,
-                        ", the checksum of its bytes"));
+    in.refuse(str("it is damaged or cut short: it does not end with ", checksum,
+                  ", the checksum of its bytes"));
   }
-  ManifestParser parser;
-  nlohmann::json::sax_parse(text, &parser);
-  Manifest manifest = parser.take();
-  if (const std::string rule = rule_broken_by(manifest); !rule.empty()) refuse_manifest(rule);
+  Manifest manifest;
+  std::string format;
+  in.field("{", "format", format);
+  if (format != kFormat) in.refuse(str("its format is ", in_quotes(format)));
+  std::uint64_t version = 0;
+  in.field(",", "format_version", version);
+  if (version > kVersion) {
+    in.refuse(str("its format_version is ", version, ", and this Lockstep reads ", kVersion,
+                  ": it was written by a newer Lockstep"));
+  }
+  if (version < kVersion) in.refuse(str("its format_version is ", version));
+  in.field(",", "step", manifest.step);
+  in.field(",", "replicas", manifest.replicas);
+  in.field(",", "counts");
+  in.members([&](const auto& name) { manifest.counts[name] = in.next<std::int64_t>(); });
+  in.field(",", "figures");
+  in.members([&](const auto& name) { manifest.figures[name] = in.next<double>(); });
+  in.field(",", "texts");
+  in.members([&](const auto& name) { manifest.texts[name] = take_text(in); });
+  take_lines(in, "files", manifest.files, take_file);
+  take_lines(in, "tensors", manifest.tensors, take_tensor);
+  in.expect("");
+  if (const std::string rule = rule_broken_by(manifest); !rule.empty()) in.refuse(rule);
   return manifest;
 }
 

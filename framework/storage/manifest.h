@@ -5,7 +5,10 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "framework/base/record.h"
 
 namespace lockstep::storage {
 
@@ -22,6 +25,7 @@ struct ManifestPiece {
   std::uint64_t size = 0;
 
   bool operator==(const ManifestPiece&) const = default;
+  LOCKSTEP_FIELDS(file, offset, size)
 };
 
 /// A tensor of a checkpoint. Its pieces cover it once, in the order of their offsets, each in a
@@ -33,6 +37,7 @@ struct ManifestTensor {
   std::vector<ManifestPiece> pieces = {};
 
   bool operator==(const ManifestTensor&) const = default;
+  LOCKSTEP_FIELDS(name, dtype, shape, pieces)
 };
 
 /// A file beside the manifest.
@@ -42,6 +47,7 @@ struct ManifestFile {
   std::string checksum = {};  ///< as Checksum::text()
 
   bool operator==(const ManifestFile&) const = default;
+  LOCKSTEP_FIELDS(name, bytes, checksum)
 };
 
 /// What a checkpoint holds, as its manifest.json says it.
@@ -63,9 +69,14 @@ struct Manifest {
 /// for what parse_manifest() would refuse.
 [[nodiscard]] std::string write_manifest(const Manifest& manifest);
 
-/// The manifest with this text. DataError, naming the rule, unless it has the fields that
-/// write_manifest() gives, in that order and no others, and the checksum. It takes no more memory
-/// than a small multiple of the text.
+/// The manifest with this text. DataError, naming the line and the rule, unless it has the fields
+/// that write_manifest() gives, in that order and no others, and the checksum, and no line of a
+/// file or tensor has more than 1 MiB. It takes no more memory than a small multiple of the text.
 [[nodiscard]] Manifest parse_manifest(std::string_view text);
+
+/// The file that a replica has written, and its tensors. Their pieces are in file 0: this one.
+using ManifestPart = std::pair<ManifestFile, std::vector<ManifestTensor>>;
+/// Adds what all replicas have written: each an encode()d ManifestPart. DataError if one is none.
+void add_parts(Manifest& manifest, const std::vector<std::string>& parts);
 
 }  // namespace lockstep::storage

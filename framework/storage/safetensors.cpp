@@ -15,6 +15,7 @@
 #include "framework/base/round_up.h"
 #include "framework/base/stream_copy.h"
 #include "framework/base/text.h"
+#include "framework/storage/json_scanner.h"
 
 namespace lockstep::storage {
 namespace {
@@ -27,126 +28,35 @@ constexpr std::uint64_t kLongestHeader = 100'000'000;
 constexpr std::size_t kAlignment = 64;
 constexpr const char* kMetadata = "__metadata__";
 
+constexpr const char* kNoFile = "not a safetensors file";
+
 [[noreturn]] void refuse(const std::string& what) {
-  throw DataError("not a safetensors file: " + what);
+  throw DataError(str(kNoFile, ": ", what));
 }
 
-// No more than this of a foreign text is shown.
-std::string shown(std::string_view text) {
-  constexpr std::size_t kMost = 60;
-  return text.size() <= kMost ? str("'", text, "'") : str("'", text.substr(0, kMost), "…'");
+StoredTensor take_tensor(JsonScanner& in, const std::string& name) {
+  StoredTensor tensor{.name = name};
+  std::vector<std::uint64_t> offsets;
+  int fields = 0;
+  in.members([&](const std::string& field) {
+    ++fields;
+    if (field == "dtype") {
+      tensor.dtype = in.next<std::string>();
+    } else if (field == "shape") {
+      tensor.shape = in.next<std::vector<std::uint64_t>>();
+    } else if (field == "data_offsets") {
+      offsets = in.next<std::vector<std::uint64_t>>();
+    } else {
+      refuse(str("tensor ", in_quotes(name), " has a field ", in_quotes(field)));
+    }
+  });
+  if (fields != 3 || offsets.size() != 2) {
+    refuse(str("tensor ", in_quotes(name), " lacks one of dtype, shape, two data_offsets"));
+  }
+  tensor.begin = offsets[0];
+  tensor.end = offsets[1];
+  return tensor;
 }
-
-// Takes what the JSON parser finds, as it finds it: nothing is built from what does not belong
-// there.
-class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
- public:
-  [[nodiscard]] SafetensorsHeader take() { return std::move(header_); }
-
-  bool null() override { unexpected("null"); }
-  bool boolean(bool) override { unexpected("a boolean"); }
-  bool number_integer(number_integer_t) override { unexpected("a negative number"); }
-  bool number_float(number_float_t, const string_t&) override { unexpected("a fraction"); }
-  bool binary(binary_t&) override { unexpected("binary data"); }
-
-  bool number_unsigned(number_unsigned_t value) override {
-    if (at_ != At::numbers) unexpected("a number");
-    if (field_ == "shape") {
-      tensor().shape.push_back(value);
-    } else {
-      if (offsets_ == 2) refuse(str("tensor ", shown(tensor().name), " has more than two offsets"));
-      (offsets_ == 0 ? tensor().begin : tensor().end) = value;
-      ++offsets_;
-    }
-    return true;
-  }
-
-  bool string(string_t& value) override {
-    if (at_ == At::metadata_value) {
-      header_.metadata[field_] = std::move(value);
-      at_ = At::metadata;
-    } else if (at_ == At::field && field_ == "dtype") {
-      tensor().dtype = std::move(value);
-      at_ = At::tensor;
-    } else {
-      unexpected("a string");
-    }
-    return true;
-  }
-
-  bool key(string_t& name) override {
-    if (!(at_ == At::top ? names_ : fields_).insert(name).second) {
-      refuse(str(shown(name), " stands twice"));
-    }
-    field_ = name;
-    if (at_ == At::metadata) {
-      at_ = At::metadata_value;
-    } else if (at_ == At::top) {
-      at_ = At::entry;
-    } else if (name == "dtype" || name == "shape" || name == "data_offsets") {
-      at_ = At::field;
-    } else {
-      refuse(str("tensor ", shown(tensor().name), " has a field ", shown(name)));
-    }
-    return true;
-  }
-
-  bool start_object(std::size_t) override {
-    fields_.clear();
-    offsets_ = 0;
-    if (at_ == At::start) {
-      at_ = At::top;
-    } else if (at_ == At::entry && field_ == kMetadata) {
-      at_ = At::metadata;
-    } else if (at_ == At::entry) {
-      header_.tensors.emplace_back();
-      header_.tensors.back().name = field_;
-      at_ = At::tensor;
-    } else {
-      unexpected("an object");
-    }
-    return true;
-  }
-
-  bool end_object() override {
-    if (at_ == At::tensor && (fields_.size() != 3 || offsets_ != 2)) {
-      refuse(str("tensor ", shown(tensor().name), " lacks one of dtype, shape, two data_offsets"));
-    }
-    at_ = At::top;
-    return true;
-  }
-
-  bool start_array(std::size_t) override {
-    if (at_ != At::field || field_ == "dtype") unexpected("a list");
-    at_ = At::numbers;
-    return true;
-  }
-  bool end_array() override {
-    at_ = At::tensor;
-    return true;
-  }
-
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception&) override {
-    refuse(str("its header is no JSON at byte ", position));
-  }
-
- private:
-  // What is expected next: keys of an object, or the value of one.
-  enum class At { start, top, entry, metadata, metadata_value, tensor, field, numbers };
-
-  StoredTensor& tensor() { return header_.tensors.back(); }
-  [[noreturn]] void unexpected(const char* what) const {
-    refuse(str("its header has ", what, " as ", field_.empty() ? "a whole" : shown(field_)));
-  }
-
-  SafetensorsHeader header_;
-  At at_ = At::start;
-  std::string field_;                          // the last key
-  std::set<std::string, std::less<>> names_;   // keys so far, of the header …
-  std::set<std::string, std::less<>> fields_;  // … and of the object in it
-  int offsets_ = 0;
-};
 
 // Puts tensors into the order of their bytes and checks that these fill the file.
 void check_places(std::vector<StoredTensor>& tensors, std::uint64_t data_bytes) {
@@ -155,13 +65,13 @@ void check_places(std::vector<StoredTensor>& tensors, std::uint64_t data_bytes) 
   std::uint64_t end = 0;
   for (const StoredTensor& tensor : tensors) {
     if (element_bytes(tensor.dtype) == 0) {
-      refuse(str("tensor ", shown(tensor.name), " has the dtype ", shown(tensor.dtype)));
+      refuse(str("tensor ", in_quotes(tensor.name), " has the dtype ", in_quotes(tensor.dtype)));
     }
     const auto bytes = tensor_bytes(tensor.dtype, tensor.shape);
     if (tensor.begin != end || tensor.end < tensor.begin || bytes != tensor.bytes()) {
-      refuse(str("tensor ", shown(tensor.name), " is at bytes ", tensor.begin, " to ", tensor.end,
-                 "; by its shape and dtype, and those before it, it should be at ", end, " to ",
-                 bytes ? str(end + *bytes) : "beyond all files"));
+      refuse(str("tensor ", in_quotes(tensor.name), " is at bytes ", tensor.begin, " to ",
+                 tensor.end, "; by its shape and dtype, and those before it, it should be at ", end,
+                 " to ", bytes ? str(end + *bytes) : "beyond all files"));
     }
     end = tensor.end;
   }
@@ -246,9 +156,16 @@ std::string write_header(SafetensorsHeader& header) {
 
 SafetensorsHeader parse_header(std::string_view text, std::uint64_t data_bytes) {
   if (!text.starts_with('{')) refuse("its header does not begin with {");
-  HeaderReader reader;
-  nlohmann::json::sax_parse(text, &reader);
-  SafetensorsHeader header = reader.take();
+  JsonScanner in(text, kNoFile);
+  SafetensorsHeader header;
+  in.members([&](const std::string& name) {
+    if (name == kMetadata) {
+      in.members([&](const std::string& key) { header.metadata[key] = in.next<std::string>(); });
+    } else {
+      header.tensors.push_back(take_tensor(in, name));
+    }
+  });
+  in.expect("");
   check_places(header.tensors, data_bytes);
   return header;
 }

@@ -46,7 +46,7 @@ std::size_t GrowingMemory::append(ConstBytes bytes) {
 
 void StagedShard::clear() noexcept {
   memory_.clear();
-  pieces_.clear();
+  tensors_.clear();
 }
 
 void StagedShard::add(const std::string& name, const std::string& dtype,
@@ -55,26 +55,32 @@ void StagedShard::add(const std::string& name, const std::string& dtype,
   const std::size_t element = element_bytes(dtype);
   require(element > 0 && values.size() % element == 0, "checkpoint: tensor '", name, "' of dtype '",
           dtype, "' has ", values.size(), " bytes");
-  pieces_.push_back({.name = name,
-                     .dtype = dtype,
-                     .shape = shape,
-                     .offset = offset,
-                     .size = values.size() / element,
-                     .begin = memory_.append(values)});
+  (void)memory_.append(values);
+  tensors_.push_back({.name = name, .dtype = dtype, .shape = shape});
+  if (values.empty()) return;
+  tensors_.back().pieces.push_back({.offset = offset, .size = values.size() / element});
 }
 
 ManifestFile StagedShard::write(const std::filesystem::path& path,
                                 const std::stop_token& stop) const {
-  // Wider elements first: then each tensor begins at a multiple of its element's size.
-  std::vector<const StagedPiece*> order;
-  for (const StagedPiece& piece : pieces_) {
-    if (piece.size > 0) order.push_back(&piece);
-  }
-  std::ranges::stable_sort(order, std::ranges::greater(),
-                           [](const StagedPiece* piece) { return element_bytes(piece->dtype); });
   SafetensorsHeader header;
-  for (const StagedPiece* piece : order) {
-    header.tensors.push_back({.name = piece->name, .dtype = piece->dtype, .shape = {piece->size}});
+  std::vector<std::pair<std::size_t, std::size_t>> parts;  // of memory_: begin and end
+  // Wider elements first: then each tensor begins at a multiple of its element's size.
+  for (const std::size_t width : {8U, 4U, 2U, 1U}) {
+    std::size_t end = 0;
+    for (const ManifestTensor& tensor : tensors_) {
+      for (const ManifestPiece& piece : tensor.pieces) {
+        const std::size_t begin = end;
+        const std::size_t element = element_bytes(tensor.dtype);
+        end += piece.size * element;
+        if (element != width) continue;
+        header.tensors.push_back(
+            {.name = tensor.name, .dtype = tensor.dtype, .shape = {piece.size}});
+        // What lies behind each other is written at once.
+        if (parts.empty() || parts.back().second != begin) parts.emplace_back(begin, begin);
+        parts.back().second = end;
+      }
+    }
   }
   std::error_code missing;
   std::filesystem::remove(path, missing);  // what a killed writer has left
@@ -100,16 +106,7 @@ ManifestFile StagedShard::write(const std::filesystem::path& path,
   };
   const std::string beginning = write_header(header);
   write(std::as_bytes(std::span(beginning)));
-  for (std::size_t first = 0; first < order.size();) {
-    // Pieces that lie behind each other are written at once.
-    std::size_t end = order[first]->begin;
-    std::size_t next = first;
-    for (; next < order.size() && order[next]->begin == end; ++next) {
-      end += order[next]->size * element_bytes(order[next]->dtype);
-    }
-    write(memory_.bytes().subspan(order[first]->begin, end - order[first]->begin));
-    first = next;
-  }
+  for (const auto& [begin, end] : parts) write(memory_.bytes().subspan(begin, end - begin));
   file.sync();
   return {.name = path.filename(), .bytes = written, .checksum = checksum.text()};
 }

@@ -32,16 +32,6 @@ class GrowingMemory : private NonCopyable {
   std::size_t capacity_ = 0;
 };
 
-/// A part of a tensor that one file of a checkpoint has.
-struct StagedPiece {
-  std::string name = {};
-  std::string dtype = {};                 ///< as safetensors has it
-  std::vector<std::uint64_t> shape = {};  ///< of the whole tensor
-  std::uint64_t offset = 0;               ///< of the part, in elements
-  std::uint64_t size = 0;                 ///< in elements
-  std::size_t begin = 0;                  ///< of its bytes among those that are staged
-};
-
 /// A copy of one replica's part of a checkpoint, on its way to a file. The memory is kept from one
 /// checkpoint to the next: fresh pages cost more than the copy.
 class StagedShard {
@@ -53,7 +43,8 @@ class StagedShard {
   void add(const std::string& name, const std::string& dtype,
            const std::vector<std::uint64_t>& shape, std::uint64_t offset, ConstBytes values);
 
-  [[nodiscard]] const std::vector<StagedPiece>& pieces() const noexcept { return pieces_; }
+  /// What was added: tensors of one piece, or of none if that would be empty.
+  [[nodiscard]] const std::vector<ManifestTensor>& tensors() const noexcept { return tensors_; }
   /// Bytes that are staged.
   [[nodiscard]] std::size_t bytes() const noexcept { return memory_.size(); }
 
@@ -65,7 +56,7 @@ class StagedShard {
 
  private:
   GrowingMemory memory_;
-  std::vector<StagedPiece> pieces_;
+  std::vector<ManifestTensor> tensors_;  // their bytes lie behind each other in memory_
 };
 
 }  // namespace lockstep::storage

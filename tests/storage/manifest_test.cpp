@@ -128,30 +128,36 @@ TEST_CASE("what breaks a rule of manifests is refused, with the rule") {
       {"\"format_version\": 1", "\"format_version\": 2", "was written by a newer Lockstep"},
       {"\"format_version\": 1", "\"format_version\": 2, \"new\": {}", "newer Lockstep"},
       {"\"format_version\": 1", "\"format_version\": 0", "its format_version is 0"},
-      {"\"format_version\": 1", "\"format_version\": \"1\"", "a string as 'format_version'"},
-      {"\"step\": 12,", "", "has 'replicas' where 'step' should be"},
-      {"\"step\": 12", "\"stepp\": 12", "has 'stepp' where 'step' should be"},
-      {"\"step\": 12", "\"step\": 12, \"step\": 12", "'step' where 'replicas' should be"},
-      {"\"step\": 12", "\"step\": -12", "a negative number as 'step'"},
-      {"\"step\": 12", "\"step\": 12.0", "a fraction, or an integer beyond 64 bits, as 'step'"},
-      {"\"step\": 12", "\"step\": 9223372036854775808", "a number beyond 63 bits as 'step'"},
-      {"\"step\": 12", "\"step\": null", "null as 'step'"},
-      {"\"step\": 12", "\"step\": true", "a boolean as 'step'"},
-      {"\"step\": 12", "\"step\": [12]", "a list as 'step'"},
-      {"\"step\": 12", "\"step\": {}", "an object as 'step'"},
-      {"\"step\": 12", "\"step\": ", "is no JSON at byte"},
+      {"\"format_version\": 1", "\"format_version\": \"1\"",
+       "has '\"1\",' behind 'format_version' (line 3"},
+      {"\"step\": 12,", "", "has '\"replicas\": 2,' behind 'format_version' (line 5"},
+      {"\"step\": 12", "\"stepp\": 12", "where '\"step\"' should be"},
+      {"\"step\": 12", "\"step\": 12, \"step\": 12", "where '\"replicas\"' should be"},
+      {"\"step\": 12", "\"step\": -12", "its step is -12"},
+      {"\"step\": 12", "\"step\": 12.0", "has '12.0,' behind 'step'"},
+      {"\"step\": 12", "\"step\": 9223372036854775808", "to 9223372036854775807 should be"},
+      {"\"step\": 12", "\"step\": null", "has 'null,' behind 'step'"},
+      {"\"step\": 12", "\"step\": true", "has 'true,' behind 'step'"},
+      {"\"step\": 12", "\"step\": [12]", "has '[12],' behind 'step'"},
+      {"\"step\": 12", "\"step\": {}", "has '{},' behind 'step'"},
+      {"\"step\": 12", "\"step\": ", "has ',' behind 'step'"},
+      {"\"step\": 12", "\"step\": 012", "has '012,' behind 'step'"},
+      {"\"step\": 12", std::string("\"step\": 12\0", 11), "where ',' should be"},
+      {"\"samples\": 384", "\"samples\": 384,", "where a text in UTF-8 should be"},
       {"\"replicas\": 2", "\"replicas\": 0", "its replicas are 0"},
-      {"\"samples\": 384", "\"samples\": 384.5", "a fraction"},
-      {"\"samples\": 384", "\"samples\": 18446744073709551615", "beyond 63 bits as 'samples'"},
+      {"\"samples\": 384", "\"samples\": 384.5", "has '384.5' behind 'samples'"},
+      {"\"samples\": 384", "\"samples\": 18446744073709551615",
+       "'18446744073709551615' behind 'samples'"},
       {"\"samples\": 384", "\"samples\": 1, \"samples\": 2", "'samples' stands twice"},
-      {"\"loss\": 0.1", "\"loss\": 1", "a number as 'loss'"},
-      {"\"loss\": 0.1", "\"loss\": 1e999", "is no JSON at byte"},
-      {"\"loss\": 0.1", "\"loss\": NaN", "is no JSON at byte"},
-      {"\"loss\": 0.1", "\"loss\": \"0.1\"", "a string as 'loss'"},
-      {"\"config\": \"", "\"config\": \"\xff", "is no JSON at byte"},
-      {"\"config\": \"", "\"config\": 1, \"x\": \"", "a number as 'config'"},
-      {"\"config\": \"", "\"config\": [256], \"x\": \"", "a number beyond a byte as 'config'"},
-      {"\"config\": \"", "\"config\": [\"a\"], \"x\": \"", "a string as 'config'"},
+      {"\"loss\": 0.1", "\"loss\": 1e999", "has '1e999' behind 'loss' (line 10"},
+      {"\"loss\": 0.1", "\"loss\": NaN", "has 'NaN' behind 'loss'"},
+      {"\"loss\": 0.1", "\"loss\": \"0.1\"", "has '\"0.1\"' behind 'loss'"},
+      {"\"config\": \"", "\"config\": \"\xff", "where a text in UTF-8 should be"},
+      {"\"config\": \"", "\"config\": 1, \"x\": \"", "behind 'config' (line 13"},
+      {"\"config\": \"", "\"config\": [256], \"x\": \"",
+       "where a whole number from 0 to 255 should be"},
+      {"\"config\": \"", "\"config\": [\"a\"], \"x\": \"",
+       "where a whole number from 0 to 255 should be"},
       {"replica-0.safetensors", "", "a file can't have the name ''"},
       {"replica-0.safetensors", ".", "a file can't have the name '.'"},
       {"replica-0.safetensors", "..", "a file can't have the name '..'"},
@@ -159,22 +165,22 @@ TEST_CASE("what breaks a rule of manifests is refused, with the rule") {
       {"replica-0.safetensors", "manifest.json", "a file can't have the name 'manifest.json'"},
       {"replica-0.safetensors", "a\\u0000b", "a file can't have the name 'a"},
       {"replica-0.safetensors", "replica-1.safetensors", "'replica-1.safetensors' stands twice"},
-      {"\"bytes\": 0", "\"bytes\": -1", "a negative number as 'bytes'"},
+      {"\"bytes\": 0", "\"bytes\": -1", "behind 'bytes' (line 16"},
       {zeros, "00", "has the checksum '00'"},
       {zeros, "000000000000000G", "has the checksum '000000000000000G'"},
-      {zeros + "\"}", zeros + "\", \"more\": 1}", "has 'more' too much"},
-      {", \"checksum\": \"" + zeros + "\"", "", "it lacks 'checksum'"},
-      {"\"files\": [", "\"files\": [1, ", "a number as 'files'"},
-      {"\"files\": [", "\"files\": [[], ", "a list as 'files'"},
-      {"\"tensors\": [", "\"tensors\": [{}, ", "it lacks 'name'"},
+      {zeros + "\"}", zeros + "\", \"more\": 1}", "has ', \"more\": 1},' behind 'checksum'"},
+      {", \"checksum\": \"" + zeros + "\"", "", "has '},' behind 'bytes'"},
+      {"\"files\": [", "\"files\": [1, ", "where '{' should be"},
+      {"\"files\": [", "\"files\": [[], ", "where '{' should be"},
+      {"\"tensors\": [", "\"tensors\": [{}, ", "where '\"name\"' should be"},
       {"\"name\": \"empty\"", "\"name\": \"bias\"", "tensor 'bias' follows 'bias'"},
       {"\"name\": \"empty\"", "\"name\": \"a\"", "tensor 'a' follows 'bias'"},
       {"\"BF16\"", "\"BF17\"", "tensor 'bias' has the dtype 'BF17'"},
       {"\"shape\": [6]", "\"shape\": [6.0]",
-       "a fraction, or an integer beyond 64 bits, as 'shape'"},
-      {"\"shape\": [6]", "\"shape\": [-6]", "a negative number as 'shape'"},
-      {"\"shape\": [6]", "\"shape\": [[6]]", "a list as 'shape'"},
-      {"\"shape\": [6]", "\"shape\": 6", "a number as 'shape'"},
+       "has '6.0], \"pieces\": [[0, 0, 2], [1, 2, 4]]},' behind 'shape'"},
+      {"\"shape\": [6]", "\"shape\": [-6]", "where a whole number from 0 to 18446744073709551615"},
+      {"\"shape\": [6]", "\"shape\": [[6]]", "has '[6]], "},
+      {"\"shape\": [6]", "\"shape\": 6", "where '[' should be"},
       {"\"shape\": [6]", "\"shape\": [7]", "has pieces for 6 of its 7 elements"},
       {"\"shape\": [6]", "\"shape\": [4294967296, 4294967296]", "tensor 'bias' is too large"},
       {"\"shape\": [6]", "\"shape\": [5]", "a piece of elements 2 to 2 + 4 where one from 2 to 5"},
@@ -186,13 +192,14 @@ TEST_CASE("what breaks a rule of manifests is refused, with the rule") {
       {"[0, 0, 2]", "[0, 0, 0], [0, 0, 2]", "has a piece without elements at 0"},
       {"[0, 0, 2]", "[0, 0, 18446744073709551615]", "elements 0 to 0 + 18446744073709551615"},
       {"[0, 0, 2], [1, 2, 4]", "[1, 2, 4], [0, 0, 2]", "a piece of elements 2 to 2 + 4"},
-      {"[0, 0, 2]", "[0, 0]", "fewer than three numbers as 'pieces'"},
-      {"[0, 0, 2]", "[0, 0, 2, 0]", "more than three numbers as 'pieces'"},
-      {"[0, 0, 2]", "2", "a number as 'pieces'"},
+      {"[0, 0, 2]", "[0, 0]", "where ',' should be"},
+      {"[0, 0, 2]", "[0, 0, 2, 0]", "where ']' should be"},
+      {"[0, 0, 2]", "2", "where '[' should be"},
       {"[4, 0], \"pieces\": []", "[4, 0], \"pieces\": [[0, 0, 0]]", "a piece without elements"},
-      {"\"pieces\": []", "\"pieces\": [{}]", "an object as 'pieces'"},
-      {"{\n  \"format\"", "[\n  \"format\"", "a list as a whole"},
-      {"{\n  \"format\"", "{}{\n  \"format\"", "it lacks 'format'"},
+      {"\"pieces\": []", "\"pieces\": [{}]", "where '[' should be"},
+      {"{\n  \"format\"", "[\n  \"format\"",
+       "has '[' at its beginning (line 1, byte 0), where '{' should be"},
+      {"{\n  \"format\"", "{}{\n  \"format\"", "where '\"format\"' should be"},
   };
   CHECK_NOTHROW(parse_manifest(sealed(body)));
   for (const auto& each : cases) {
@@ -205,6 +212,63 @@ TEST_CASE("what breaks a rule of manifests is refused, with the rule") {
     CHECK_THAT(message, ContainsSubstring("not a checkpoint's manifest: "));
     CHECK_THAT(message, ContainsSubstring(each[2]));
   }
+}
+
+TEST_CASE("a manifest's lines of files and tensors have at most 1 MiB, and texts may be longer") {
+  constexpr std::size_t kLongest = std::size_t{1} << 20;
+  Manifest manifest = testing::sample_manifest(12);
+  manifest.texts["config"] = std::string(2 * kLongest, 'x');
+  manifest.texts["path"] = std::string(kLongest, '\xff');
+  manifest.tensors.back().name.resize(kLongest - 200, 'x');
+  const std::string body = body_of(write_manifest(manifest));
+  CHECK(parse_manifest(sealed(body)) == manifest);
+
+  std::string longer = body;
+  longer.insert(body.rfind("[[1, 0, 8]"), 200, ' ');
+  CHECK_THAT(refusal(sealed(longer)),
+             ContainsSubstring("not a checkpoint's manifest: a line has 1048"));
+  manifest.files.back().name.resize(kLongest, 'x');
+  CHECK_THAT(testing::message_of<ValueError>([&] { (void)write_manifest(manifest); }),
+             ContainsSubstring("manifest: a line has 1048") &&
+                 ContainsSubstring(", and the most are 1048576"));
+}
+
+// Deep enough for any stack, if each level took a frame of it.
+TEST_CASE("a manifest that nests deeper than its format is refused") {
+  const std::string body = body_of(write_manifest(testing::sample_manifest(12)));
+  for (const std::string nested : {"[", "{\"a\":", "[{\"a\":"}) {
+    std::string deep;
+    for (int i = 0; i < 1'000'000; ++i) deep += nested;
+    for (const std::string before :
+         {"\"step\": ", "\"config\": ", "\"files\": [", "\"shape\": ["}) {
+      std::string changed = body;
+      changed.insert(body.find(before) + before.size(), deep);
+      CHECK_THAT(refusal(sealed(changed)),
+                 ContainsSubstring("not a checkpoint's manifest: the JSON has '"));
+    }
+  }
+}
+
+TEST_CASE("the parts of replicas become one manifest, by the names of tensors") {
+  const Manifest whole = testing::sample_manifest(12);
+  std::vector<std::string> parts;
+  for (std::size_t file = 0; file < whole.files.size(); ++file) {
+    std::vector<storage::ManifestTensor> tensors;
+    for (storage::ManifestTensor tensor : whole.tensors) {
+      const bool is_empty = tensor.pieces.empty();
+      std::erase_if(tensor.pieces, [&](const auto& piece) { return piece.file != file; });
+      for (storage::ManifestPiece& piece : tensor.pieces) piece.file = 0;
+      if (is_empty || !tensor.pieces.empty()) tensors.insert(tensors.begin(), tensor);
+    }
+    parts.push_back(encode(storage::ManifestPart(whole.files[file], tensors)));
+  }
+  Manifest made = whole;
+  made.files.clear();
+  made.tensors.clear();
+  add_parts(made, parts);
+  CHECK(made == whole);
+  CHECK_THAT(testing::message_of<DataError>([&] { add_parts(made, {parts[0] + "x"}); }),
+             ContainsSubstring("what a replica has written"));
 }
 
 TEST_CASE("a manifest that would be refused is not written") {

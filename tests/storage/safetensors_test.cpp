@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <random>
@@ -97,24 +98,33 @@ TEST_CASE("what breaks a rule of the safetensors format is refused, with the rul
   const std::vector<std::pair<std::string, std::string>> cases{
       {"", "does not begin with {"},
       {" {}", "does not begin with {"},
-      {"{", "is no JSON at byte"},
-      {"{}}", "is no JSON at byte"},
-      {"{\"a\":1}", "has a number as 'a'"},
-      {"{\"a\":[]}", "has a list as 'a'"},
+      {"{", "has nothing at its beginning (line 1, byte 1), where a text in UTF-8 should be"},
+      {"{}}", "has '}' at its beginning (line 1, byte 2), where its end should be"},
+      {"{\"a\":1}", "has '1}' behind 'a'"},
+      {"{\"a\":[]}", "has '[]}' behind 'a'"},
       {"{\"a\":{}}", "lacks one of"},
       {"{\"a\":" + good + ",\"a\":" + good + "}", "'a' stands twice"},
       {"{\"a\":" + tensor("F33", "[2]", "[0,8]") + "}", "has the dtype 'F33'"},
       {"{\"a\":" + tensor("F32", "[3]", "[0,8]") + "}", "should be at 0 to 12"},
       {"{\"a\":" + tensor("F32", "[2]", "[8,16]") + "}", "should be at 0 to 8"},
       {"{\"a\":" + tensor("F32", "[2]", "[8,0]") + "}", "should be at 0 to 8"},
-      {"{\"a\":" + tensor("F32", "[-2]", "[0,8]") + "}", "a negative number"},
-      {"{\"a\":" + tensor("F32", "[2.0]", "[0,8]") + "}", "a fraction"},
-      {"{\"a\":" + tensor("F32", "[[2]]", "[0,8]") + "}", "a list as 'shape'"},
-      {"{\"a\":" + tensor("F32", "[2]", "[0,8,8]") + "}", "more than two offsets"},
+      {"{\"a\":" + tensor("F32", "[-2]", "[0,8]") + "}", "has '-2],"},
+      {"{\"a\":" + tensor("F32", "[2.0]", "[0,8]") + "}", "has '2.0],"},
+      {"{\"a\":" + tensor("F32", "[[2]]", "[0,8]") + "}",
+       "where a whole number from 0 to 18446744073709551615 should be"},
+      {"{\"a\":" + tensor("F32", "[2]", "[0,8,8]") + "}",
+       "lacks one of dtype, shape, two data_offsets"},
       {"{\"a\":" + tensor("F32", "[2]", "[0]") + "}", "lacks one of"},
       {"{\"a\":" + tensor("F32", "[4294967296,4294967296,2]", "[0,8]") + "}", "beyond all files"},
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"more":1}})", "a field 'more'"},
-      {R"({"__metadata__":{"a":1}})", "a number as 'a'"},
+      {R"({"a":{"dtype":"F32","shape":[2],"shape":[2],"data_offsets":[0,8]}})",
+       "'shape' stands twice"},
+      {"{\"a\":" + tensor("F32", "[2]", "[0,8") + "}", "has '}}' behind 'data_offsets'"},
+      {"{\"a\":" + tensor("F32", "[02]", "[0,8]") + "}", "has '02],"},
+      {"{\"a\":" + good + ",}", "has '}' behind 'data_offsets'"},
+      {"{\"a\":" + good + std::string("}\0", 2), "where its end should be"},
+      {"{\"a" + std::string("\0", 1) + "\":" + good + "}", "where a text in UTF-8 should be"},
+      {R"({"__metadata__":{"a":1}})", "has '1}}' behind 'a'"},
       {R"({"__metadata__":{"a":"b","a":"c"}})", "'a' stands twice"},
       {"{}", "take 0 bytes, and it has 8"},
       {"{\"a\":" + good + ",\"b\":" + good + "}", "should be at 8 to 16"},
@@ -145,6 +155,25 @@ TEST_CASE("safetensors files that are damaged are refused by name") {
   refused(beginning + "123456789", "take 8 bytes, and it has 9");
   refused(beginning.substr(0, 20), "and the file has 20");
   refused(std::string("\xff\xff\xff\xff\xff\xff\xff\xff{}"), "should have 18446744073709551615");
+
+  const std::uint64_t length = 100'000'001;
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(&length), sizeof length);
+  std::filesystem::resize_file(path, 2 * length);
+  CHECK_THAT(testing::message_of<DataError>([&] { storage::SafetensorsFile file(path); }),
+             ContainsSubstring("its header should have 100000001 bytes"));
+}
+
+// Deep enough for any stack, if each level took a frame of it.
+TEST_CASE("a safetensors header that nests deeper than the format is refused") {
+  for (const std::string nested : {"[", "{\"a\":", "[{\"a\":"}) {
+    std::string deep;
+    for (int i = 0; i < 1'000'000; ++i) deep += nested;
+    for (const std::string before : {"{\"a\":", R"({"a":{"shape":[)", R"({"__metadata__":{"a":)"}) {
+      CHECK_THAT(testing::message_of<DataError>([&] { (void)parse_header(before + deep, 8); }),
+                 ContainsSubstring("not a safetensors file: "));
+    }
+  }
 }
 
 // Whatever comes out of a changed header, it is one that the format allows.
