@@ -43,19 +43,8 @@ namespace {
 using Json = nlohmann::json;
 
 std::string dtype_of(const StatePiece& piece) {
-  constexpr std::array<std::pair<at::ScalarType, const char*>, 10> kTypes{{{at::kFloat, "F32"},
-                                                                           {at::kDouble, "F64"},
-                                                                           {at::kHalf, "F16"},
-                                                                           {at::kBFloat16, "BF16"},
-                                                                           {at::kLong, "I64"},
-                                                                           {at::kInt, "I32"},
-                                                                           {at::kShort, "I16"},
-                                                                           {at::kChar, "I8"},
-                                                                           {at::kByte, "U8"},
-                                                                           {at::kBool, "BOOL"}}};
-  for (const auto& [type, name] : kTypes) {
-    if (piece.values.scalar_type() == type) return name;
-  }
+  const auto type = collectives::find_element_type(piece.values.scalar_type());
+  if (type) return std::string(names_of(*type).stored);
   throw ValueError(lockstep::str("a checkpoint can't hold '", piece.name, "', which is of dtype ",
                                  piece.values.scalar_type()));
 }

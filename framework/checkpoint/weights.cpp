@@ -1,7 +1,6 @@
 #include "framework/checkpoint/weights.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <optional>
 #include <set>
@@ -47,29 +46,14 @@ namespace {
 // Elements that are converted at once.
 constexpr std::int64_t kPart = std::int64_t{1} << 20;
 
-constexpr std::array<std::pair<const char*, at::ScalarType>, 10> kTypes{{{"F32", at::kFloat},
-                                                                         {"F64", at::kDouble},
-                                                                         {"F16", at::kHalf},
-                                                                         {"BF16", at::kBFloat16},
-                                                                         {"I64", at::kLong},
-                                                                         {"I32", at::kInt},
-                                                                         {"I16", at::kShort},
-                                                                         {"I8", at::kChar},
-                                                                         {"U8", at::kByte},
-                                                                         {"BOOL", at::kBool}}};
-
 std::optional<at::ScalarType> type_named(const std::string& dtype) {
-  for (const auto& [name, type] : kTypes) {
-    if (name == dtype) return type;
-  }
-  return std::nullopt;
+  const auto type = stored_type(dtype);
+  return type ? collectives::find_scalar_type(*type) : std::nullopt;
 }
 
-std::string name_of(at::ScalarType type) {
-  for (const auto& [name, known] : kTypes) {
-    if (known == type) return name;
-  }
-  return lockstep::str(type);
+std::string stored_name(at::ScalarType type) {
+  const auto known = collectives::find_element_type(type);
+  return known ? std::string(names_of(*known).stored) : lockstep::str(type);
 }
 
 Weights::Entry entry_of(const std::string& dtype, const std::vector<std::uint64_t>& shape) {
@@ -198,7 +182,7 @@ bool fits(const Weights::Entry& entry, const at::Tensor& tensor) {
 std::string misfit_text(const std::string& name, const Weights::Entry& entry,
                         const at::Tensor& tensor) {
   return lockstep::str("'", cut(name), "' is ", entry.dtype, " (", join(entry.shape), "), not ",
-                       name_of(tensor.scalar_type()), " (", join(tensor.sizes()), ")");
+                       stored_name(tensor.scalar_type()), " (", join(tensor.sizes()), ")");
 }
 
 // A tensor of a module, with all of its names.

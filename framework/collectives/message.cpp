@@ -90,18 +90,25 @@ at::Tensor pack(const Leaves& leaves, const std::vector<std::size_t>& indices,
   return message;
 }
 
+// In the order of ElementType, whose others are neither sent nor saved.
+constexpr at::ScalarType kTypes[] = {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong,
+                                     at::kInt,    at::kShort, at::kChar, at::kByte,     at::kBool};
+
 }  // namespace
 
-reduce::ElementType element_type(at::ScalarType type, const AxisCall& call) {
-  using Pair = std::pair<at::ScalarType, reduce::ElementType>;
-  static constexpr Pair kTypes[] = {
-      {at::kFloat, reduce::ElementType::float32}, {at::kBFloat16, reduce::ElementType::bfloat16},
-      {at::kHalf, reduce::ElementType::float16},  {at::kDouble, reduce::ElementType::float64},
-      {at::kLong, reduce::ElementType::int64},    {at::kInt, reduce::ElementType::int32},
-      {at::kShort, reduce::ElementType::int16},   {at::kChar, reduce::ElementType::int8},
-      {at::kByte, reduce::ElementType::uint8},    {at::kBool, reduce::ElementType::boolean}};
-  const auto* const found = std::ranges::find(kTypes, type, &Pair::first);
-  if (found != std::end(kTypes)) return found->second;
+std::optional<ElementType> find_element_type(at::ScalarType type) {
+  const auto* const found = std::ranges::find(kTypes, type);
+  if (found == std::end(kTypes)) return std::nullopt;
+  return static_cast<ElementType>(found - std::begin(kTypes));
+}
+
+std::optional<at::ScalarType> find_scalar_type(ElementType type) {
+  const auto index = static_cast<std::size_t>(type);
+  return index < std::size(kTypes) ? std::optional(kTypes[index]) : std::nullopt;
+}
+
+ElementType element_type(at::ScalarType type, const AxisCall& call) {
+  if (const auto known = find_element_type(type)) return *known;
   throw ValueError(
       lockstep::str(call, ": dtype ", at::toString(type), " is not one that collectives know"));
 }

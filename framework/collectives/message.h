@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,10 @@
 namespace lockstep::collectives {
 
 // What collectives share: leaves become messages, one a dtype, and messages become leaves.
+
+/// The type that LibTorch calls so, and LibTorch's name for one; nothing if the other has none.
+[[nodiscard]] std::optional<ElementType> find_element_type(at::ScalarType type);
+[[nodiscard]] std::optional<at::ScalarType> find_scalar_type(ElementType type);
 
 /// The wire's name for a dtype. Throws ValueError, naming `call`, for dtypes that collectives do
 /// not support (complex, quantized).

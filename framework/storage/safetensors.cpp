@@ -1,7 +1,6 @@
 #include "framework/storage/safetensors.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -11,6 +10,7 @@
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
 
+#include "framework/base/element_type.h"
 #include "framework/base/errors.h"
 #include "framework/base/round_up.h"
 #include "framework/base/stream_copy.h"
@@ -83,24 +83,8 @@ void check_places(std::vector<StoredTensor>& tensors, std::uint64_t data_bytes) 
 }  // namespace
 
 std::size_t element_bytes(std::string_view dtype) {
-  static constexpr std::array<std::pair<std::string_view, std::size_t>, 15> kTypes{{{"F64", 8},
-                                                                                    {"F32", 4},
-                                                                                    {"F16", 2},
-                                                                                    {"BF16", 2},
-                                                                                    {"F8_E5M2", 1},
-                                                                                    {"F8_E4M3", 1},
-                                                                                    {"I64", 8},
-                                                                                    {"I32", 4},
-                                                                                    {"I16", 2},
-                                                                                    {"I8", 1},
-                                                                                    {"U64", 8},
-                                                                                    {"U32", 4},
-                                                                                    {"U16", 2},
-                                                                                    {"U8", 1},
-                                                                                    {"BOOL", 1}}};
-  const auto* const found =
-      std::ranges::find(kTypes, dtype, &std::pair<std::string_view, std::size_t>::first);
-  return found == kTypes.end() ? 0 : found->second;
+  const auto type = stored_type(dtype);
+  return type ? size_of(*type) : 0;
 }
 
 std::optional<std::uint64_t> tensor_bytes(std::string_view dtype,

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+namespace lockstep {
+
+/// Types of elements: those that messages have, floating ones first; then those of files alone.
+enum class ElementType {
+  float64,
+  float32,
+  float16,
+  bfloat16,
+  int64,
+  int32,
+  int16,
+  int8,
+  uint8,
+  boolean,
+  uint64,
+  uint32,
+  uint16,
+  float8_e5m2,
+  float8_e4m3,
+};
+
+/// What they are called, in the order of the enumeration.
+struct ElementTypeNames {
+  std::size_t size;         ///< of an element, in bytes
+  const char* name;         ///< the usual one
+  std::string_view stored;  ///< in safetensors files
+};
+inline constexpr ElementTypeNames kElementTypes[] = {
+    {8, "float64", "F64"},        {4, "float32", "F32"},
+    {2, "float16", "F16"},        {2, "bfloat16", "BF16"},
+    {8, "int64", "I64"},          {4, "int32", "I32"},
+    {2, "int16", "I16"},          {1, "int8", "I8"},
+    {1, "uint8", "U8"},           {1, "bool", "BOOL"},
+    {8, "uint64", "U64"},         {4, "uint32", "U32"},
+    {2, "uint16", "U16"},         {1, "float8_e5m2", "F8_E5M2"},
+    {1, "float8_e4m3", "F8_E4M3"}};
+
+[[nodiscard]] constexpr const ElementTypeNames& names_of(ElementType type) {
+  return kElementTypes[static_cast<std::size_t>(type)];
+}
+[[nodiscard]] constexpr std::size_t size_of(ElementType type) {
+  return names_of(type).size;
+}
+[[nodiscard]] constexpr const char* name_of(ElementType type) {
+  return names_of(type).name;
+}
+
+/// The type that safetensors files call so; nothing if there is none.
+[[nodiscard]] constexpr std::optional<ElementType> stored_type(std::string_view stored) {
+  for (std::size_t i = 0; i < std::size(kElementTypes); ++i) {
+    if (kElementTypes[i].stored == stored) return static_cast<ElementType>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep
