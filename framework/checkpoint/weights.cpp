@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <set>
 #include <span>
@@ -31,14 +32,19 @@ namespace fs = std::filesystem;
 
 namespace lockstep {
 
-// Reads parts of tensors by name.
 class Weights::Files : private NonCopyable {
  public:
-  virtual ~Files() = default;
+  // Fills `to` with elements of a tensor, from `element` on.
+  using Read = std::function<void(std::uint64_t element, Bytes to)>;
 
-  virtual void read(const std::string& name, std::uint64_t element, Bytes to) const = 0;
+  void add(const std::string& name, const std::string& dtype,
+           const std::vector<std::uint64_t>& shape, Read read) {
+    entries[name] = {.dtype = dtype, .shape = {shape.begin(), shape.end()}};
+    reads[name] = std::move(read);
+  }
 
   std::map<std::string, Entry> entries;
+  std::map<std::string, Read> reads;
 };
 
 namespace {
@@ -56,63 +62,39 @@ std::string stored_name(at::ScalarType type) {
   return known ? std::string(names_of(*known).stored) : lockstep::str(type);
 }
 
-Weights::Entry entry_of(const std::string& dtype, const std::vector<std::uint64_t>& shape) {
-  return {.dtype = dtype, .shape = {shape.begin(), shape.end()}};
+// Adds all tensors of a file, or those of `names`.
+void add_file(Weights::Files& files, const fs::path& path,
+              const std::optional<std::set<std::string>>& names = {}) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) {
+    throw DataError(
+        str(path.string(), error ? ": " + text_of_errno(error.value()) : " is no regular file"));
+  }
+  const auto file = std::make_shared<storage::SafetensorsFile>(path);
+  for (const storage::StoredTensor& tensor : file->header().tensors) {
+    if (names && !names->contains(tensor.name)) continue;
+    files.add(tensor.name, tensor.dtype, tensor.shape,
+              [file, &tensor](std::uint64_t element, Bytes to) {
+                file->read(tensor, element * storage::element_bytes(tensor.dtype), to);
+              });
+  }
 }
 
-// Safetensors files, each opened once.
-class SafetensorsWeights final : public Weights::Files {
- public:
-  // All tensors of a file, or those of `names`.
-  void add(const fs::path& path, const std::optional<std::set<std::string>>& names = {}) {
-    std::error_code error;
-    if (!fs::is_regular_file(path, error)) {
-      throw DataError(
-          str(path.string(), error ? ": " + text_of_errno(error.value()) : " is no regular file"));
-    }
-    auto file = std::make_shared<storage::SafetensorsFile>(path);
-    for (const storage::StoredTensor& tensor : file->header().tensors) {
-      if (names && !names->contains(tensor.name)) continue;
-      entries[tensor.name] = entry_of(tensor.dtype, tensor.shape);
-      places_[tensor.name] = {file, &tensor};
+void add_checkpoint(Weights::Files& files, const fs::path& folder, ParameterValues which) {
+  const auto reader = std::make_shared<storage::CheckpointReader>(folder);
+  // Later ones replace earlier ones of the same name.
+  std::vector<std::string> prefixes{training::kParameters, training::kBuffers};
+  if (which == ParameterValues::averaged) prefixes.push_back(training::kAverages);
+  for (const std::string& prefix : prefixes) {
+    for (const storage::ManifestTensor& tensor : reader->manifest().tensors) {
+      if (!tensor.name.starts_with(prefix)) continue;
+      files.add(tensor.name.substr(prefix.size()), tensor.dtype, tensor.shape,
+                [reader, &tensor](std::uint64_t element, Bytes to) {
+                  reader->read(tensor, element, to);
+                });
     }
   }
-
-  void read(const std::string& name, std::uint64_t element, Bytes to) const override {
-    const auto& [file, tensor] = places_.at(name);
-    file->read(*tensor, element * storage::element_bytes(tensor->dtype), to);
-  }
-
- private:
-  std::map<std::string,
-           std::pair<std::shared_ptr<storage::SafetensorsFile>, const storage::StoredTensor*>>
-      places_;
-};
-
-class CheckpointWeights final : public Weights::Files {
- public:
-  CheckpointWeights(const fs::path& folder, ParameterValues which) : reader_(folder) {
-    // Later ones replace earlier ones of the same name.
-    std::vector<std::string> prefixes{training::kParameters, training::kBuffers};
-    if (which == ParameterValues::averaged) prefixes.push_back(training::kAverages);
-    for (const std::string& prefix : prefixes) {
-      for (const storage::ManifestTensor& tensor : reader_.manifest().tensors) {
-        if (!tensor.name.starts_with(prefix)) continue;
-        const std::string name = tensor.name.substr(prefix.size());
-        entries[name] = entry_of(tensor.dtype, tensor.shape);
-        tensors_[name] = &tensor;
-      }
-    }
-  }
-
-  void read(const std::string& name, std::uint64_t element, Bytes to) const override {
-    reader_.read(*tensors_.at(name), element, to);
-  }
-
- private:
-  storage::CheckpointReader reader_;
-  std::map<std::string, const storage::ManifestTensor*> tensors_;
-};
+}
 
 // The files that an index names, by file, with the tensors that it says they have.
 std::map<std::string, std::set<std::string>> read_index(const fs::path& path) {
@@ -151,22 +133,25 @@ std::unique_ptr<Weights::Files> open_weights(const fs::path& named, ParameterVal
   if (!fs::exists(status)) {
     throw DataError(str(path.string(), ": ", text_of_errno(error.value())));
   }
-  if (fs::is_directory(status)) return std::make_unique<CheckpointWeights>(path, which);
+  auto files = std::make_unique<Weights::Files>();
+  if (fs::is_directory(status)) {
+    add_checkpoint(*files, path, which);
+    return files;
+  }
   if (!fs::is_regular_file(status)) throw DataError(str(path.string(), " is no regular file"));
-  auto weights = std::make_unique<SafetensorsWeights>();
   if (!path.string().ends_with(".index.json")) {
-    weights->add(path);
-    return weights;
+    add_file(*files, path);
+    return files;
   }
   for (const auto& [file, tensors] : read_index(path)) {
-    weights->add(path.parent_path() / file, tensors);
+    add_file(*files, path.parent_path() / file, tensors);
     for (const std::string& tensor : tensors) {
-      if (weights->entries.contains(tensor)) continue;
+      if (files->entries.contains(tensor)) continue;
       throw DataError(str(path.string(), " says that '", cut(tensor), "' is in ", file,
                           ", which does not have it"));
     }
   }
-  return weights;
+  return files;
 }
 
 // Whether values of a stored dtype can become ones of `type`.
@@ -286,7 +271,7 @@ void Weights::read(const std::string& name, const at::Tensor& to) const {
     const at::Tensor part = flat.narrow(0, at, std::min(kPart, flat.numel() - at));
     const at::Tensor stored =
         type == part.scalar_type() ? part : at::empty(part.sizes(), part.options().dtype(type));
-    files_->read(name, static_cast<std::uint64_t>(at), collectives::bytes_of(stored));
+    files_->reads.at(name)(static_cast<std::uint64_t>(at), collectives::bytes_of(stored));
     if (!stored.is_same(part)) part.copy_(stored);
   }
   if (!target.is_same(to)) to.copy_(target);

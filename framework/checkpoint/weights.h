@@ -59,7 +59,7 @@ class Weights : private NonCopyable {
   /// kind.
   void read(const std::string& name, const at::Tensor& to) const;
 
-  /// What reading files needs of each kind.
+  /// How each tensor is read.
   class Files;
 
  private:
