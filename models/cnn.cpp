@@ -85,7 +85,7 @@ at::Tensor Cnn::forward(const at::Tensor& inputs) {
 ModelKind cnn_kind() {
   return model_kind<CnnOptions>(
       "cnn", "3x3 convolutions with pooling, then fully connected layers, for images",
-      [](CnnOptions& options) -> keys::Keys {
+      [](CnnOptions& options) -> keys::ConfigKeys {
         return {
             {"channels", keys::list(options.channels, kWidth), "channels out of each convolution"},
             {"dense", keys::list(options.dense, kWidth),

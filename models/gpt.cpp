@@ -278,7 +278,7 @@ std::shared_ptr<Model> make_gpt(const GptOptions& options, std::int64_t context,
 ModelKind gpt_kind() {
   return model_kind<GptOptions>(
       "gpt", "GPT-2: a decoder-only transformer for text",
-      [](GptOptions& options) -> keys::Keys {
+      [](GptOptions& options) -> keys::ConfigKeys {
         return {{"layers", keys::number(options.layers, keys::from_to<std::int64_t>(1, 1000)),
                  "transformer layers"},
                 {"heads", keys::number(options.heads, kWidth), "heads of attention in each layer"},

@@ -54,7 +54,7 @@ at::Tensor Mlp::forward(const at::Tensor& inputs) {
 ModelKind mlp_kind() {
   return model_kind<MlpOptions>(
       "mlp", "fully connected layers with ReLU between them",
-      [](MlpOptions& options) -> keys::Keys {
+      [](MlpOptions& options) -> keys::ConfigKeys {
         return {{"hidden", keys::list(options.hidden, kWidth), "widths of the hidden layers"}};
       },
       [](const MlpOptions& options, const SampleType& sample,

@@ -49,12 +49,14 @@ struct ModelKind : keys::Choice {
 ///
 ///   struct NetOptions { std::int64_t width = 64; };
 ///   register_model(model_kind<NetOptions>("net", "a small network",
-///       [](NetOptions& o) -> keys::Keys { return {{"width", number(o.width, …), "its width"}}; },
+///       [](NetOptions& o) -> keys::ConfigKeys {
+///         return {{"width", number(o.width, …), "its width"}};
+///       },
 ///       [](const NetOptions& o, const SampleType& sample, const Key& key)
 ///           -> std::shared_ptr<Model> { return std::make_shared<Net>(o, sample, key); }));
 template <typename Options>
 [[nodiscard]] ModelKind model_kind(std::string name, std::string help,
-                                   keys::Keys (*keys)(Options& options),
+                                   keys::ConfigKeys (*keys)(Options& options),
                                    std::shared_ptr<Model> (*make)(const Options& options,
                                                                   const SampleType& sample,
                                                                   const Key& key)) {

@@ -146,7 +146,7 @@ std::shared_ptr<Model> make_resnet(const ResnetOptions& options, std::int64_t ch
 ModelKind resnet_kind() {
   return model_kind<ResnetOptions>(
       "resnet", "a residual network for small images, normalized over all replicas",
-      [](ResnetOptions& options) -> keys::Keys {
+      [](ResnetOptions& options) -> keys::ConfigKeys {
         const keys::Rule<std::int64_t> depth{
             "6n + 2, with n from 1 to 200",
             [](std::int64_t layers) { return layers >= 8 && layers <= 1202 && layers % 6 == 2; }};

@@ -64,12 +64,12 @@ KeyTraits only(Choices... choices) {
   return {.owners = {choices...}};
 }
 
-Keys model_keys(Picked& model, InitOptions& init) {
+ConfigKeys model_keys(Picked& model, InitOptions& init) {
   const auto strict_problem = [&init] {
     return !init.strict && !init.from ? "without model.init_from must be true" : "";
   };
   const KeyTraits strict{.problem = strict_problem, .others = {"init_from"}};
-  Keys keys{
+  ConfigKeys keys{
       {"name", one_of(model.name, model_registry().names()), "the model that is trained", kNeeded},
       {"init_from", text_or_null(init.from, of_length("a file's path", PATH_MAX - 1)),
        "weights to begin with: a safetensors file, its index, or a checkpoint's folder"},
@@ -80,10 +80,10 @@ Keys model_keys(Picked& model, InitOptions& init) {
   return keys;
 }
 
-Keys data_keys(Picked& data, DataUse& use) {
+ConfigKeys data_keys(Picked& data, DataUse& use) {
   const KeyTraits batch_size{.defaults = {{"pmean_example", "4"}},  // its samples a replica
                              .may_change = true};
-  Keys keys{
+  ConfigKeys keys{
       {"name", one_of(data.name, data_registry().names()), "the data set that it is trained on",
        kNeeded},
       {"batch_size", number(use.batch_size, kBillion), "samples a replica and microbatch",
@@ -101,16 +101,16 @@ Keys data_keys(Picked& data, DataUse& use) {
   return keys;
 }
 
-Keys loss_keys(Picked& loss) {
-  Keys keys{{"name",
-             one_of(loss.name, loss_registry().names()),
-             "what training makes small",
-             {.is_short_form = true}}};
+ConfigKeys loss_keys(Picked& loss) {
+  ConfigKeys keys{{"name",
+                   one_of(loss.name, loss_registry().names()),
+                   "what training makes small",
+                   {.is_short_form = true}}};
   add_choices(keys, loss.all, loss_registry().choices());
   return keys;
 }
 
-Keys group_keys(ParameterGroup& group) {
+ConfigKeys group_keys(ParameterGroup& group) {
   return {
       {"pattern", text(group.pattern, of_length("a pattern for parameters' names", 1000)),
        "names of parameters, as in a shell (\"*.bias\"); the first group that matches holds",
@@ -122,7 +122,7 @@ Keys group_keys(ParameterGroup& group) {
   };
 }
 
-Keys optimizer_keys(OptimizerOptions& optimizer) {
+ConfigKeys optimizer_keys(OptimizerOptions& optimizer) {
   constexpr const char* kNeedsMomentum = "needs optimizer.momentum greater than 0";
   const auto dampening_problem = [&optimizer] {
     return optimizer.dampening > 0 && optimizer.momentum == 0 ? kNeedsMomentum : "";
@@ -136,7 +136,7 @@ Keys optimizer_keys(OptimizerOptions& optimizer) {
       .owners = {"sgd"}, .problem = dampening_problem, .others = {"momentum"}};
   const KeyTraits nesterov{
       .owners = {"sgd"}, .problem = nesterov_problem, .others = {"momentum", "dampening"}};
-  Keys keys{
+  ConfigKeys keys{
       {"name", one_of(optimizer.name, optimizer_registry().names()),
        "the rule by which parameters are updated"},
       {"lr", number(optimizer.lr, kAbove0), "the learning rate, before the schedule"},
@@ -158,7 +158,7 @@ Keys optimizer_keys(OptimizerOptions& optimizer) {
   return keys;
 }
 
-Keys schedule_keys(ScheduleOptions& schedule) {
+ConfigKeys schedule_keys(ScheduleOptions& schedule) {
   const KeyTraits step_size{.owners = {"step"}, .required = true};
   const KeyTraits steps{.owners = {"linear", "cosine", "one_cycle"}, .may_change = true};
   return {
@@ -186,7 +186,7 @@ Keys schedule_keys(ScheduleOptions& schedule) {
   };
 }
 
-Keys parallel_keys(LaunchOptions& launch, ZeroOptions& zero) {
+ConfigKeys parallel_keys(LaunchOptions& launch, ZeroOptions& zero) {
   const auto workers_problem = [&launch] {
     if (launch.workers <= launch.replicas) return std::string();
     return str("must be at most parallel.replicas, which is ", launch.replicas,
@@ -230,7 +230,7 @@ Keys parallel_keys(LaunchOptions& launch, ZeroOptions& zero) {
   };
 }
 
-Keys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero, const LaunchOptions& launch) {
+ConfigKeys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero, const LaunchOptions& launch) {
   const auto instead_of = [](const std::string& one, const std::string& other) {
     return KeyTraits{.instead_of = {one, other}, .may_change = true};
   };
@@ -296,7 +296,7 @@ Keys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero, const LaunchOption
   };
 }
 
-Keys checkpoint_keys(CheckpointOptions& checkpoint) {
+ConfigKeys checkpoint_keys(CheckpointOptions& checkpoint) {
   const KeyTraits short_form{.may_change = true, .is_short_form = true};
   return {
       {"save", one_of(checkpoint.save, {"state", "none"}),

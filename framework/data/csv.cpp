@@ -570,7 +570,7 @@ const keys::Rule<std::string> kSeparator{
       return text.size() == 1 && std::string_view("\"\r\n").find(text) == std::string_view::npos;
     }};
 
-keys::Keys csv_keys(CsvSetOptions& options) {
+keys::ConfigKeys csv_keys(CsvSetOptions& options) {
   const keys::Rule<std::string> column = keys::of_length("a column's name", 1000);
   const auto targets_problem = [&options] {
     return options.normalize_targets && options.task == CsvTask::classification

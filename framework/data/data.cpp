@@ -175,22 +175,22 @@ DataKind data_kind(std::string name, std::string help,
           }};
 }
 
-keys::Key folder_key(std::string& folder) {
+keys::ConfigKey folder_key(std::string& folder) {
   return {"root",
           keys::text(folder, keys::of_length("a folder's path", PATH_MAX - 1)),
           "the folder of its files",
           {.required = folder.empty(), .may_change = true, .is_place = true}};
 }
 
-keys::Key file_key(const std::string& name, std::string& file, const std::string& help) {
+keys::ConfigKey file_key(const std::string& name, std::string& file, const std::string& help) {
   return {name,
           keys::text(file, keys::of_length("a path", PATH_MAX - 1)),
           help,
           {.required = file.empty(), .may_change = true, .is_place = true}};
 }
 
-keys::Key file_key(const std::string& name, std::optional<std::string>& file,
-                   const std::string& help) {
+keys::ConfigKey file_key(const std::string& name, std::optional<std::string>& file,
+                         const std::string& help) {
   return {name,
           keys::text_or_null(file, keys::of_length("a path", PATH_MAX - 1)),
           help,

@@ -93,12 +93,13 @@ struct DataKind : keys::Choice {
 ///
 ///   struct PointsOptions { std::int64_t count = 1000; };
 ///   register_data(data_kind<PointsOptions>("points", "points on a line",
-///       [](PointsOptions& o) -> keys::Keys { return {{"count", number(o.count, …), "how many"}};
+///       [](PointsOptions& o) -> keys::ConfigKeys {
+///         return {{"count", number(o.count, …), "how many"}};
 ///       },
 ///       [](const PointsOptions& o, const DataContext& context) -> DataSets { … }));
 template <typename Options>
 [[nodiscard]] DataKind data_kind(std::string name, std::string help,
-                                 keys::Keys (*keys)(Options& options),
+                                 keys::ConfigKeys (*keys)(Options& options),
                                  DataSets (*load)(const Options& options,
                                                   const DataContext& context)) {
   return {keys::choice<Options>(std::move(name), std::move(help), keys),
@@ -112,13 +113,13 @@ template <typename Options>
                                  std::function<DataSets(const DataContext& context)> load);
 
 /// The key `root` of a source whose files are in a folder. Needed, if `folder` has no default.
-[[nodiscard]] keys::Key folder_key(std::string& folder);
+[[nodiscard]] keys::ConfigKey folder_key(std::string& folder);
 /// A key of a source whose value is a file's path. Needed, if `file` has no default.
-[[nodiscard]] keys::Key file_key(const std::string& name, std::string& file,
-                                 const std::string& help);
+[[nodiscard]] keys::ConfigKey file_key(const std::string& name, std::string& file,
+                                       const std::string& help);
 /// The same for a file that a source can do without: null for none.
-[[nodiscard]] keys::Key file_key(const std::string& name, std::optional<std::string>& file,
-                                 const std::string& help);
+[[nodiscard]] keys::ConfigKey file_key(const std::string& name, std::optional<std::string>& file,
+                                       const std::string& help);
 
 /// Lets configs name a source. Before they are read, for one thread: first thing in main(). A
 /// ValueError for a name that is there already.

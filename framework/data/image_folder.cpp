@@ -155,10 +155,10 @@ std::vector<std::int64_t> find_damaged_of(const PictureFolder& set, const fs::pa
   return numbers;
 }
 
-keys::Keys image_folder_keys(ImageFolderOptions& options) {
+keys::ConfigKeys image_folder_keys(ImageFolderOptions& options) {
   PictureForm& form = options.form;
   const auto side = keys::from_to<std::int64_t>(1, kLongestSide);
-  keys::Keys keys{
+  keys::ConfigKeys keys{
       folder_key(options.root),
       {"height", number(form.height, side),
        "height in pixels to which pictures are scaled and cut"},
@@ -187,7 +187,7 @@ keys::Keys image_folder_keys(ImageFolderOptions& options) {
        "start",
        {.may_change = true}},
   };
-  for (keys::Key& key : augmentation_keys(options.augmentation)) keys.push_back(key);
+  for (keys::ConfigKey& key : augmentation_keys(options.augmentation)) keys.push_back(key);
   return keys;
 }
 

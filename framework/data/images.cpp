@@ -43,7 +43,7 @@ void write_row(const std::uint8_t* row, std::int64_t width, const Change& change
 
 }  // namespace
 
-keys::Keys augmentation_keys(Augmentation& augmentation) {
+keys::ConfigKeys augmentation_keys(Augmentation& augmentation) {
   return {
       {"crop", number(augmentation.crop, keys::from_to<std::int64_t>(0, 1000)),
        "training pictures are shifted at random by up to so many pixels"},

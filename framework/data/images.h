@@ -22,7 +22,7 @@ struct Augmentation {
 };
 
 /// The keys of augmentation: `crop` and `flip`.
-[[nodiscard]] keys::Keys augmentation_keys(Augmentation& augmentation);
+[[nodiscard]] keys::ConfigKeys augmentation_keys(Augmentation& augmentation);
 
 /// Pictures of one size with a label each, in bytes.
 struct Pictures {
@@ -96,7 +96,7 @@ template <typename Set, typename Options>
                                     void (*tell)(const std::string& root, typename Set::Split split,
                                                  const formats::OnDamage& damage)) {
   const auto keys_of = [](Options& options) {
-    keys::Keys keys = augmentation_keys(options.augmentation);
+    keys::ConfigKeys keys = augmentation_keys(options.augmentation);
     keys.insert(keys.begin(), folder_key(options.root));
     return keys;
   };

@@ -472,7 +472,7 @@ DataSets load_npy(const NpySetOptions& options, const DataContext& context) {
 DataKind npy_kind() {
   return data_kind<NpySetOptions>(
       "npy", "arrays that NumPy has saved: values, pictures or tokens, and what to predict",
-      [](NpySetOptions& options) -> keys::Keys {
+      [](NpySetOptions& options) -> keys::ConfigKeys {
         return {
             file_key("inputs", options.inputs, "the training set's inputs: an array by sample"),
             file_key("targets", options.targets, "classes or values to predict, or next tokens"),

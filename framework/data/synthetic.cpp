@@ -131,7 +131,7 @@ class SyntheticSet final : public Dataset {
   Key key_;
 };
 
-keys::Keys synthetic_keys(SyntheticOptions& options) {
+keys::ConfigKeys synthetic_keys(SyntheticOptions& options) {
   const auto samples = keys::from_to<std::int64_t>(1, kMostSamples);
   const auto none_too = keys::from_to<std::int64_t>(0, kMostSamples);
   const auto features_problem = [&options] {

@@ -65,7 +65,7 @@ std::shared_ptr<const TextCorpus> open_text(
   return corpus;
 }
 
-keys::Keys text_keys(TextSetOptions& options) {
+keys::ConfigKeys text_keys(TextSetOptions& options) {
   return {
       file_key("path", options.path, "the text to train on: a file, or a folder of files"),
       file_key("validation_path", options.validation_path, "the same, for validation"),

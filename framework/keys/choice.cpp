@@ -4,14 +4,14 @@ namespace lockstep::keys {
 
 Choice choice(std::string name, std::string help) {
   return {std::move(name), std::move(help), std::any(false),
-          [](std::any& /*options*/) { return Keys(); }};
+          [](std::any& /*options*/) { return ConfigKeys(); }};
 }
 
-void add_choices(Keys& section, ChoiceOptions& options, const std::vector<Choice>& choices,
+void add_choices(ConfigKeys& section, ChoiceOptions& options, const std::vector<Choice>& choices,
                  std::size_t behind) {
-  Keys of_choices;
+  ConfigKeys of_choices;
   for (const Choice& choice : choices) {
-    for (Key& key : choice.keys(options.of(choice))) {
+    for (ConfigKey& key : choice.keys(options.of(choice))) {
       key.traits.owners = {choice.name};
       of_choices.push_back(std::move(key));
     }

@@ -22,12 +22,12 @@ struct Choice {
   std::string name;
   std::string help;  ///< one line
   std::any defaults;
-  std::function<Keys(std::any& options)> keys;
+  std::function<ConfigKeys(std::any& options)> keys;
 };
 
 /// A Choice whose options are an `Options`.
 template <typename Options>
-[[nodiscard]] Choice choice(std::string name, std::string help, Keys (*keys)(Options&)) {
+[[nodiscard]] Choice choice(std::string name, std::string help, ConfigKeys (*keys)(Options&)) {
   return {std::move(name), std::move(help), std::any(Options()),
           [keys](std::any& options) { return keys(std::any_cast<Options&>(options)); }};
 }
@@ -131,7 +131,7 @@ class Registry {
 
 /// Adds the keys of `choices` to a section's own, behind so many: at least the one that picks a
 /// choice.
-void add_choices(Keys& section, ChoiceOptions& options, const std::vector<Choice>& choices,
+void add_choices(ConfigKeys& section, ChoiceOptions& options, const std::vector<Choice>& choices,
                  std::size_t behind = 1);
 
 }  // namespace lockstep::keys

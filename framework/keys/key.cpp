@@ -267,11 +267,11 @@ Value one_of(std::string& variable, const std::vector<std::string>& names) {
       [&variable] { return variable; });
 }
 
-std::string print_maps(const std::vector<Keys>& maps) {
+std::string print_maps(const std::vector<ConfigKeys>& maps) {
   std::string text;
-  for (const Keys& map : maps) {
+  for (const ConfigKeys& map : maps) {
     std::vector<std::string> entries;
-    for (const Key& key : map) {
+    for (const ConfigKey& key : map) {
       const std::string value = key.value.print();
       if (value != "null") entries.push_back(key.name + ": " + value);
     }

@@ -41,8 +41,8 @@ template <typename T>
 /// Text of 1 to `most` bytes, which is `what`: "a file's path".
 [[nodiscard]] Rule<std::string> of_length(const std::string& what, std::size_t most);
 
-struct Key;
-using Keys = std::vector<Key>;
+struct ConfigKey;
+using ConfigKeys = std::vector<ConfigKey>;
 
 /// Called with what is wrong with a value, and the place of the value.
 using Report = std::function<void(const YamlPosition& place, const std::string& message)>;
@@ -55,7 +55,7 @@ struct Value {
   std::function<void(const YamlNode& node, const Report& report)> read;
   std::function<std::string()> print;  ///< the variable as YAML; "" where its key is left out
   /// Only for a list of maps, which has no read(): sets its length and returns each map's keys.
-  std::function<std::vector<Keys>(std::size_t)> resize = {};
+  std::function<std::vector<ConfigKeys>(std::size_t)> resize = {};
 };
 
 /// Numbers must be finite and not in quotes; integers are written in digits only. A list has up to
@@ -116,7 +116,7 @@ struct KeyTraits {
 };
 
 /// A key of a config. Several of a section may have one name, if their owners differ.
-struct Key {
+struct ConfigKey {
   std::string name;
   Value value;
   std::string help;  ///< one line
@@ -125,16 +125,16 @@ struct Key {
 
 struct Section {
   std::string name;
-  Keys keys;
+  ConfigKeys keys;
 };
 
-[[nodiscard]] std::string print_maps(const std::vector<Keys>& maps);
+[[nodiscard]] std::string print_maps(const std::vector<ConfigKeys>& maps);
 
 /// A list of maps. `keys_of` returns the keys of one map.
 template <typename T>
-[[nodiscard]] Value maps(std::vector<T>& variable, Keys (*keys_of)(T&)) {
+[[nodiscard]] Value maps(std::vector<T>& variable, ConfigKeys (*keys_of)(T&)) {
   const auto keys = [&variable, keys_of] {
-    std::vector<Keys> all;
+    std::vector<ConfigKeys> all;
     for (T& map : variable) all.push_back(keys_of(map));
     return all;
   };

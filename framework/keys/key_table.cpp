@@ -34,15 +34,15 @@ std::vector<std::string> all_names(const std::vector<Named>& all) {
   return names;
 }
 
-bool belongs(const Key& key, const std::string& choice) {
+bool belongs(const ConfigKey& key, const std::string& choice) {
   const auto& owners = key.traits.owners;
   return owners.empty() || std::find(owners.begin(), owners.end(), choice) != owners.end();
 }
 
 // The names of the keys that belong to `choice`.
-std::vector<std::string> names_of(const Keys& keys, const std::string& choice) {
+std::vector<std::string> names_of(const ConfigKeys& keys, const std::string& choice) {
   std::vector<std::string> names;
-  for (const Key& key : keys) {
+  for (const ConfigKey& key : keys) {
     if (belongs(key, choice)) names.push_back(key.name);
   }
   return names;
@@ -54,23 +54,23 @@ template <typename Use>
 void for_each_key(const std::vector<Section>& table, const Use& use) {
   for (const Section& section : table) {
     const std::string choice = section.keys[0].value.print();
-    for (const Key& key : section.keys) {
+    for (const ConfigKey& key : section.keys) {
       use(section.name + "." + key.name, key, belongs(key, choice));
     }
   }
 }
 
 // What a section's map picks, before it is read.
-std::string written_choice(const YamlNode& map, const Keys& keys) {
+std::string written_choice(const YamlNode& map, const ConfigKeys& keys) {
   const YamlEntry* entry = find(map, keys[0].name);
   return entry != nullptr && entry->value != nullptr ? entry->value->text : keys[0].value.print();
 }
 
 // The choices that have a key of this name, if none of these keys belongs to `choice`.
-std::vector<std::string> other_owners(const Keys& keys, const std::string& name,
+std::vector<std::string> other_owners(const ConfigKeys& keys, const std::string& name,
                                       const std::string& choice) {
   std::vector<std::string> owners;
-  for (const Key& key : keys) {
+  for (const ConfigKey& key : keys) {
     if (key.name != name) continue;
     if (belongs(key, choice)) return {};
     owners.insert(owners.end(), key.traits.owners.begin(), key.traits.owners.end());
@@ -124,7 +124,7 @@ class Reading {
     const std::string key = dot == std::string::npos ? "" : override.key.substr(dot + 1);
     const Section* section = find(table_, name);
     if (dot == std::string::npos && section != nullptr) {
-      const Key& first = section->keys.front();
+      const ConfigKey& first = section->keys.front();
       if (first.traits.is_short_form) {
         return apply(
             {.key = name + "." + first.name, .value = override.value, .origin = override.origin},
@@ -143,7 +143,7 @@ class Reading {
     if (!value) return;
     YamlNode& map = written(name, place).map;
     if (map.kind != YamlNode::Kind::map) return;  // which check_keys() reports
-    const Key* known = section != nullptr ? find(section->keys, key) : nullptr;
+    const ConfigKey* known = section != nullptr ? find(section->keys, key) : nullptr;
     std::erase_if(map.entries, [&](const YamlEntry& entry) {
       const bool is_of_file = entry.place.line < place.line;  // all flags are on one
       const bool is_excluded =
@@ -205,7 +205,7 @@ class Reading {
     return sections_.back();
   }
 
-  void check_keys(const std::string& path, const YamlNode& map, const Keys& keys) {
+  void check_keys(const std::string& path, const YamlNode& map, const ConfigKeys& keys) {
     if (map.kind != YamlNode::Kind::map) {
       return report(map.place, str(path, ": expected a map of keys (", join(all_names(keys)),
                                    "), found ", yaml_described(map)));
@@ -213,7 +213,7 @@ class Reading {
     const std::vector<std::string> known = all_names(keys);
     const std::vector<std::string> shown = names_of(keys, written_choice(map, keys));
     for (const YamlEntry& entry : map.entries) {
-      const Key* key = find(keys, entry.key);
+      const ConfigKey* key = find(keys, entry.key);
       if (key == nullptr) {
         report_unknown(entry.key, entry.place, path, known, shown);
         continue;
@@ -258,11 +258,11 @@ class Reading {
 
   // `place` is where a key that is missing would stand.
   void read_map(const std::string& path, const YamlPosition& place, const YamlNode& map,
-                const Keys& keys) {
+                const ConfigKeys& keys) {
     if (map.kind != YamlNode::Kind::map) return;  // which check_keys() has reported
     std::set<std::string> wrong;
     const auto is_wrong = [&](const std::string& name) { return wrong.count(name) > 0; };
-    for (const Key& key : keys) {
+    for (const ConfigKey& key : keys) {
       const std::string name = path + "." + key.name;
       const YamlEntry* entry = find(map, key.name);
       // After a problem with the choice itself nobody knows which keys belong.
@@ -289,7 +289,7 @@ class Reading {
       }
       if (problems_.count() > problems) wrong.insert(key.name);
     }
-    for (const Key& key : keys) {
+    for (const ConfigKey& key : keys) {
       const YamlEntry* entry = find(map, key.name);
       const auto& others = key.traits.others;
       const bool is_checked = key.traits.problem && entry != nullptr && !is_wrong(key.name);
@@ -323,10 +323,10 @@ class Reading {
 };
 
 // Of all keys, or of those that belong to `choice`.
-std::string help_of(const std::string& path, const Keys& keys,
+std::string help_of(const std::string& path, const ConfigKeys& keys,
                     const std::optional<std::string>& choice = std::nullopt) {
   std::string text;
-  for (const Key& key : keys) {
+  for (const ConfigKey& key : keys) {
     if (choice && !belongs(key, *choice)) continue;
     const std::string name = path + "." + key.name;
     const KeyTraits& traits = key.traits;
@@ -387,7 +387,7 @@ std::vector<std::string> keep_values_before(const std::vector<Section>& table,
                                             const KeyPlaces& written,
                                             const std::map<std::string, std::string>& recorded) {
   std::vector<std::string> kept;
-  for_each_key(table, [&](const std::string& name, const Key& key, bool is_used) {
+  for_each_key(table, [&](const std::string& name, const ConfigKey& key, bool is_used) {
     const std::string& before = key.traits.before;
     if (before.empty() || !is_used || written.contains(name)) return;
     const auto old = recorded.find(name);
@@ -402,7 +402,7 @@ std::string keys_text(const std::vector<Section>& table) {
   std::string text;
   for (const Section& section : table) {
     text += section.name + ":\n";
-    for (const Key& key : section.keys) {
+    for (const ConfigKey& key : section.keys) {
       const std::string value = key.value.print();
       if (value.empty() || !belongs(key, section.keys[0].value.print())) continue;
       text += "  " + key.name + (value[0] == '\n' ? ":" : ": ") + value + "\n";
@@ -413,7 +413,7 @@ std::string keys_text(const std::vector<Section>& table) {
 
 std::map<std::string, std::string> key_values(const std::vector<Section>& table) {
   std::map<std::string, std::string> values;
-  for_each_key(table, [&](const std::string& name, const Key& key, bool is_used) {
+  for_each_key(table, [&](const std::string& name, const ConfigKey& key, bool is_used) {
     std::string& value = values[name];
     if (value.empty() || is_used) value = key.value.print();
   });
@@ -422,7 +422,7 @@ std::map<std::string, std::string> key_values(const std::vector<Section>& table)
 
 std::set<std::string> changeable_keys(const std::vector<Section>& table) {
   std::set<std::string> names;
-  for_each_key(table, [&](const std::string& name, const Key& key, bool /*is_used*/) {
+  for_each_key(table, [&](const std::string& name, const ConfigKey& key, bool /*is_used*/) {
     if (key.traits.may_change) names.insert(name);
   });
   return names;
@@ -430,7 +430,7 @@ std::set<std::string> changeable_keys(const std::vector<Section>& table) {
 
 std::set<std::string> place_keys(const std::vector<Section>& table) {
   std::set<std::string> names;
-  for_each_key(table, [&](const std::string& name, const Key& key, bool is_used) {
+  for_each_key(table, [&](const std::string& name, const ConfigKey& key, bool is_used) {
     if (key.traits.is_place && is_used) names.insert(name);
   });
   return names;

@@ -46,7 +46,7 @@ std::shared_ptr<const Loss> chosen_cross_entropy(const CrossEntropyChoice& optio
   return cross_entropy_for(options, sample);
 }
 
-keys::Keys cross_entropy_keys(CrossEntropyChoice& options) {
+keys::ConfigKeys cross_entropy_keys(CrossEntropyChoice& options) {
   const keys::Rule<double> part{"at least 0 and less than 1",
                                 [](double value) { return value >= 0 && value < 1; }};
   constexpr auto kMost = std::numeric_limits<std::int64_t>::max();

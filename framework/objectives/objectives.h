@@ -25,7 +25,7 @@ struct LossKind : keys::Choice {
 /// that the loss is not for.
 template <typename Options>
 [[nodiscard]] LossKind loss_kind(std::string name, std::string help,
-                                 keys::Keys (*keys)(Options& options),
+                                 keys::ConfigKeys (*keys)(Options& options),
                                  std::shared_ptr<const Loss> (*make)(const Options& options,
                                                                      const SampleType& sample)) {
   return {keys::choice<Options>(std::move(name), std::move(help), keys),

@@ -20,7 +20,7 @@ struct OptimizerKind : keys::Choice {
 /// throws ValueError for options out of range.
 template <typename Options>
 [[nodiscard]] OptimizerKind optimizer_kind(
-    std::string name, std::string help, keys::Keys (*keys)(Options& options),
+    std::string name, std::string help, keys::ConfigKeys (*keys)(Options& options),
     std::unique_ptr<Optimizer> (*make)(const Options& options)) {
   return {keys::choice<Options>(std::move(name), std::move(help), keys),
           [make](const OptimizerOptions& options) {

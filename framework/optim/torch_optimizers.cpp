@@ -58,7 +58,7 @@ class RMSprop final : public ElementwiseOptimizer {
   RMSpropOptions options_;
 };
 
-keys::Keys rmsprop_keys(RMSpropOptions& options) {
+keys::ConfigKeys rmsprop_keys(RMSpropOptions& options) {
   return {
       {"alpha", keys::number(options.alpha, kDecay), "decay of the mean square gradient"},
       {"eps", keys::number(options.eps, kAbove0), "added to the root of the mean square"},
@@ -94,7 +94,7 @@ class Adagrad final : public ElementwiseOptimizer {
   AdagradOptions options_;
 };
 
-keys::Keys adagrad_keys(AdagradOptions& options) {
+keys::ConfigKeys adagrad_keys(AdagradOptions& options) {
   return {
       {"lr_decay", keys::number(options.lr_decay, kNotNegative),
        "in step t (from 1) the learning rate is divided by 1 + (t - 1) lr_decay"},

@@ -23,10 +23,10 @@ struct Box {
   std::int64_t size = 2, lid = 1;
 };
 
-Keys keys_of_ball(Ball& ball) {
+ConfigKeys keys_of_ball(Ball& ball) {
   return {{"size", number(ball.size, greater_than(0.0)), "its radius"}};
 }
-Keys keys_of_box(Box& box) {
+ConfigKeys keys_of_box(Box& box) {
   return {{"size", number(box.size, at_least<std::int64_t>(1)), "its edge"},
           {"lid", number(box.lid, at_least<std::int64_t>(0)), "how many lids", {.required = true}}};
 }
@@ -46,7 +46,7 @@ Registry<Shape> shapes() {
 }
 
 std::vector<Section> table_of_shapes(Picked& picked, const Registry<Shape>& registry) {
-  Keys keys{{"name", one_of(picked.name, registry.names()), "the shape", {.required = true}}};
+  ConfigKeys keys{{"name", one_of(picked.name, registry.names()), "the shape", {.required = true}}};
   add_choices(keys, picked.all, registry.choices());
   return {{"shape", keys}};
 }

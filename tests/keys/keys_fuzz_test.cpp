@@ -35,7 +35,7 @@ struct Group {
   std::optional<double> decay;
 };
 
-Keys keys_of_group(Group& group) {
+ConfigKeys keys_of_group(Group& group) {
   return {{"pattern", text(group.pattern, of_length("a pattern", 100)), "", {.required = true}},
           {"decay", number_or_null(group.decay, at_least(0.0)), ""}};
 }
@@ -60,14 +60,14 @@ struct FuzzedConfig {
 std::vector<Section> fuzzed_table(FuzzedConfig& config) {
   const auto any = at_least(0.0);
   const auto natural = at_least<std::int64_t>(1);
-  Keys model{{"name", one_of(config.model.name, {"net", "tree"}), "", {.required = true}}};
+  ConfigKeys model{{"name", one_of(config.model.name, {"net", "tree"}), "", {.required = true}}};
   add_choices(model, config.model.all,
               {choice<Net>("net", "",
-                           [](Net& net) -> Keys {
+                           [](Net& net) -> ConfigKeys {
                              return {{"hidden", list(net.hidden, at_least<std::int64_t>(1)), ""},
                                      {"recompute", flag(net.recompute), ""}};
                            }),
-               choice<Tree>("tree", "", [](Tree& tree) -> Keys {
+               choice<Tree>("tree", "", [](Tree& tree) -> ConfigKeys {
                  return {{"depth", number(tree.depth, at_least(0.0)), ""},
                          {"file", text_or_null(tree.file, of_length("a path", 50)), ""}};
                })});

@@ -41,14 +41,14 @@ struct ManyOptions {
   std::int64_t file = 0;      // added to both
 };
 
-lockstep::keys::Keys many_keys(ManyOptions& options) {
+lockstep::keys::ConfigKeys many_keys(ManyOptions& options) {
   const auto count = lockstep::keys::from_to<std::int64_t>(0, 100);
   return {{"corpus", lockstep::keys::number(options.corpus, count), "samples to train on"},
           {"held_out", lockstep::keys::number(options.held_out, count), "samples to test"},
           {"file", lockstep::keys::number(options.file, count), "more samples of both"}};
 }
 
-lockstep::keys::Keys no_keys(NoOptions& /*options*/) {
+lockstep::keys::ConfigKeys no_keys(NoOptions& /*options*/) {
   return {};
 }
 
@@ -135,7 +135,7 @@ struct QuantileOptions {
   double level = 0.5;
 };
 
-lockstep::keys::Keys quantile_keys(QuantileOptions& options) {
+lockstep::keys::ConfigKeys quantile_keys(QuantileOptions& options) {
   return {{"level", number(options.level, lockstep::keys::from_to(0.0, 1.0)),
            "the part of the targets that is to lie below the outputs"}};
 }

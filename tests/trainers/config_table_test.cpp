@@ -213,7 +213,7 @@ TEST_CASE("what a key was before its default changed is written as it is printed
     if (sample.is_needed) continue;  // a needed key has no default
     Config config = config_with(sample.with);
     for (const keys::Section& section : config_table(config)) {
-      for (const keys::Key& key : section.keys) {
+      for (const keys::ConfigKey& key : section.keys) {
         if (section.name + "." + key.name != sample.key || key.traits.before.empty()) continue;
         Sets sets = sample.with;
         sets.push_back(sample.key + "=" + key.traits.before);
