@@ -1,5 +1,6 @@
 #include "framework/comm/run_lock.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "framework/base/waited.h"
@@ -11,51 +12,60 @@ thread_local RunLock* this_thread_lock = nullptr;
 
 void RunLock::take() {
   MutexLock lock(mutex_);
-  const auto self = std::this_thread::get_id();
-  if (holder_ == self) return;  // handed over to it in line
-  if (holder_ == std::thread::id()) {
+  Thread& self = threads_[std::this_thread::get_id()];
+  if (holder_ == nullptr) {
     given_last_ = std::chrono::steady_clock::now();
-    holder_ = self;
-    return;
+    holder_ = &self;
   }
-  Waiter waiter;
-  if (waiting_.insert_or_assign(self, &waiter).second) line_.push_back(self);
+  if (holder_ != &self) join_line(self);
   Waited waited;
-  while (!waiter.granted) {
+  while (holder_ != &self && !self.was_handed_over) {
     waited.look(given_last_);
-    if (line_.front() == self && waited.late() >= patience_) {
+    if (line_.front() == &self && waited.late() >= patience_) {
       hand_over();
     } else {
-      waiter.granted_changed.wait_for(lock, look_around_);
+      self.turn.wait_for(lock, look_around_);
     }
   }
+  self.was_handed_over = false;
 }
 
 void RunLock::line_up(std::thread::id thread) {
   const MutexLock lock(mutex_);
-  waiting_.emplace(thread, nullptr);
-  line_.push_back(thread);
-  if (holder_ == std::thread::id()) hand_over();
+  join_line(threads_[thread]);
+  if (holder_ == nullptr) hand_over();
+}
+
+bool RunLock::wait_for_turn(std::chrono::milliseconds limit) {
+  MutexLock lock(mutex_);
+  Thread& self = threads_[std::this_thread::get_id()];
+  if (!self.was_handed_over) self.turn.wait_for(lock, std::min(limit, look_around_));
+  return self.was_handed_over;
 }
 
 void RunLock::give() noexcept {
   const MutexLock lock(mutex_);
-  if (holder_ == std::this_thread::get_id()) hand_over();
+  const auto self = threads_.find(std::this_thread::get_id());
+  if (self == threads_.end()) return;
+  self->second.was_handed_over = false;
+  if (holder_ == &self->second) hand_over();
 }
 
-// A waiter's condition lives in its own frame, which it leaves when granted.
+void RunLock::join_line(Thread& thread) {
+  if (thread.is_in_line || thread.was_handed_over) return;
+  thread.is_in_line = true;
+  line_.push_back(&thread);
+}
+
 void RunLock::hand_over() noexcept {
   given_last_ = std::chrono::steady_clock::now();
-  holder_ = {};
+  holder_ = nullptr;
   if (line_.empty()) return;
   holder_ = line_.front();
   line_.pop_front();
-  const auto next = waiting_.find(holder_);
-  if (next->second != nullptr) {
-    next->second->granted = true;
-    next->second->granted_changed.notify_one();
-  }
-  waiting_.erase(next);
+  holder_->is_in_line = false;
+  holder_->was_handed_over = true;
+  holder_->turn.notify_one();
 }
 
 RunLock* current_run_lock() noexcept {

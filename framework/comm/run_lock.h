@@ -27,20 +27,25 @@ class RunLock : private NonCopyable {
   /// Hands the lock over to the next in line, if any. Does nothing if another thread has taken it
   /// over.
   void give() noexcept;
-  /// Puts a thread in line that has handed the lock over and is about to take it again. So threads
-  /// that are released together run in the order of these calls, not in the order in which they
-  /// wake up. The thread must then take the lock.
+  /// Puts a thread in line that has handed the lock over and is about to take it again, or waits
+  /// for its turn. So threads that are released together run in the order of these calls, not in
+  /// the order in which they wake up. The thread must then take the lock.
   void line_up(std::thread::id thread);
+  /// Waits until line_up() has put the calling thread in line and its turn has come. Returns
+  /// whether it holds the lock now; not after `limit`.
+  [[nodiscard]] bool wait_for_turn(std::chrono::milliseconds limit);
   /// When the lock was last released. Its waiters do not count as late before that. Any thread.
   [[nodiscard]] std::chrono::steady_clock::time_point given_last() const noexcept {
     return given_last_;
   }
 
  private:
-  struct Waiter {
-    Condition granted_changed;
-    bool granted = false;
+  struct Thread {
+    Condition turn;
+    bool is_in_line = false;
+    bool was_handed_over = false;  // and has not gone on since
   };
+  void join_line(Thread& thread) LOCKSTEP_REQUIRES(mutex_);
   void hand_over() noexcept LOCKSTEP_REQUIRES(mutex_);
 
   // How often a waiter looks whether its patience is over; never where it has no end.
@@ -48,10 +53,9 @@ class RunLock : private NonCopyable {
   std::chrono::milliseconds patience_;
   std::chrono::milliseconds look_around_;
   Mutex mutex_;
-  std::thread::id holder_ LOCKSTEP_GUARDED_BY(mutex_);  // none: the lock is free
-  std::deque<std::thread::id> line_ LOCKSTEP_GUARDED_BY(mutex_);
-  // The threads in line; nullptr for one that has not called take() yet.
-  std::unordered_map<std::thread::id, Waiter*> waiting_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::unordered_map<std::thread::id, Thread> threads_ LOCKSTEP_GUARDED_BY(mutex_);
+  Thread* holder_ LOCKSTEP_GUARDED_BY(mutex_) = nullptr;  // nullptr: the lock is free
+  std::deque<Thread*> line_ LOCKSTEP_GUARDED_BY(mutex_);
   std::atomic<std::chrono::steady_clock::time_point> given_last_{};
 };
 
