@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/bytes.h"
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"
@@ -97,6 +98,12 @@ void Verb::check(int rank, int size) const {
       return require(bytes <= kMost, "allocate: ", InBytes{bytes}, "; no more than ", kMost,
                      " are possible");
   }
+}
+
+void run_alone(const Verb& verb) {
+  if (verb.kind != Verb::Kind::allocate) return copy_bytes(verb.input, verb.output);
+  *verb.buffer = private_buffer(verb.bytes);
+  if (verb.copies == Copies::one) verb.buffer->holders = {{0}};
 }
 
 Communicator::Communicator(int rank, int size) : rank_(rank), size_(size) {

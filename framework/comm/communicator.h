@@ -77,6 +77,9 @@ struct Verb {
   void check(int rank, int size) const;
 };
 
+/// Does a verb of a group of one.
+void run_alone(const Verb& verb);
+
 /// Counts what one replica has sent, payload only. Any thread may read it at any time.
 struct Ledger {
   std::atomic<std::uint64_t> bytes_sent{0};
@@ -170,8 +173,9 @@ class Communicator : private NonCopyable {
                                                        std::uint64_t channel = 0);
 
   /// The verbs that follow belong to the call with this `fingerprint`. They meet only verbs of the
-  /// same call on other replicas, in a Hierarchy the n-th only the n-th. So replicas in different
-  /// calls never mix their data: they wait, or in shared memory throw a CollectiveMismatch.
+  /// same call on other replicas, but in shared memory the n-th only the n-th. So replicas in
+  /// different calls never mix their data: they wait, or in shared memory throw a
+  /// CollectiveMismatch.
   void mark(std::uint64_t fingerprint) noexcept {
     mark_ = fingerprint;
     marked_verbs_ = 0;

@@ -5,23 +5,28 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <future>
+#include <functional>
 #include <optional>
+#include <semaphore>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "framework/base/bytes.h"
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/pages.h"
 #include "framework/base/random.h"
 #include "framework/base/range.h"
 #include "framework/base/round_up.h"
 #include "framework/base/text.h"
-#include "framework/comm/hierarchy.h"
+#include "framework/comm/group_layout.h"
 #include "framework/comm/schedule_choice.h"
+#include "framework/comm/together.h"
 #include "framework/reduce/partial_sums.h"
 
 namespace lockstep::comm {
@@ -34,6 +39,10 @@ constexpr std::size_t kPiece = std::size_t{1} << 20;
 constexpr std::size_t kUnderWay = 2;
 // Pieces are of whole cache lines.
 constexpr std::size_t kLine = 64;
+
+bool is_reduction(const Verb& verb) {
+  return verb.kind == Verb::Kind::all_reduce || verb.kind == Verb::Kind::reduce_scatter;
+}
 
 std::size_t whole_lines(std::size_t bytes) {
   return round_up(bytes, kLine);
@@ -61,55 +70,106 @@ struct Workers {
   }
 };
 
-// How the leader's part of a verb has ended, for the other members of its host.
+// Why the leader's part of a verb has failed, for the other members of its host. It is in memory
+// that they share, zero at first: nothing has failed.
 class LeadersError {
  public:
-  explicit LeadersError(const std::exception_ptr& error) {
-    if (!error) return;
+  void set(const std::exception_ptr& error) {
     try {
       std::rethrow_exception(error);
     } catch (const std::exception& known) {
       // For the others, the leader's being out of memory is a failure of the job.
       const auto* const ours = dynamic_cast<const Error*>(&known);
+      has_failed_ = true;
       kind_ = ours != nullptr ? ours->kind() : ErrorKind::comm;
       std::string_view(known.what()).copy(text_.data(), text_.size() - 1);
     }
   }
 
-  [[nodiscard]] Bytes bytes() { return std::as_writable_bytes(std::span(this, 1)); }
-
   void check() const {
-    if (kind_) throw_as(*kind_, text_.data());
+    if (has_failed_) throw_as(kind_, text_.data());
   }
 
  private:
-  std::optional<ErrorKind> kind_;  // none: it went well
-  std::array<char, 992> text_{};   // ends with a zero
+  bool has_failed_;
+  ErrorKind kind_;
+  std::array<char, 984> text_;  // ends with a zero
 };
 
-// The members of a group that are on one host. A verb of a group that spans hosts goes one of two
-// ways, the same on all hosts:
-// - In pieces, if what a host sends of a piece is one message of the outer group's verb. The
-//   members make the message of a piece in common memory, and the leader sends it. Meanwhile they
-//   take the result of an earlier piece, and make the message of the next one.
-// - By the leader: the members put their inputs into common memory, and the leader does the verb
-//   for all, as the last of a worker's threads does.
+constexpr std::size_t kErrorBytes = 1024;
+static_assert(sizeof(LeadersError) <= kErrorBytes);
+
+std::exception_ptr outcome_of(const auto& task) {
+  try {
+    task();
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+// A thread that does one task at a time, from the first one on.
+class Helper : private NonCopyable {
+ public:
+  ~Helper() {
+    thread_.request_stop();
+    begun_.release();
+  }
+  void begin(std::function<void()> task) {
+    task_ = std::move(task);
+    is_busy_ = true;
+    begun_.release();
+    if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& s) { work(s); });
+  }
+  // Waits for the task, if there is one, and returns what it has thrown.
+  std::exception_ptr finish() {
+    if (std::exchange(is_busy_, false)) ended_.acquire();
+    return std::exchange(error_, nullptr);
+  }
+
+ private:
+  void work(const std::stop_token& stop) {
+    for (begun_.acquire(); !stop.stop_requested(); begun_.acquire()) {
+      error_ = outcome_of(task_);
+      ended_.release();
+    }
+  }
+
+  std::function<void()> task_;
+  std::exception_ptr error_;
+  bool is_busy_ = false;
+  std::binary_semaphore begun_{0};
+  std::binary_semaphore ended_{0};
+  std::jthread thread_;
+};
+
+// A channel for a group's leaders and its members here. Other groups may have the same leaders.
+std::uint64_t channel_of(std::span<const int> members, std::uint64_t channel) {
+  Key key = Key(channel).fold("hosts");
+  for (const int member : members) key = key.fold(static_cast<std::uint64_t>(member));
+  return key.bits();
+}
+
+// A group whose members are on several hosts, or on one. On one it is a local group; where each
+// host has one member, it is a group on the network, as for an all_to_all, in which nothing is sent
+// twice. Otherwise verbs go in pieces. The members of a host make a piece's message in common
+// memory: in a reduction the host's sum, if that is all there is to send, or their inputs. The
+// leader sends it. Meanwhile they take the result of an earlier piece, and make the message of the
+// next one.
 //
 // Pieces use the slots of common memory in turn. There is one slot more than pieces are under way:
 // a member takes the piece in a slot before it calls the verb of the local group that makes the
 // next piece there. This verb writes nothing before all members have called it, so nobody
 // overwrites a piece that another member has not taken yet.
-class HostMembers final : public LocalMembers {
+class HostMembers final : public Communicator {
  public:
-  HostMembers(std::shared_ptr<const Workers> job, std::vector<int> members, std::uint64_t channel)
-      : HostMembers(job, std::move(members), channel, job->layout(members)) {}
+  HostMembers(std::shared_ptr<const Workers> job, std::vector<int> members, int place,
+              std::uint64_t channel);
 
-  void meet(int place, std::uint64_t mark, const Verb& verb) override;
-  std::shared_ptr<LocalMembers> subgroup(std::span<const int> members, int place,
-                                         std::uint64_t channel) override;
-
+  void run(const Verb& verb) override;
   void interrupt(const std::exception_ptr& error) noexcept override {
     local_->interrupt(error);
+    if (network_) network_->interrupt(error);
     interrupt_leaders(error);
   }
   void abort(const std::string& reason) noexcept override {
@@ -117,7 +177,7 @@ class HostMembers final : public LocalMembers {
     workers_->network->abort(reason);
   }
   bool is_network() const noexcept override { return spans_hosts(); }
-  bool shares_memory() const noexcept override { return hosts() < layout().size(); }
+  bool shares_memory() const noexcept override { return hosts() < layout_.size(); }
   SharedAddress shared_address(ConstBytes memory) const override {
     return spans_hosts() ? SharedAddress{} : local_->shared_address(memory);
   }
@@ -130,238 +190,210 @@ class HostMembers final : public LocalMembers {
   }
 
  private:
-  // A part of a verb that goes in pieces: `bytes` from `offset` on of each of its rows.
+  // A part of a verb: `bytes` from `offset` on of each of its rows, which the slot has once, or for
+  // each member here. What comes of it takes the place of the first one's or the own rows.
   struct Piece {
     std::size_t offset;
     std::size_t bytes;
+    std::size_t rows;
     Bytes slot;
+
+    [[nodiscard]] Bytes rows_of(std::size_t member) const {
+      return slot.subspan(member * rows * bytes, rows * bytes);
+    }
+    [[nodiscard]] Bytes row(std::size_t index, std::size_t member = 0) const {
+      return rows_of(member).subspan(index * bytes, bytes);
+    }
+  };
+  // The leaders' group that every second piece uses, and who sends it. The leader alone has one.
+  struct Sender {
+    Together hosts;
+    Helper helper;
   };
 
-  HostMembers(std::shared_ptr<const Workers> job, std::vector<int> members, std::uint64_t channel,
-              GroupLayout layout);
-
-  bool spans_hosts() const noexcept { return layout().workers() > 1; }
-  std::size_t hosts() const noexcept { return layout().workers(); }
-  std::size_t own_host() const noexcept { return layout().own(); }
+  bool spans_hosts() const noexcept { return hosts() > 1; }
+  std::size_t hosts() const noexcept { return layout_.workers(); }
+  std::size_t own_host() const noexcept { return layout_.own(); }
   std::size_t own_index() const noexcept { return static_cast<std::size_t>(local_->rank()); }
-  std::size_t members_here() const noexcept { return layout().own_places().size(); }
+  std::size_t members_here() const noexcept { return layout_.own_places().size(); }
+  // Whether a reduction is one of hosts with one member each: of their partial sums. Members then
+  // make a mean of the sum themselves.
+  bool is_of_hosts(const Verb& verb) const {
+    return layout_.plan(verb.type, verb.op).is_one_sum_each() &&
+           (verb.kind == Verb::Kind::all_reduce || layout_.has_blocks());
+  }
+  // Whether a slot has rows of each member here.
+  bool has_inputs(const Verb& verb) const { return is_reduction(verb) && !is_of_hosts(verb); }
+  std::size_t rows_of(const Verb& verb) const;
 
-  // Members may have one output together. They then take turns in writing its pieces.
-  struct Writers {
-    std::size_t turn = 0;       ///< this member's number among those who have its output
-    std::size_t count = 1;      ///< how many have it
-    bool any_together = false;  ///< whether any members here have an output together
-  };
-  Writers writers(const Verb& verb);
-
-  bool goes_in_pieces(const Verb& verb) const;
+  std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,
+                                            std::uint64_t channel) override;
+  bool has_common_output(const Verb& verb);
   void in_pieces(const Verb& verb);
   void make(const Verb& verb, const Piece& piece);
-  void send(const Verb& verb, const Piece& piece, Communicator& outer) const;
-  void interrupt_leaders(const std::exception_ptr& error) noexcept {
-    if (outer() == nullptr) return;
-    outer()->interrupt(error);
-    other_outer_->interrupt(error);
-  }
+  void make_sum(const Verb& verb, const Piece& piece);
+  void send(const Verb& verb, const Piece& piece, Together& hosts) const;
+  void send_inputs(const Verb& verb, const Piece& piece, Together& hosts) const;
   void take(const Verb& verb, const Piece& piece) const;
-
-  void by_leader(std::uint64_t mark, const Verb& verb);
-  void check_sizes(const Verb& verb, std::span<const std::size_t> said) const;
-
   Bytes common_memory(std::size_t bytes);
   void tell(const std::exception_ptr& error);
+  void interrupt_leaders(const std::exception_ptr& error) noexcept {
+    for (const auto& sender : senders_) sender->hosts.workers()->interrupt(error);
+  }
 
   std::shared_ptr<const Workers> workers_;
   std::vector<int> members_;  // their ranks in the job, in the group's order
+  GroupLayout layout_;        // of hosts
+  std::uint64_t channel_;     // of the leaders, and of the members here
   std::shared_ptr<Communicator> local_;
-  std::shared_ptr<Communicator> other_outer_;  // the leaders', for every other piece
-  bool have_blocks_;                           // the layout's has_blocks()
+  std::shared_ptr<Communicator> network_;  // of all members, if they are on several hosts
+  std::vector<std::unique_ptr<Sender>> senders_;
   SymmetricBuffer common_;
 };
 
-// A channel for a group's leaders and its members here. Other groups may have the same leaders.
-std::uint64_t channel_of(std::span<const int> members, std::uint64_t channel) {
-  Key key = Key(channel).fold("hosts");
-  for (const int member : members) key = key.fold(static_cast<std::uint64_t>(member));
-  return key.bits();
-}
-
-// The Communicator of the leaders; nullptr where this worker is none, or where there is one host.
-std::shared_ptr<Communicator> leaders_of(const Workers& job, const GroupLayout& layout,
-                                         std::span<const int> members, std::uint64_t channel) {
-  std::vector<int> leaders;
-  for (const auto& places : layout.places()) {
-    leaders.push_back(members[static_cast<std::size_t>(places[0])]);
-  }
-  if (leaders.size() == 1 || leaders[layout.own()] != job.network->rank()) return nullptr;
-  return job.network->subgroup(leaders, channel_of(members, channel));
-}
-
-HostMembers::HostMembers(std::shared_ptr<const Workers> job, std::vector<int> members,
-                         std::uint64_t channel, GroupLayout layout)
-    : LocalMembers(layout, leaders_of(*job, layout, members, channel)),
+HostMembers::HostMembers(std::shared_ptr<const Workers> job, std::vector<int> members, int place,
+                         std::uint64_t channel)
+    : Communicator(place, static_cast<int>(members.size())),
       workers_(std::move(job)),
       members_(std::move(members)),
-      other_outer_(leaders_of(*workers_, layout, members_, Key(channel).fold("other").bits())),
-      have_blocks_(layout.has_blocks()) {
+      layout_(workers_->layout(members_)),
+      channel_(channel_of(members_, channel)) {
   std::vector<int> here;
-  for (const int place : layout.own_places()) {
-    here.push_back(members_[static_cast<std::size_t>(place)] - workers_->first_here());
+  for (const int member : layout_.own_places()) {
+    here.push_back(members_[static_cast<std::size_t>(member)] - workers_->first_here());
   }
-  local_ = workers_->local->subgroup(here, channel_of(members_, channel));
+  local_ = workers_->local->subgroup(here, channel_);
+  if (!spans_hosts()) return;
+  network_ = workers_->network->subgroup(members_, channel);
+  if (!shares_memory() || own_index() > 0) return;
+  std::vector<int> leaders;
+  for (const auto& places : layout_.places()) {
+    leaders.push_back(members_[static_cast<std::size_t>(places[0])]);
+  }
+  for (std::uint64_t i = 0; i < kUnderWay; ++i) {
+    senders_.emplace_back(new Sender{
+        {layout_, workers_->network->subgroup(leaders, Key(channel_).fold(i).bits())}, {}});
+  }
 }
 
-std::shared_ptr<LocalMembers> HostMembers::subgroup(std::span<const int> members, int,
-                                                    std::uint64_t channel) {
+std::shared_ptr<Communicator> HostMembers::do_subgroup(std::span<const int> members, int own_place,
+                                                       std::uint64_t channel) {
   std::vector<int> in_job;
   for (const int member : members) in_job.push_back(members_[static_cast<std::size_t>(member)]);
-  return std::make_shared<HostMembers>(workers_, std::move(in_job), channel);
+  return std::make_shared<HostMembers>(workers_, std::move(in_job), own_place, channel);
 }
 
-void HostMembers::meet(int, std::uint64_t mark, const Verb& verb) {
+void HostMembers::run(const Verb& verb) {
+  const std::uint64_t mark = next_mark();
   local_->mark(mark);
   if (!spans_hosts()) return local_->run(verb);
   if (verb.kind == Verb::Kind::allocate) {
     *verb.buffer = local_->allocate(verb.bytes, verb.copies);
-    if (verb.copies == Copies::one) verb.buffer->holders = layout().places();
+    if (verb.copies == Copies::one) verb.buffer->holders = layout_.places();
     return;
   }
-  if (hosts() == layout().size()) {  // the outer group is the group
-    const Verb* const own = &verb;
-    return run_all(mark, {&own, 1});
+  if (!shares_memory() || verb.kind == Verb::Kind::all_to_all) {
+    network_->mark(mark);
+    return network_->run(verb);
   }
-  if (!goes_in_pieces(verb)) return by_leader(mark, verb);
-  if (outer() != nullptr) {
-    outer()->mark(mark);
-    other_outer_->mark(mark);
-  }
+  for (const auto& sender : senders_) sender->hosts.workers()->mark(mark);
   in_pieces(verb);
 }
 
-bool HostMembers::goes_in_pieces(const Verb& verb) const {
-  switch (verb.kind) {
-    case Verb::Kind::all_reduce:
-      return reduce::ReductionPlan(layout().places(), verb.type, verb.op).is_one_sum_each();
-    case Verb::Kind::reduce_scatter:
-      return have_blocks_ &&
-             reduce::ReductionPlan(layout().places(), verb.type, verb.op).is_one_sum_each();
-    case Verb::Kind::all_gather:
-      return have_blocks_;
-    case Verb::Kind::broadcast:
-    case Verb::Kind::barrier:
-      return true;
-    default:
-      return false;
-  }
+// Rows are: in an all_gather, what comes from each member, of each host as many; in a
+// reduce_scatter what each host gets, or each member; else the buffer.
+std::size_t HostMembers::rows_of(const Verb& verb) const {
+  if (verb.kind == Verb::Kind::all_gather) return hosts() * layout_.most_members();
+  if (verb.kind != Verb::Kind::reduce_scatter) return 1;
+  return is_of_hosts(verb) ? hosts() : layout_.size();
 }
 
-// Rows are: the buffer of an all_reduce or broadcast; in a reduce_scatter's input, the slices of
-// each host's members; in an all_gather's output, what comes from each member.
 void HostMembers::in_pieces(const Verb& verb) {
-  const bool scatters = verb.kind == Verb::Kind::reduce_scatter;
-  const bool gathers = verb.kind == Verb::Kind::all_gather;
-  const std::size_t rows = scatters ? hosts() : gathers ? layout().size() : 1;
-  const std::size_t row = (scatters ? verb.input.size() : verb.output.size()) / rows;
+  const std::size_t rows = rows_of(verb);
+  const std::size_t inputs = has_inputs(verb) ? layout_.most_members() : 1;
+  const std::size_t row = verb.kind == Verb::Kind::all_gather ? verb.input.size()
+                          : is_reduction(verb)                ? verb.input.size() / rows
+                                                              : verb.output.size();
   const std::size_t most = std::min(row, whole_lines(kPiece / rows));
   // A barrier is one piece of nothing.
   const std::size_t count = verb.kind == Verb::Kind::barrier ? 1
                             : row == 0                       ? 0
                                                              : ceil_div(row, most);
-  const std::size_t slot = whole_lines(rows * most);
+  if (count == 0) return;
+  const std::size_t slot = whole_lines(inputs * rows * most);
   constexpr std::size_t kSlots = kUnderWay + 1;
   const Bytes slots = common_memory(std::min(count, kSlots) * slot);
   const auto piece = [&](std::size_t index) {
     const std::size_t bytes = std::min(most, row - index * most);
-    return Piece{index * most, bytes, slots.subspan(index % kSlots * slot).first(rows * bytes)};
+    return Piece{index * most, bytes, rows, slots.subspan(index % kSlots * slot, slot)};
   };
 
-  if (count == 0) return;
-  const Writers writers = this->writers(verb);
-  std::array<std::future<void>, kUnderWay> sending;
-  // An exception first interrupts the leader's messages: the futures' destructors wait for them.
-  const struct Leaving {
+  // Members then take turns in writing its pieces.
+  const bool is_common = has_common_output(verb);
+  const std::size_t writers = is_common ? members_here() : 1;
+  // An exception first interrupts the leader's messages, and then waits for them.
+  struct Leaving {
     HostMembers& members;
-    const std::array<std::future<void>, kUnderWay>& sending;
+    bool done = false;
     ~Leaving() {
-      if (std::ranges::none_of(sending, &std::future<void>::valid)) return;
+      if (done || members.senders_.empty()) return;
       members.interrupt_leaders(
           std::make_exception_ptr(Aborted("the members of this host have failed")));
+      for (const auto& sender : members.senders_) (void)sender->helper.finish();
     }
-  } leaving{*this, sending};
-  // One piece needs no other thread.
-  const auto policy = count > 1 ? std::launch::async : std::launch::deferred;
+  } leaving{*this};
   std::exception_ptr error;
   for (std::size_t index = 0; index < count + kUnderWay; ++index) {
     if (index < count) make(verb, piece(index));
-    std::future<void>& own = sending[index % kUnderWay];
-    Communicator* const leaders = index % kUnderWay == 0 ? outer() : other_outer_.get();
-    try {
-      if (own.valid()) own.get();
-      if (index < count && leaders != nullptr && !error) {
-        own = std::async(policy, [&, leaders, now = piece(index)] { send(verb, now, *leaders); });
+    if (!senders_.empty()) {
+      Sender& sender = *senders_[index % kUnderWay];
+      const std::exception_ptr failed = sender.helper.finish();
+      if (!error) error = failed;
+      if (index < count && !error) {
+        const auto task = [&, now = piece(index)] { send(verb, now, sender.hosts); };
+        if (count > 1) {
+          sender.helper.begin(task);
+        } else {
+          error = outcome_of(task);
+        }
       }
-    } catch (...) {
-      error = std::current_exception();
     }
     if (index < kUnderWay) continue;
     tell(error);
     const std::size_t sent = index - kUnderWay;
-    if (sent % writers.count == writers.turn) take(verb, piece(sent));
+    if (writers == 1 || sent % writers == own_index()) take(verb, piece(sent));
   }
-  if (writers.any_together) local_->barrier();
+  leaving.done = true;
+  if (is_common) local_->barrier();
 }
 
-// An all_gather and a broadcast may write to an output that members have together.
-HostMembers::Writers HostMembers::writers(const Verb& verb) {
-  const bool writes_one = verb.kind == Verb::Kind::all_gather || verb.kind == Verb::Kind::broadcast;
-  if (!writes_one || verb.output.empty()) return {};
+// An all_gather and a broadcast may write to an output that the members here have together.
+bool HostMembers::has_common_output(const Verb& verb) {
+  const bool may_have = verb.kind == Verb::Kind::all_gather || verb.kind == Verb::Kind::broadcast;
+  if (!may_have || verb.output.empty()) return false;
   const SharedAddress own = local_->shared_address(verb.output);
   std::vector<SharedAddress> all(members_here());
   local_->all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
-  const auto together = [&](std::size_t one, std::size_t other) {
-    return one == other || (all[one].extent != 0 && all[one] == all[other]);
-  };
-  Writers writers{.count = 0};
-  for (std::size_t member = 0; member < all.size(); ++member) {
-    if (together(member, own_index())) writers.turn += member < own_index() ? 1 : 0;
-    if (together(member, own_index())) ++writers.count;
-    for (std::size_t other = 0; other < member; ++other) {
-      writers.any_together = writers.any_together || together(member, other);
-    }
-  }
-  return writers;
+  return own.extent != 0 && std::ranges::count(all, own) == std::ssize(all);
 }
 
 // The members' part of a message, in common memory.
 void HostMembers::make(const Verb& verb, const Piece& piece) {
-  const auto [offset, bytes, slot] = piece;
   switch (verb.kind) {
     case Verb::Kind::all_reduce:
-      return local_->all_reduce(verb.input.subspan(offset, bytes), slot, verb.type,
-                                reduce::partial_op(verb.op));
-    case Verb::Kind::reduce_scatter: {
-      const std::size_t row = verb.input.size() / hosts();
-      if (bytes == row) {
-        return local_->all_reduce(verb.input, slot, verb.type, reduce::partial_op(verb.op));
-      }
-      for (std::size_t host = 0; host < hosts(); ++host) {
-        local_->all_reduce(verb.input.subspan(host * row + offset, bytes),
-                           slot.subspan(host * bytes, bytes), verb.type,
-                           reduce::partial_op(verb.op));
-      }
-      return;
-    }
+    case Verb::Kind::reduce_scatter:
+      return make_sum(verb, piece);
     case Verb::Kind::all_gather: {
-      const std::size_t own = members_here() * bytes;
-      return local_->all_gather(verb.input.subspan(offset, bytes),
-                                slot.subspan(own_host() * own, own));
+      const std::size_t first = own_host() * layout_.most_members();
+      return local_->all_gather(verb.input.subspan(piece.offset, piece.bytes),
+                                piece.row(first).first(members_here() * piece.bytes));
     }
     case Verb::Kind::broadcast: {
       local_->barrier();  // all have taken what the slot held
-      const auto root = static_cast<std::size_t>(verb.root);
-      if (layout().worker_of(root) != own_host()) return;
-      if (layout().index_of(root) == own_index())
-        copy_bytes(verb.output.subspan(offset, bytes), slot);
+      if (layout_.worker_of(verb.root) != own_host()) return;
+      if (verb.root == rank()) {
+        copy_bytes(verb.output.subspan(piece.offset, piece.bytes), piece.row(0));
+      }
       return local_->barrier();
     }
     default:
@@ -369,149 +401,118 @@ void HostMembers::make(const Verb& verb, const Piece& piece) {
   }
 }
 
-// The leader's part: the outer group's verb on the slot.
-void HostMembers::send(const Verb& verb, const Piece& piece, Communicator& outer) const {
-  const Bytes slot = piece.slot;
-  const Bytes own = slot.subspan(own_host() * (slot.size() / hosts()));
-  switch (verb.kind) {
-    case Verb::Kind::all_reduce:
-      return outer.all_reduce(slot, slot, verb.type, reduce::partial_op(verb.op));
-    case Verb::Kind::reduce_scatter:
-      return outer.reduce_scatter(slot, own.first(piece.bytes), verb.type,
-                                  reduce::partial_op(verb.op));
-    case Verb::Kind::all_gather:
-      return outer.all_gather(own.first(members_here() * piece.bytes), slot);
-    case Verb::Kind::broadcast:
-      return outer.broadcast(slot, static_cast<int>(layout().worker_of(verb.root)));
-    default:
-      return outer.barrier();
+void HostMembers::make_sum(const Verb& verb, const Piece& piece) {
+  const bool copies = has_inputs(verb);
+  if (copies) local_->barrier();  // all have taken what the slot held
+  const Bytes all = piece.rows_of(copies ? own_index() : 0);
+  const auto add = [&](ConstBytes input, Bytes to) {
+    if (copies) return copy_bytes(input, to);
+    local_->all_reduce(input, to, verb.type, reduce::partial_op(verb.op));
+  };
+  const std::size_t row = verb.input.size() / piece.rows;
+  if (piece.bytes == row) {
+    add(verb.input, all);
+  } else {
+    for (std::size_t i = 0; i < piece.rows; ++i) {
+      add(verb.input.subspan(i * row + piece.offset, piece.bytes),
+          all.subspan(i * piece.bytes, piece.bytes));
+    }
   }
+  if (copies) local_->barrier();
+}
+
+// The leader's part: the leaders' verb on the slot.
+void HostMembers::send(const Verb& verb, const Piece& piece, Together& hosts) const {
+  if (has_inputs(verb)) return send_inputs(verb, piece, hosts);
+  const Bytes all = piece.rows_of(0);
+  Verb of_hosts = verb;
+  of_hosts.op = reduce::partial_op(verb.op);
+  of_hosts.input = of_hosts.output = all;
+  switch (verb.kind) {
+    case Verb::Kind::reduce_scatter:
+      of_hosts.output = piece.row(own_host());
+      break;
+    case Verb::Kind::all_gather: {
+      const std::size_t block = layout_.most_members() * piece.bytes;
+      of_hosts.input = all.subspan(own_host() * block, block);
+      break;
+    }
+    default:
+      of_hosts.root = static_cast<int>(layout_.worker_of(verb.root));
+  }
+  hosts.workers()->run(of_hosts);
+}
+
+// For all members here, the verb on the inputs in the slot.
+void HostMembers::send_inputs(const Verb& verb, const Piece& piece, Together& hosts) const {
+  std::vector<Verb> verbs(members_here(), verb);
+  std::vector<const Verb*> all;
+  for (std::size_t member = 0; member < verbs.size(); ++member) {
+    const auto place = static_cast<std::size_t>(layout_.own_places()[member]);
+    verbs[member].input = piece.rows_of(member);
+    verbs[member].output =
+        verb.kind == Verb::Kind::all_reduce ? piece.row(0) : piece.row(place, member);
+    all.push_back(&verbs[member]);
+  }
+  hosts.run(all);
 }
 
 // A member's part of the result.
 void HostMembers::take(const Verb& verb, const Piece& piece) const {
-  const auto [offset, bytes, slot] = piece;
-  const auto take_part = [&](ConstBytes from, std::size_t at) {
-    const Bytes to = verb.output.subspan(at, from.size());
-    copy_bytes(from, to);
-    if (verb.op == reduce::ReduceOp::mean) {
-      reduce::divide(to, static_cast<int>(layout().size()), verb.type);
-    }
-  };
   switch (verb.kind) {
     case Verb::Kind::all_reduce:
-      return take_part(slot, offset);
     case Verb::Kind::reduce_scatter: {
       // The part of the piece that is in the own slice.
-      const std::size_t slice = own_index() * verb.output.size();
-      const auto common = intersection<std::size_t>({offset, bytes}, {slice, verb.output.size()});
+      const bool scatters = verb.kind == Verb::Kind::reduce_scatter;
+      const bool is_of_hosts = this->is_of_hosts(verb);
+      const std::size_t slice = scatters && is_of_hosts ? own_index() * verb.output.size() : 0;
+      const Bytes row = !scatters     ? piece.row(0)
+                        : is_of_hosts ? piece.row(own_host())
+                                      : piece.row(static_cast<std::size_t>(rank()), own_index());
+      const auto common =
+          intersection<std::size_t>({piece.offset, piece.bytes}, {slice, verb.output.size()});
       if (common.size == 0) return;
-      return take_part(slot.subspan(own_host() * bytes + common.offset - offset, common.size),
-                       common.offset - slice);
+      const Bytes to = verb.output.subspan(common.offset - slice, common.size);
+      copy_bytes(row.subspan(common.offset - piece.offset, common.size), to);
+      if (is_of_hosts && verb.op == reduce::ReduceOp::mean) {
+        reduce::divide(to, size(), verb.type);
+      }
+      return;
     }
     case Verb::Kind::all_gather:
-      for (std::size_t place = 0; place < layout().size(); ++place) {
-        copy_bytes(slot.subspan(place * bytes, bytes),
-                   verb.output.subspan(place * verb.input.size() + offset));
+      for (std::size_t place = 0; place < layout_.size(); ++place) {
+        const std::size_t row =
+            layout_.worker_of(place) * layout_.most_members() + layout_.index_of(place);
+        copy_bytes(piece.row(row), verb.output.subspan(place * verb.input.size() + piece.offset));
       }
       return;
     case Verb::Kind::broadcast:
-      return copy_bytes(slot, verb.output.subspan(offset));
+      return copy_bytes(piece.row(0), verb.output.subspan(piece.offset));
     default:
       return;
   }
 }
 
-// The leader reads each member's buffers by the sizes that it has said. Every member checks what
-// all have `said`, so that all throw or none.
-void HostMembers::check_sizes(const Verb& verb, std::span<const std::size_t> said) const {
-  const std::size_t numbers = said.size() / members_here();
-  const std::size_t replicas = verb.send_sizes.size();
-  const auto of = [&](std::size_t member) { return said.subspan(member * numbers, numbers); };
-  const auto place = [&](std::size_t member) {
-    return static_cast<std::size_t>(layout().own_places()[member]);
-  };
-  bool agree = true;
-  for (std::size_t one = 0; one < members_here(); ++one) {
-    if (verb.kind != Verb::Kind::all_to_all) agree = agree && std::ranges::equal(of(one), of(0));
-    for (std::size_t to = 0; replicas > 0 && to < members_here(); ++to) {
-      agree = agree && of(one)[place(to)] == of(to)[replicas + place(one)];
-    }
-  }
-  if (!agree) throw CollectiveMismatch("replicas of a host called collectives of other sizes");
-}
-
-void HostMembers::by_leader(std::uint64_t mark, const Verb& verb) {
-  // Members tell each other the sizes of what they send to each replica and receive.
-  std::vector<std::size_t> own_sizes(verb.send_sizes.begin(), verb.send_sizes.end());
-  own_sizes.insert(own_sizes.end(), verb.recv_sizes.begin(), verb.recv_sizes.end());
-  own_sizes.push_back(verb.input.size());
-  own_sizes.push_back(verb.output.size());
-  const std::size_t numbers = own_sizes.size();
-  std::vector<std::size_t> sizes(numbers * members_here());
-  local_->all_gather(std::as_bytes(std::span(own_sizes)), std::as_writable_bytes(std::span(sizes)));
-
-  check_sizes(verb, sizes);
-
-  // Common memory has each member's input and output. An all_reduce or all_gather has one output.
-  const bool is_one = verb.kind == Verb::Kind::all_reduce || verb.kind == Verb::Kind::all_gather;
-  std::vector<Verb> verbs(members_here(), verb);
-  std::size_t total = 0;
-  const auto place = [&](std::size_t bytes) {
-    return std::exchange(total, total + whole_lines(bytes));
-  };
-  std::vector<std::size_t> inputs;
-  std::vector<std::size_t> outputs;
-  for (std::size_t member = 0; member < members_here(); ++member) {
-    const auto said = std::span(sizes).subspan(member * numbers, numbers);
-    verbs[member].send_sizes = said.first(verb.send_sizes.size());
-    verbs[member].recv_sizes = said.subspan(verb.send_sizes.size(), verb.recv_sizes.size());
-    inputs.push_back(place(said[numbers - 2]));
-    outputs.push_back(is_one && member > 0 ? outputs[0] : place(said[numbers - 1]));
-  }
-  const Bytes common = common_memory(total);
-  for (std::size_t member = 0; member < members_here(); ++member) {
-    const auto said = std::span(sizes).subspan(member * numbers, numbers);
-    verbs[member].input = common.subspan(inputs[member], said[numbers - 2]);
-    verbs[member].output = common.subspan(outputs[member], said[numbers - 1]);
-  }
-
-  const Verb& own = verbs[own_index()];
-  copy_bytes(verb.input, common.subspan(inputs[own_index()], verb.input.size()));
-  local_->barrier();
-  std::exception_ptr error;
-  if (outer() != nullptr) {
-    std::vector<const Verb*> all;
-    for (const Verb& each : verbs) all.push_back(&each);
-    try {
-      run_all(mark, all);
-    } catch (...) {
-      error = std::current_exception();
-    }
-  }
-  tell(error);
-  const Writers writers = this->writers(verb);
-  if (writers.turn == 0) copy_bytes(own.output, verb.output);
-  if (writers.any_together) local_->barrier();
-}
-
-// Memory that all members here share, until the next call. Up to Scratch's limit for each member's
-// input and a result it is kept: fresh pages cost more than the copies into them.
+// Memory that all members here share, until the next call, behind the leader's error. Up to
+// Scratch's limit for each member's input and a result it is kept: fresh pages cost more than the
+// copies into them.
 Bytes HostMembers::common_memory(std::size_t bytes) {
+  const std::size_t all = kErrorBytes + bytes;
   const std::size_t kept = (members_here() + 1) * Scratch::kKept;
-  if (bytes > common_.own.size() || common_.own.size() > kept) {
+  if (all > common_.own.size() || common_.own.size() > kept) {
     common_ = {};
-    if (bytes > 0) common_ = local_->allocate(std::max(bytes, kPage), Copies::one);
+    common_ = local_->allocate(std::max(all, kPage), Copies::one);
   }
-  return common_.own.first(bytes);
+  return common_.own.subspan(kErrorBytes, bytes);
 }
 
 // Ends the leader's part of a verb. If it has failed, all members throw the error.
 void HostMembers::tell(const std::exception_ptr& error) {
-  LeadersError outcome(error);
-  local_->broadcast(outcome.bytes(), 0);
+  auto& told = *reinterpret_cast<LeadersError*>(common_.own.data());
+  if (error) told.set(error);
+  local_->barrier();
   if (error) std::rethrow_exception(error);
-  outcome.check();
+  told.check();
 }
 
 }  // namespace
@@ -534,8 +535,7 @@ std::shared_ptr<Communicator> join_hosts(std::shared_ptr<Communicator> local,
           "join_hosts: worker ", rank, " is ", rank - job->first_here(), " of ", here,
           " on its host, but ", job->local->rank(), " of ", job->local->size(),
           " in what joins these");
-  return std::make_shared<Hierarchy>(
-      std::make_shared<HostMembers>(job, consecutive(0, job->host_of.size()), 0), rank);
+  return std::make_shared<HostMembers>(job, consecutive(0, job->host_of.size()), rank, 0);
 }
 
 void set_up_links(Communicator& world, const std::vector<int>& host_of,

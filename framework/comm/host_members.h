@@ -14,10 +14,11 @@ namespace lockstep::comm {
 /// this worker's host, in the same order, through memory that they share. All workers call this
 /// with the same `host_of`. ValueError if these do not fit together.
 ///
-/// Of each group, only the first member on each host uses the network: the leader. Members of a
-/// group that are on one host use `local` alone, as they would in a job of this host. Where all
-/// hosts have as many members, next to each other, and these are a subtree of the canonical order
-/// (an aligned power of two), reductions send what hosts with one member each would send.
+/// Of each group, only the first member on each host uses the network: the leader; but in an
+/// all_to_all, in which nothing is sent twice, each does. Members of a group that are on one host
+/// use `local` alone, as they would in a job of this host. Where all hosts have as many members,
+/// next to each other, and these are a subtree of the canonical order (an aligned power of two),
+/// reductions send what hosts with one member each would send.
 ///
 /// A group that spans hosts differs from one of `local` in this:
 /// - A buffer of Copies::each is symmetric among the members of a host. A buffer of Copies::one has

@@ -31,9 +31,8 @@ void explain(const LocalReplicas& replicas, const Member& member, Waited waited,
 }
 
 // The Communicator that joins the workers of the group's members; nullptr if there is one worker.
-std::shared_ptr<comm::Communicator> outer_of(const LocalReplicas& replicas, std::uint64_t key,
-                                             std::span<const watch::GroupMember> members) {
-  const comm::GroupLayout layout(members, replicas.worker());
+std::shared_ptr<comm::Communicator> workers_of(const LocalReplicas& replicas, std::uint64_t key,
+                                               const comm::GroupLayout& layout) {
   return layout.workers() > 1 ? replicas.world()->subgroup(layout.worker_numbers(), key) : nullptr;
 }
 
@@ -41,39 +40,37 @@ std::shared_ptr<comm::Communicator> outer_of(const LocalReplicas& replicas, std:
 
 LocalGroup::LocalGroup(LocalReplicas& replicas, std::uint64_t key,
                        std::vector<watch::GroupMember> members)
-    : LocalMembers(comm::GroupLayout(members, replicas.worker()), outer_of(replicas, key, members)),
-      replicas_(replicas),
+    : replicas_(replicas),
       key_(key),
       members_(std::move(members)),
+      layout_(members_, replicas.worker()),
+      together_(layout_, workers_of(replicas, key, layout_)),
       board_group_(replicas.board().group(replicas.worker(), key, members_)),
-      own_members_(layout().own_places().size()),
+      own_members_(layout_.own_places().size()),
       verbs_(own_members_.size()),
       waiting_(own_members_.size()) {}
 
 void LocalGroup::join(int place, const Member& member) {
-  own_members_[layout().index_of(place)] = &member;
+  own_members_[layout_.index_of(place)] = &member;
 }
 
-std::shared_ptr<comm::LocalMembers> LocalGroup::subgroup(std::span<const int> members, int place,
-                                                         std::uint64_t channel) {
+std::shared_ptr<LocalGroup> LocalGroup::subgroup(std::span<const int> members,
+                                                 std::uint64_t channel) {
   Key key = Key(key_).fold("subgroup").fold(channel);
   for (const int member : members) key = key.fold(static_cast<std::uint64_t>(member));
-  auto group = replicas_.group(key.bits(), [&] {
+  return replicas_.group(key.bits(), [&] {
     std::vector<watch::GroupMember> chosen;
     for (const int member : members) chosen.push_back(members_[static_cast<std::size_t>(member)]);
     return chosen;
   });
-  const int own = members[static_cast<std::size_t>(place)];
-  group->join(place, *own_members_[layout().index_of(own)]);
-  return group;
 }
 
 void LocalGroup::meet(int place, std::uint64_t mark, const comm::Verb& verb) {
-  const std::size_t index = layout().index_of(place);
+  const std::size_t index = layout_.index_of(place);
   const Member& member = *own_members_[index];
   replicas_.check_process();
   member.cancellation->check();
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (error_) std::rethrow_exception(error_);
   if (verbs_.size() == 1) {
     lock.unlock();
@@ -86,18 +83,13 @@ void LocalGroup::meet(int place, std::uint64_t mark, const comm::Verb& verb) {
     fall_out(member);
   }
   verbs_[index] = &verb;
-  waiting_[index] = {comm::current_run_lock(), std::this_thread::get_id()};
   if (++arrived_ < verbs_.size()) {
+    waiting_[index] = {comm::current_run_lock(), std::this_thread::get_id()};
     const std::uint64_t generation = generation_;
     lock.unlock();
-    return wait_for_others(member, generation, first);
+    return wait_for_others(index, generation, first);
   }
-  run_last(lock, member);
-  if (comm::current_run_lock() == nullptr) return;
-  // The members go on in the order of their places, in which what follows may be cheaper.
-  for (const Waiting& each : waiting_) {
-    if (each.run_lock != nullptr) each.run_lock->line_up(each.thread);
-  }
+  run_last(lock, index);
   lock.unlock();
   const comm::RunLockRelease others_may_run;
 }
@@ -108,32 +100,32 @@ void LocalGroup::run_alone(const Member& member, std::uint64_t mark, const comm:
   try {
     run_outside(member, mark, {&only, 1});
   } catch (...) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     fail(std::current_exception());
     throw;
   }
 }
 
-// The last to arrive does the work of all, with mutex_ not held. Where that is much, and nobody
+// The last to arrive does the work of all, with the mutex not held. Where that is much, and nobody
 // else is needed for it, those who wait help.
-void LocalGroup::run_last(std::unique_lock<std::mutex>& lock, const Member& member) {
+void LocalGroup::run_last(MutexLock& lock, std::size_t index) {
   working_ = true;
+  const std::uint64_t mark = mark_;
+  if (workers() == nullptr) work_ = comm::LocalWork::of(verbs_);
   std::exception_ptr error;
-  try {
-    const std::uint64_t mark = mark_;
-    if (outer() == nullptr) work_ = comm::LocalWork::of(verbs_);
-    if (work_) {
-      changed_.notify_all();
-      help(lock);
-      changed_.wait(lock, [&] { return helpers_ == 0; });
-    } else {
-      lock.unlock();
-      run_outside(member, mark, verbs_);
+  if (work_) {
+    changed_.notify_all();
+    help();
+    while (helpers_ > 0) changed_.wait(lock);
+  } else {
+    mutex_.unlock();
+    try {
+      run_outside(*own_members_[index], mark, verbs_);
+    } catch (...) {
+      error = std::current_exception();
     }
-  } catch (...) {
-    error = std::current_exception();
+    mutex_.lock();
   }
-  if (!lock.owns_lock()) lock.lock();
   work_ = nullptr;
   working_ = false;
   arrived_ = 0;
@@ -142,15 +134,16 @@ void LocalGroup::run_last(std::unique_lock<std::mutex>& lock, const Member& memb
     fail(error);
     std::rethrow_exception(error);
   }
-  changed_.notify_all();
+  waiting_[index] = {comm::current_run_lock(), std::this_thread::get_id()};
+  wake_waiting();
 }
 
 // Does the verb, and lets the wait for other workers be watched meanwhile.
 void LocalGroup::run_outside(const Member& member, std::uint64_t mark,
-                             std::span<const comm::Verb* const> verbs) {
-  if (outer() == nullptr) return run_all(mark, verbs);
+                             comm::Together::Verbs verbs) {
+  if (workers() == nullptr) return together_.run(verbs);
   const comm::RunLockRelease others_may_run;
-  const LocalReplicas::Guarded guarded(replicas_, member, *outer());
+  const LocalReplicas::Guarded guarded(replicas_, member, *workers());
   // The others do not meet: throws why, if the board knows or gets to know in a moment.
   const auto explain_end = [&] {
     const bool asks = replicas_.board().spans_hosts();
@@ -160,7 +153,10 @@ void LocalGroup::run_outside(const Member& member, std::uint64_t mark,
   // The other replicas of this call have left it: nothing must be sent to them any more.
   if (replicas_.board().published(*member.seat)) explain_end();
   try {
-    run_all(mark, verbs);
+    workers()->mark(mark);
+    // Where each worker has one member, its group is that of the workers.
+    if (layout_.workers() == layout_.size()) return workers()->run(*verbs[0]);
+    together_.run(verbs);
   } catch (const comm::ProcessEnded&) {
     explain(replicas_, member, guarded.waited(), kBusy);
     throw;
@@ -175,7 +171,7 @@ void LocalGroup::run_outside(const Member& member, std::uint64_t mark,
 void LocalGroup::fall_out(const Member& member) {
   Waited waited;
   const comm::RunLockRelease others_may_run;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   changed_.notify_all();
   while (!error_) {
     lock.unlock();
@@ -188,42 +184,51 @@ void LocalGroup::fall_out(const Member& member) {
 }
 
 // Returns when there is nothing left to be begun of the work.
-void LocalGroup::help(std::unique_lock<std::mutex>& lock) {
+void LocalGroup::help() {
   const std::shared_ptr<comm::LocalWork> work = work_;
   ++helpers_;
-  lock.unlock();
+  mutex_.unlock();
   work->help();
-  lock.lock();
+  mutex_.lock();
   --helpers_;
   changed_.notify_all();
 }
 
-void LocalGroup::wait_for_others(const Member& member, std::uint64_t generation, bool first) {
+// The member with this index waits until the others have come and the verb is done. One of those
+// who wait looks around for all.
+void LocalGroup::wait_for_others(std::size_t index, std::uint64_t generation, bool looks_around) {
+  const Member& member = *own_members_[index];
   Waited waited;
+  comm::RunLock* const run_lock = comm::current_run_lock();
+  const auto limit = looks_around ? LocalReplicas::kLookAround : comm::RunLock::kForever;
   const comm::RunLockRelease others_may_run;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   // Of members with a run lock only one may run.
   bool may_help = member.run_lock == nullptr;
-  const auto over = [&] {
-    // While the work is under way it uses this replica's buffers: whatever ends it waits for that.
-    return generation_ != generation || (may_help && work_) ||
-           (!working_ && (error_ || member.cancellation->is_cancelled()));
-  };
-  // One of those who wait looks around for all.
-  for (;;) {
-    if (first ? changed_.wait_for(lock, LocalReplicas::kLookAround, over)
-              : (changed_.wait(lock, over), true)) {
-      if (generation_ != generation || !may_help || !work_) break;
+  // While the work is under way it uses this replica's buffers: whatever ends it waits for that.
+  while (generation_ == generation &&
+         (working_ || !(error_ || member.cancellation->is_cancelled()))) {
+    if (may_help && work_) {
       may_help = false;
-      help(lock);
+      help();
       continue;
     }
-    if (working_ || error_) continue;
+    if (run_lock == nullptr) {
+      changed_.wait_for(lock, limit);
+    } else {
+      waiting_[index] = {run_lock, std::this_thread::get_id()};
+      lock.unlock();
+      run_lock->give();  // it had its turn for nothing
+      (void)run_lock->wait_for_turn(limit);
+      lock.lock();
+    }
+    if (!looks_around || working_ || error_ || generation_ != generation) continue;
     lock.unlock();
     const auto error = replicas_.verdict(member, waited);
     lock.lock();
     if (error && !working_ && generation_ == generation) fail(error);
   }
+  waiting_[index] = {};
   if (generation_ != generation && !error_) return;
   if (!error_) {
     try {
@@ -235,34 +240,45 @@ void LocalGroup::wait_for_others(const Member& member, std::uint64_t generation,
   std::rethrow_exception(error_);
 }
 
+// Those with a run lock go on one after the other, in the order of their places, in which what
+// follows may be cheaper.
+void LocalGroup::wake_waiting() {
+  changed_.notify_all();
+  for (Waiting& each : waiting_) {
+    if (each.run_lock != nullptr) each.run_lock->line_up(each.thread);
+    each = {};
+  }
+}
+
 void LocalGroup::fail(const std::exception_ptr& error) {
   if (!error_) error_ = error;
-  changed_.notify_all();
+  wake_waiting();
 }
 
 void LocalGroup::wake() {
-  const std::lock_guard lock(mutex_);
-  changed_.notify_all();
+  const MutexLock lock(mutex_);
+  wake_waiting();
 }
 
 void LocalGroup::interrupt(const std::exception_ptr& error) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (outer() != nullptr) outer()->interrupt(error);
+  const MutexLock lock(mutex_);
+  if (workers() != nullptr) workers()->interrupt(error);
   fail(error);
 }
 
-ReplicaGroup::ReplicaGroup(const std::shared_ptr<LocalGroup>& local, const Member& member,
-                           int place)
-    : Hierarchy(local, place), group_(*local), member_(member) {
-  group_.join(place, member);
+ReplicaGroup::ReplicaGroup(std::shared_ptr<LocalGroup> local, const Member& member, int place)
+    : Communicator(place, static_cast<int>(local->layout().size())),
+      local_(std::move(local)),
+      member_(member) {
+  local_->join(place, member);
 }
 
 void ReplicaGroup::begin(const watch::CallRecord& call) {
-  group_.replicas().check_process();
+  local_->replicas().check_process();
   mark(call.fingerprint);
   // A cancelled replica leaves its last call on the board: others may still look at it.
   if (!member_.cancellation->is_cancelled())
-    member_.seat->start(group_.board_group(), rank(), call);
+    member_.seat->start(local_->board_group(), rank(), call);
 }
 
 }  // namespace lockstep::groups

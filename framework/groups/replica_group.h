@@ -1,19 +1,22 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "framework/base/errors.h"
+#include "framework/base/mutex.h"
+#include "framework/base/non_copyable.h"
 #include "framework/comm/communicator.h"
-#include "framework/comm/hierarchy.h"
-#include "framework/comm/local_work.h"
+#include "framework/comm/group_layout.h"
 #include "framework/comm/run_lock.h"
+#include "framework/comm/together.h"
 #include "framework/groups/local_replicas.h"
 #include "framework/watch/board.h"
 
@@ -21,24 +24,30 @@ namespace lockstep::groups {
 
 /// The members of one group that one worker runs, each in its thread. Their verbs meet here. Any
 /// thread.
-class LocalGroup final : public comm::LocalMembers {
+class LocalGroup : private NonCopyable {
  public:
   /// `members` are all members of the group, in the order of their places.
   LocalGroup(LocalReplicas& replicas, std::uint64_t key, std::vector<watch::GroupMember> members);
 
   [[nodiscard]] LocalReplicas& replicas() const noexcept { return replicas_; }
   [[nodiscard]] watch::Board::Group& board_group() const noexcept { return *board_group_; }
+  [[nodiscard]] const comm::GroupLayout& layout() const noexcept { return layout_; }
+  /// Joins the group's workers; nullptr if this one has all members.
+  [[nodiscard]] comm::Communicator* workers() const noexcept { return together_.workers(); }
 
   /// `member` is the one at `place`. Call it before its first verb.
   void join(int place, const Member& member);
 
-  /// Throws LocalReplicas::verdict()'s error if the verb cannot end. The member at `place` hands
-  /// over its run lock while it waits.
-  void meet(int place, std::uint64_t mark, const comm::Verb& verb) override;
-  [[nodiscard]] std::shared_ptr<comm::LocalMembers> subgroup(std::span<const int> members,
-                                                             int place,
-                                                             std::uint64_t channel) override;
-  void interrupt(const std::exception_ptr& error) noexcept override;
+  /// Does `verb`, whose arguments were checked, of the member at `place` together with those of all
+  /// other members, here and elsewhere. Each member here calls this, with the same `mark`. Throws
+  /// LocalReplicas::verdict()'s error if the verb cannot end. The member hands over its run lock
+  /// while it waits.
+  void meet(int place, std::uint64_t mark, const comm::Verb& verb);
+  /// The members here of a subgroup.
+  [[nodiscard]] std::shared_ptr<LocalGroup> subgroup(std::span<const int> members,
+                                                     std::uint64_t channel);
+  /// Ends the verbs of all members here.
+  void interrupt(const std::exception_ptr& error) noexcept;
 
   /// See LocalReplicas::wake_all.
   void wake();
@@ -48,48 +57,79 @@ class LocalGroup final : public comm::LocalMembers {
     comm::RunLock* run_lock = nullptr;
     std::thread::id thread;
   };
-  void run_outside(const Member& member, std::uint64_t mark,
-                   std::span<const comm::Verb* const> verbs);
+  void run_outside(const Member& member, std::uint64_t mark, comm::Together::Verbs verbs);
   void run_alone(const Member& member, std::uint64_t mark, const comm::Verb& verb);
-  void run_last(std::unique_lock<std::mutex>& lock, const Member& member);
+  void run_last(MutexLock& lock, std::size_t index) LOCKSTEP_REQUIRES(mutex_);
   [[noreturn]] void fall_out(const Member& member);
-  void wait_for_others(const Member& member, std::uint64_t generation, bool first);
-  void help(std::unique_lock<std::mutex>& lock);
-  void fail(const std::exception_ptr& error);
+  void wait_for_others(std::size_t index, std::uint64_t generation, bool looks_around);
+  void wake_waiting() LOCKSTEP_REQUIRES(mutex_);
+  void help() LOCKSTEP_REQUIRES(mutex_);
+  void fail(const std::exception_ptr& error) LOCKSTEP_REQUIRES(mutex_);
 
   LocalReplicas& replicas_;
   std::uint64_t key_;
   std::vector<watch::GroupMember> members_;
+  comm::GroupLayout layout_;
+  comm::Together together_;
   std::shared_ptr<watch::Board::Group> board_group_;
   std::vector<const Member*> own_members_;  // by index among the members here
 
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  std::vector<const comm::Verb*> verbs_;  // by the same index
-  std::vector<Waiting> waiting_;          // those with a run lock, by the same index
-  std::size_t arrived_ = 0;
-  std::uint64_t mark_ = 0;  // of the first to arrive
-  bool working_ = false;
-  std::shared_ptr<comm::LocalWork> work_;  // what others may help with
-  int helpers_ = 0;
-  std::uint64_t generation_ = 0;
-  std::exception_ptr error_;
+  Mutex mutex_;
+  Condition changed_;
+  std::vector<const comm::Verb*> verbs_;  // by the same index; once all are here, the last one's
+  std::vector<Waiting> waiting_ LOCKSTEP_GUARDED_BY(mutex_);  // those who wait under a run lock
+  std::size_t arrived_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  std::uint64_t mark_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // of the first to arrive
+  bool working_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<comm::LocalWork> work_ LOCKSTEP_GUARDED_BY(mutex_);  // for others to help with
+  int helpers_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  std::uint64_t generation_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  std::exception_ptr error_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 /// The Communicator for the replicas of a collective: threads of this worker, of others, or both.
 /// It announces calls on the Board before data moves, so that replicas notice when they are out of
 /// step. Used by one replica's thread.
-class ReplicaGroup final : public comm::Hierarchy {
+class ReplicaGroup final : public comm::Communicator {
  public:
-  ReplicaGroup(const std::shared_ptr<LocalGroup>& local, const Member& member, int place);
+  ReplicaGroup(std::shared_ptr<LocalGroup> local, const Member& member, int place);
 
   /// begin() and end() enclose the verbs of one call of a collective. `call` describes it.
   void begin(const watch::CallRecord& call);
   void end() { member_.seat->finish(); }
 
+  /// Which of the group's members are in which worker.
+  [[nodiscard]] const comm::GroupLayout& layout() const noexcept { return local_->layout(); }
+
+  void run(const comm::Verb& verb) override { local_->meet(rank(), next_mark(), verb); }
+  void interrupt(const std::exception_ptr& error) noexcept override { local_->interrupt(error); }
+  void abort(const std::string& reason) noexcept override {
+    interrupt(std::make_exception_ptr(Aborted(reason)));
+  }
+  [[nodiscard]] bool is_network() const noexcept override {
+    return workers() != nullptr && workers()->is_network();
+  }
+  [[nodiscard]] bool shares_memory() const noexcept override {
+    return layout().workers() < layout().size() ||
+           (workers() != nullptr && workers()->shares_memory());
+  }
+  [[nodiscard]] std::optional<comm::LinkSpeed> link_speed() const override {
+    return workers() != nullptr ? workers()->link_speed() : std::nullopt;
+  }
+  [[nodiscard]] const comm::Ledger& ledger() const noexcept override {
+    return workers() != nullptr ? workers()->ledger() : own_ledger_;
+  }
+
  private:
-  LocalGroup& group_;  // the base class keeps it
+  [[nodiscard]] std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int place,
+                                                          std::uint64_t channel) override {
+    return std::make_shared<ReplicaGroup>(local_->subgroup(members, channel), member_, place);
+  }
+  [[nodiscard]] comm::Communicator* workers() const noexcept { return local_->workers(); }
+
+  std::shared_ptr<LocalGroup> local_;
   const Member& member_;
+  comm::Ledger own_ledger_;  // where all are here, nothing is sent
 };
 
 }  // namespace lockstep::groups

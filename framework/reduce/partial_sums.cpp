@@ -104,15 +104,13 @@ ReductionPlan::ReductionPlan(const std::vector<std::vector<int>>& places, Elemen
       for (const int place : there) subtrees_.back().push_back({place, 1});
     }
   }
-}
-
-bool ReductionPlan::is_one_sum_each() const {
   std::vector<PartialSum> all;
   for (const auto& of_one : subtrees_) {
-    if (of_one.size() != 1) return false;
-    all.push_back({of_one[0], nullptr});
+    if (of_one.size() == 1) all.push_back({of_one[0], nullptr});
   }
-  return std::ranges::is_sorted(all, {}, first_place) && is_canonical(all, {0, places_});
+  is_one_sum_each_ = all.size() == subtrees_.size() &&
+                     std::ranges::is_sorted(all, {}, first_place) &&
+                     is_canonical(all, {0, places_});
 }
 
 std::vector<PartialSum> ReductionPlan::in_order(const std::vector<std::vector<ConstBytes>>& pieces,

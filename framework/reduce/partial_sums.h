@@ -42,7 +42,7 @@ class ReductionPlan {
   }
   /// Whether each worker has exactly one subtree, and reduce() over their sums, in the order of the
   /// workers, gives the bits of reduce() over all inputs.
-  [[nodiscard]] bool is_one_sum_each() const;
+  [[nodiscard]] bool is_one_sum_each() const noexcept { return is_one_sum_each_; }
   /// The partial sums of all subtrees, in order. `pieces` has `stride` pieces for each subtree of
   /// each worker; piece number `part` of each subtree is taken.
   [[nodiscard]] std::vector<PartialSum> in_order(const std::vector<std::vector<ConstBytes>>& pieces,
@@ -50,6 +50,7 @@ class ReductionPlan {
 
  private:
   int places_ = 0;
+  bool is_one_sum_each_;
   std::vector<std::vector<Subtree>> subtrees_;
 };
 

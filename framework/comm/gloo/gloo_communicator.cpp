@@ -24,8 +24,7 @@
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
 #include "framework/comm/cancellation.h"
-#include "framework/comm/hierarchy.h"
-#include "framework/comm/lone_member.h"
+#include "framework/comm/network_communicator.h"
 
 namespace lockstep::comm {
 namespace {
@@ -339,38 +338,47 @@ class GlooLink : private NonCopyable {
   std::jthread clock_;
 };
 
-class GlooMember final : public LoneMember<GlooMember, GlooLink> {
+class GlooCommunicator final : public NetworkCommunicator {
  public:
-  using LoneMember::LoneMember;
+  GlooCommunicator(std::shared_ptr<GlooLink> link, std::vector<int> members, int place,
+                   std::uint64_t channel)
+      : NetworkCommunicator(std::move(members), place, channel, link->cancellation()),
+        link_(std::move(link)) {}
 
   void interrupt(const std::exception_ptr& error) noexcept override {
-    if (user().cancel(error)) link().end_messages_of(&user());
+    if (user().cancel(error)) link_->end_messages_of(&user());
   }
   void abort(const std::string& reason) noexcept override {
-    if (link().cancellation()->cancel(reason)) link().end_messages_of(nullptr);
+    if (link_->cancellation()->cancel(reason)) link_->end_messages_of(nullptr);
   }
+  const Ledger& ledger() const noexcept override { return link_->ledger(); }
 
  private:
-  void transfer(std::uint64_t mark, std::span<const ConstBytes> sent,
+  void transfer(const Key& tag, std::span<const ConstBytes> sent,
                 std::span<const Bytes> received) override {
     std::vector<Message> messages;
     for_others([&](std::size_t place) {
       const auto [out, in] = std::pair(sent[place], received[place]);
       // Gloo takes a pointer to mutable bytes for both directions; a send only reads.
-      link().add(messages, user(), rank_of(place), false, const_cast<std::byte*>(out.data()),
+      link_->add(messages, user(), rank_of(place), false, const_cast<std::byte*>(out.data()),
                  out.size());
-      link().add(messages, user(), rank_of(place), true, in.data(), in.size());
+      link_->add(messages, user(), rank_of(place), true, in.data(), in.size());
     });
-    link().exchange(user(), next_key(mark).bits(), std::move(messages));
+    link_->exchange(user(), tag.bits(), std::move(messages));
   }
+  std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,
+                                            std::uint64_t channel) override {
+    return std::make_shared<GlooCommunicator>(link_, ranks_of(members), own_place, channel);
+  }
+
+  std::shared_ptr<GlooLink> link_;
 };
 
 std::shared_ptr<Communicator> connect_gloo(std::shared_ptr<Store> store, int rank, int size,
                                            const ConnectOptions& options) {
   require(rank >= 0 && rank < size, "connect_gloo: rank ", rank, " is not in a group of ", size);
   auto link = std::make_shared<GlooLink>(*store, rank, size, options);
-  return std::make_shared<Hierarchy>(
-      std::make_shared<GlooMember>(std::move(link), consecutive(0, size), rank, 0), rank);
+  return std::make_shared<GlooCommunicator>(std::move(link), consecutive(0, size), rank, 0);
 }
 
 }  // namespace lockstep::comm

@@ -12,35 +12,34 @@
 #include "framework/base/random.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
-#include "framework/comm/cancellation.h"
-#include "framework/comm/hierarchy.h"
-#include "framework/comm/lone_member.h"
+#include "framework/comm/network_communicator.h"
 
 namespace lockstep::comm {
 
-class TcpMember final : public LoneMember<TcpMember, TcpLink> {
+class TcpCommunicator final : public NetworkCommunicator {
  public:
-  TcpMember(std::shared_ptr<TcpLink> link, std::vector<int> members, int place,
-            std::uint64_t channel)
-      : LoneMember(std::move(link), std::move(members), place, channel) {
-    this->link().begin_group(key().bits());
+  TcpCommunicator(std::shared_ptr<TcpLink> link, std::vector<int> members, int place,
+                  std::uint64_t channel)
+      : NetworkCommunicator(std::move(members), place, channel, link->cancellation()),
+        link_(std::move(link)) {
+    link_->begin_group(key().bits());
   }
 
   void interrupt(const std::exception_ptr& error) noexcept override {
     if (!user().cancel(error)) return;
-    link().end_group(key().bits());
-    link().wake();
+    link_->end_group(key().bits());
+    link_->wake();
   }
   void abort(const std::string& reason) noexcept override {
-    if (link().cancellation()->cancel(reason)) link().wake();
+    if (link_->cancellation()->cancel(reason)) link_->wake();
   }
-  std::optional<LinkSpeed> link_speed() const override { return link().speed(); }
-  void set_link_speed(const LinkSpeed& speed) override { link().set_speed(speed); }
+  std::optional<LinkSpeed> link_speed() const override { return link_->speed(); }
+  void set_link_speed(const LinkSpeed& speed) override { link_->set_speed(speed); }
+  const Ledger& ledger() const noexcept override { return link_->ledger(); }
 
  private:
-  void transfer(std::uint64_t mark, std::span<const ConstBytes> sent,
+  void transfer(const Key& tag, std::span<const ConstBytes> sent,
                 std::span<const Bytes> received) override {
-    const Key tag = next_key(mark);
     std::deque<TcpMessage> messages;
     const auto add = [&](std::size_t place, ConstBytes out, Bytes in) {
       const std::size_t bytes = std::max(out.size(), in.size());
@@ -59,8 +58,14 @@ class TcpMember final : public LoneMember<TcpMember, TcpLink> {
       add(place, sent[place], {});
       add(place, {}, received[place]);
     });
-    link().exchange(user(), key().bits(), messages);
+    link_->exchange(user(), key().bits(), messages);
   }
+  std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,
+                                            std::uint64_t channel) override {
+    return std::make_shared<TcpCommunicator>(link_, ranks_of(members), own_place, channel);
+  }
+
+  std::shared_ptr<TcpLink> link_;
 };
 
 std::shared_ptr<Communicator> connect_tcp(std::shared_ptr<Store> store, int rank, int size,
@@ -68,8 +73,7 @@ std::shared_ptr<Communicator> connect_tcp(std::shared_ptr<Store> store, int rank
                                           const ConnectOptions& options) {
   require(rank >= 0 && rank < size, "connect_tcp: rank ", rank, " is not in a group of ", size);
   auto link = std::make_shared<TcpLink>(std::move(store), rank, size, network, options);
-  return std::make_shared<Hierarchy>(
-      std::make_shared<TcpMember>(std::move(link), consecutive(0, size), rank, 0), rank);
+  return std::make_shared<TcpCommunicator>(std::move(link), consecutive(0, size), rank, 0);
 }
 
 }  // namespace lockstep::comm

@@ -78,7 +78,10 @@ class SharedCommunicator final : public Communicator {
         rounds_(link_, std::move(members), static_cast<std::size_t>(rank), channel) {}
 
   void run(const Verb& verb) override {
-    if (count() == 1) return run_alone(verb);
+    if (count() == 1) {
+      rounds_.user().check();  // it waits for nobody, which would do so
+      return run_alone(verb);
+    }
     switch (verb.kind) {
       case Verb::Kind::all_reduce:
         return do_all_reduce(verb.input, verb.output, verb.type, verb.op);
@@ -114,16 +117,6 @@ class SharedCommunicator final : public Communicator {
   std::size_t me() const { return rounds_.me(); }
   std::size_t count() const { return rounds_.count(); }
   static bool is_short(std::size_t bytes) { return bytes <= HostMemory::kSmallBytes; }
-
-  void run_alone(const Verb& verb) {
-    rounds_.user().check();  // it waits for nobody, which would do so
-    if (verb.kind == Verb::Kind::allocate) {
-      *verb.buffer = private_buffer(verb.bytes);
-      if (verb.copies == Copies::one) verb.buffer->holders = {{0}};
-    } else {
-      copy_bytes(verb.input, verb.output);
-    }
-  }
 
   // The first round of a verb. Returns whether `input` is short: then the replicas that `say`
   // something have said all of it.
@@ -183,7 +176,7 @@ class SharedCommunicator final : public Communicator {
       return slice_of(part_of(buffer, HostMemory::kChunkBytes, round), place);
     };
     std::vector<const std::byte*> inputs(count());
-    rounds_.pass(parts + 2, [&](std::size_t round) {
+    rounds_.pass(parts + (common ? 1 : 2), [&](std::size_t round) {
       for (std::size_t p = 0; round < parts && p < count(); ++p) {
         if (p != me()) rounds_.write(slice_in(input, round, p), slice_in_chunk(me(), round, p));
       }

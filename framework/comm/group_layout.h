@@ -1,0 +1,58 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "framework/reduce/partial_sums.h"
+#include "framework/watch/board.h"
+
+namespace lockstep::comm {
+
+/// Which members of a group are in which worker, or on which host. A member's place is its rank in
+/// the group; workers are counted in the order of their first places.
+class GroupLayout {
+ public:
+  /// As seen from worker `own_worker`, which has members in the group.
+  GroupLayout(std::span<const watch::GroupMember> members, int own_worker);
+
+  /// The job's number of each of the group's workers.
+  [[nodiscard]] const std::vector<int>& worker_numbers() const noexcept { return numbers_; }
+  [[nodiscard]] std::size_t workers() const noexcept { return numbers_.size(); }
+  /// The own worker's index among the group's workers.
+  [[nodiscard]] std::size_t own() const noexcept { return own_; }
+
+  [[nodiscard]] std::size_t size() const noexcept { return worker_of_.size(); }
+  /// The worker of the member at `place`: its index in the group, not its number in the job.
+  [[nodiscard]] std::size_t worker_of(std::integral auto place) const {
+    return worker_of_[static_cast<std::size_t>(place)];
+  }
+  /// The member's index among the members of its worker.
+  [[nodiscard]] std::size_t index_of(std::integral auto place) const {
+    return index_of_[static_cast<std::size_t>(place)];
+  }
+  /// The members of each worker, ascending.
+  [[nodiscard]] const std::vector<std::vector<int>>& places() const noexcept { return places_; }
+  [[nodiscard]] const std::vector<int>& own_places() const { return places_[own_]; }
+  /// The most members of a worker.
+  [[nodiscard]] std::size_t most_members() const;
+  /// Whether all workers have as many members, next to each other.
+  [[nodiscard]] bool has_blocks() const noexcept { return has_blocks_; }
+  /// What each worker reduces alone.
+  [[nodiscard]] const reduce::ReductionPlan& plan(reduce::ElementType type,
+                                                  reduce::ReduceOp op) const {
+    return plans_[reduce::has_partial_sums(type, op) ? 1 : 0];
+  }
+
+ private:
+  std::vector<int> numbers_;
+  std::size_t own_ = 0;
+  std::vector<std::vector<int>> places_;
+  std::vector<std::size_t> worker_of_;
+  std::vector<std::size_t> index_of_;
+  bool has_blocks_ = true;
+  std::vector<reduce::ReductionPlan> plans_;  // of inputs, of partial sums
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,266 @@
+#include "framework/comm/network_communicator.h"
+
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "framework/reduce/partial_sums.h"
+#include "framework/reduce/reduce.h"
+
+namespace lockstep::comm {
+
+// A verb's way through a schedule. By slice it knows what this member has: its input, a sum or the
+// result.
+class NetworkCommunicator::Rounds {
+ public:
+  // The schedule's member 0 is the one at `first`.
+  Rounds(NetworkCommunicator& group, const Schedule& schedule, int first = 0)
+      : group_(group),
+        schedule_(schedule),
+        first_(first),
+        held_(static_cast<std::size_t>(schedule.slices)) {}
+
+  void hold(std::size_t slice, ConstBytes data) { held_[slice] = data; }
+  // part(slice) is the slice in a buffer.
+  void hold_all(const auto& part) {
+    for (std::size_t slice = 0; slice < held_.size(); ++slice) hold(slice, part(slice));
+  }
+
+  // The rounds that add: from the inputs to the results of the slices that the schedule leaves to
+  // this member. These are written to result(slice).
+  void add_up(const auto& result, reduce::ElementType type, reduce::ReduceOp op) {
+    const auto own = static_cast<std::int64_t>(group_.me());
+    const std::size_t rounds = schedule_.adding.size();
+    for (std::size_t number = 0; number < rounds; ++number) {
+      std::map<std::size_t, std::map<std::int64_t, ConstBytes>> came;  // by slice and first member
+      std::set<std::size_t> replaced;  // slices of which another one has the own block's sum
+      for (const Piece& piece : exchange(schedule_.adding[number], result, To::scratch)) {
+        came[piece.slice][piece.of.first] = piece.data;
+        if (own >= piece.of.first && own < piece.of.first + piece.of.count)
+          replaced.insert(piece.slice);
+      }
+      const bool is_last = number + 1 == rounds;
+      for (auto& [slice, parts] : came) {
+        // The own block begins at or before this member, the next one after it.
+        if (replaced.count(slice) == 0) parts[own] = held_[slice];
+        std::vector<const std::byte*> inputs;
+        for (const auto& [first, part] : parts) inputs.push_back(part.data());
+        const Bytes to = result(slice);
+        const Bytes sum = is_last ? to : group_.scratch_.take(to.size());
+        reduce::reduce(inputs, sum, type, rounds == 1 ? op : reduce::partial_op(op));
+        if (is_last && rounds > 1 && op == reduce::ReduceOp::mean) {
+          reduce::divide(sum, group_.size(), type);
+        }
+        held_[slice] = sum;
+      }
+    }
+  }
+
+  // The rounds that pass on results: in the end each slice is in where(slice).
+  void pass_on(const auto& where) {
+    for (const Schedule::Round& round : schedule_.passing) {
+      for (const Piece& piece : exchange(round, where, To::its_place)) {
+        copy_bytes(piece.data, where(piece.slice));
+        held_[piece.slice] = where(piece.slice);
+      }
+    }
+  }
+
+  // The rounds that add, of which nothing is made.
+  void meet() {
+    std::array<std::byte, 1> here{};
+    hold(0, here);
+    for (const auto& round : schedule_.adding) {
+      (void)exchange(
+          round, [&](std::size_t) { return Bytes(here); }, To::scratch);
+    }
+  }
+
+ private:
+  // What has come of a slice: the sum `of` these members, or the result.
+  struct Piece {
+    std::size_t slice;
+    reduce::Subtree of;
+    ConstBytes data;
+  };
+  enum class To { scratch, its_place };
+
+  // Sends and receives a round's messages. part(slice) is as large as a slice that comes, and its
+  // place; slices that come together are elsewhere at first.
+  std::vector<Piece> exchange(const Schedule::Round& round, const auto& part, To to) {
+    const auto n = static_cast<std::size_t>(group_.size());
+    const auto place = [&](int member) { return static_cast<std::size_t>(member + first_) % n; };
+    std::vector<ConstBytes> sent(n);
+    std::vector<Bytes> received(n);
+    for (const Transfer& each : round) {
+      if (place(each.from) == group_.me()) sent[place(each.to)] = message_of(each.slices);
+      if (place(each.to) != group_.me()) continue;
+      const bool is_placed = to == To::its_place && each.slices.count == 1;
+      received[place(each.from)] =
+          is_placed ? part(slice_at(each.slices, 0)) : memory_for(each.slices, part);
+    }
+    group_.exchange(sent, received);
+    std::vector<Piece> pieces;
+    for (const Transfer& each : round) {
+      if (place(each.to) != group_.me()) continue;
+      ConstBytes rest = received[place(each.from)];
+      for (int i = 0; i < each.slices.count; ++i) {
+        const std::size_t slice = slice_at(each.slices, i);
+        pieces.push_back({slice, each.of, rest.first(part(slice).size())});
+        rest = rest.subspan(part(slice).size());
+      }
+    }
+    return pieces;
+  }
+
+  // What this member has of the slices, end to end.
+  ConstBytes message_of(const Slices& slices) {
+    if (slices.count == 1) return held_[slice_at(slices, 0)];
+    const Bytes message = memory_for(slices, [&](std::size_t slice) { return held_[slice]; });
+    Bytes rest = message;
+    for (int i = 0; i < slices.count; ++i) {
+      const ConstBytes part = held_[slice_at(slices, i)];
+      copy_bytes(part, rest);
+      rest = rest.subspan(part.size());
+    }
+    return message;
+  }
+
+  Bytes memory_for(const Slices& slices, const auto& part) {
+    std::size_t total = 0;
+    for (int i = 0; i < slices.count; ++i) total += part(slice_at(slices, i)).size();
+    return group_.scratch_.take(total);
+  }
+
+  static std::size_t slice_at(const Slices& slices, int index) {
+    return static_cast<std::size_t>(slices[index]);
+  }
+
+  NetworkCommunicator& group_;
+  const Schedule& schedule_;
+  int first_;
+  std::vector<ConstBytes> held_;
+};
+
+NetworkCommunicator::NetworkCommunicator(std::vector<int> members, int place, std::uint64_t channel,
+                                         std::shared_ptr<const Cancellation> link)
+    : Communicator(place, static_cast<int>(members.size())),
+      members_(std::move(members)),
+      user_(std::move(link)),
+      key_(channel) {
+  for (const int member : members_) key_ = key_.fold(static_cast<std::uint64_t>(member));
+}
+
+std::vector<int> NetworkCommunicator::ranks_of(std::span<const int> places) const {
+  std::vector<int> ranks;
+  for (const int place : places) ranks.push_back(rank_of(static_cast<std::size_t>(place)));
+  return ranks;
+}
+
+void NetworkCommunicator::run(const Verb& verb) {
+  if (size() == 1) {
+    user_.check();  // it sends no message, which would do so
+    return run_alone(verb);
+  }
+  verb_mark_ = next_mark();
+  scratch_.clear();  // a verb that has thrown may have left some
+  switch (verb.kind) {
+    case Verb::Kind::all_reduce:
+      all_reduce(verb);
+      break;
+    case Verb::Kind::reduce_scatter:
+      reduce_scatter(verb);
+      break;
+    case Verb::Kind::all_gather:
+      all_gather(verb);
+      break;
+    case Verb::Kind::all_to_all:
+      all_to_all(verb);
+      break;
+    case Verb::Kind::broadcast:
+      broadcast(verb);
+      break;
+    case Verb::Kind::barrier:
+      Rounds(*this, schedules().all_reduce(1, {.whole = true})).meet();
+      break;
+    case Verb::Kind::allocate:
+      *verb.buffer = private_buffer(verb.bytes);
+      for (int place = 0; verb.copies == Copies::one && place < size(); ++place) {
+        verb.buffer->holders.push_back({place});
+      }
+      break;
+  }
+  scratch_.clear();
+}
+
+void NetworkCommunicator::all_reduce(const Verb& verb) {
+  if (verb.output.empty()) return;
+  const Schedule& schedule = schedules().all_reduce(
+      verb.output.size(), {.complete = !reduce::has_partial_sums(verb.type, verb.op)});
+  const auto part_of = [&](auto buffer, std::size_t slice) {
+    return slice_of(buffer, reduce::size_of(verb.type), static_cast<std::size_t>(schedule.slices),
+                    slice);
+  };
+  const auto result = [&](std::size_t slice) { return part_of(verb.output, slice); };
+  Rounds rounds(*this, schedule);
+  rounds.hold_all([&](std::size_t slice) { return part_of(verb.input, slice); });
+  rounds.add_up(result, verb.type, verb.op);
+  rounds.pass_on(result);
+}
+
+void NetworkCommunicator::reduce_scatter(const Verb& verb) {
+  const Bytes output = verb.output;
+  if (output.empty()) return;
+  Rounds rounds(
+      *this, schedules().reduce_scatter(
+                 verb.input.size(), {.complete = !reduce::has_partial_sums(verb.type, verb.op)}));
+  rounds.hold_all(
+      [&](std::size_t slice) { return verb.input.subspan(slice * output.size(), output.size()); });
+  // Of slices for others only the size counts: their sums are passed on.
+  rounds.add_up([&](std::size_t) { return output; }, verb.type, verb.op);
+}
+
+void NetworkCommunicator::all_gather(const Verb& verb) {
+  const auto part = [&](std::size_t place) {
+    return verb.output.subspan(place * verb.input.size(), verb.input.size());
+  };
+  copy_bytes(verb.input, part(me()));
+  Rounds rounds(*this, schedules().all_gather(verb.output.size()));
+  rounds.hold(me(), part(me()));
+  rounds.pass_on(part);
+}
+
+void NetworkCommunicator::all_to_all(const Verb& verb) {
+  std::vector<ConstBytes> sent;
+  std::vector<Bytes> received;
+  std::size_t sent_before = 0;
+  std::size_t received_before = 0;
+  for (std::size_t place = 0; place < verb.send_sizes.size(); ++place) {
+    sent.push_back(verb.input.subspan(sent_before, verb.send_sizes[place]));
+    received.push_back(verb.output.subspan(received_before, verb.recv_sizes[place]));
+    sent_before += verb.send_sizes[place];
+    received_before += verb.recv_sizes[place];
+  }
+  copy_bytes(sent[me()], received[me()]);
+  exchange(sent, received);
+}
+
+void NetworkCommunicator::broadcast(const Verb& verb) {
+  const Schedule& schedule = schedules().broadcast(verb.output.size());
+  const auto part = [&](std::size_t slice) {
+    return slice_of(verb.output, 1, static_cast<std::size_t>(schedule.slices), slice);
+  };
+  Rounds rounds(*this, schedule, verb.root);
+  if (rank() == verb.root) rounds.hold_all(part);
+  rounds.pass_on(part);
+}
+
+// Made when the first verb needs them, or another speed was said.
+const ScheduleChoice& NetworkCommunicator::schedules() {
+  const LinkSpeed link = link_speed().value_or(kLoopback);
+  if (!schedules_ || schedules_->link() != link) schedules_.emplace(size(), link);
+  return *schedules_;
+}
+
+}  // namespace lockstep::comm

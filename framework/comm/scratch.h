@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "framework/base/bytes.h"
+
+namespace lockstep::comm {
+
+/// Memory for one verb. Up to kKept bytes of each piece are kept for the next verb: fresh pages
+/// cost more than the copies into them.
+class Scratch {
+ public:
+  /// Larger than a bucket of gradients is by default.
+  static constexpr std::size_t kKept = std::size_t{32} << 20;
+
+  /// `bytes` of memory for the caller until clear(). It is not zeroed.
+  [[nodiscard]] Bytes take(std::size_t bytes) {
+    if (used_ == blocks_.size()) blocks_.emplace_back();
+    Block& block = blocks_[used_++];
+    if (bytes > block.size) {
+      block.memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+      block.size = bytes;
+    }
+    return {block.memory.get(), bytes};
+  }
+  /// Takes back all memory that take() gave.
+  void clear() noexcept {
+    for (Block& block : blocks_) {
+      if (block.size > kKept) block = {};
+    }
+    used_ = 0;
+  }
+
+ private:
+  struct Block {
+    std::unique_ptr<std::byte[]> memory;
+    std::size_t size = 0;
+  };
+  std::vector<Block> blocks_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace lockstep::comm
