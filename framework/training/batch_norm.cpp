@@ -17,7 +17,6 @@
 #include <ATen/ops/batch_norm_update_stats.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/native_batch_norm_backward.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -63,9 +62,8 @@ void copy_values(const at::Tensor& from, double* into) {
 // (x - mean) / sqrt(var + eps) * weight + bias, for each channel.
 at::Tensor normalized(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       const at::Tensor& mean, const at::Tensor& var, double eps) {
-  if (x.numel() == 0) return x.clone();  // the kernel divides by it
-  return std::get<0>(
-      at::native_batch_norm(x, weight, bias, mean, var, /*training=*/false, 0.0, eps));
+  return at::batch_norm(x, weight, bias, mean, var, /*training=*/false, 0.0, eps,
+                        /*cudnn_enabled=*/false);
 }
 
 // Of the samples that count, of all replicas. Float64.
@@ -343,9 +341,8 @@ void BatchNormImpl::update_running(const at::Tensor& mean, const at::Tensor& var
 
 at::Tensor BatchNormImpl::evaluated(const at::Tensor& input) const {
   const at::ScalarType type = computed_type(input.scalar_type());
-  return at::batch_norm(input.to(type), as_type(weight, type), as_type(bias, type),
-                        running_mean.to(type), running_var.to(type), /*training=*/false, 0.0,
-                        options.eps, /*cudnn_enabled=*/false)
+  return normalized(input.to(type), as_type(weight, type), as_type(bias, type),
+                    running_mean.to(type), running_var.to(type), options.eps)
       .to(input.scalar_type());
 }
 
