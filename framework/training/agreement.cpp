@@ -52,6 +52,13 @@ std::vector<std::uint64_t> numbers_of_all(std::uint64_t own, const AxisNames& ax
   return {begin, begin + all.numel()};
 }
 
+std::int64_t replicas_where(bool holds, const AxisNames& axis_name) {
+  const c10::AutoGradMode no_grad(false);
+  const at::Tensor count = at::full({}, holds ? 1 : 0, at::kLong);
+  psum_(count, axis_name);
+  return count.item<std::int64_t>();
+}
+
 std::vector<std::string> texts_of_all(const std::string& own, const AxisNames& axis_name) {
   const auto size = static_cast<std::int64_t>(own.size());
   const at::Tensor sizes = all_gather(at::full({}, size, at::kLong), axis_name);
@@ -115,16 +122,19 @@ void check_same_model(const char* kind, const std::vector<std::string>& lines,
 }
 
 std::optional<Difference> first_difference(const std::vector<std::int64_t>& hashes,
-                                           const AxisNames& axis_name) {
+                                           const AxisNames& axis_name, bool zero_is_none) {
   const c10::AutoGradMode no_grad(false);
   const at::Tensor all = all_gather(at::tensor(hashes), axis_name);  // (replicas, hashes)
   const auto* const values = all.data_ptr<std::int64_t>();
   for (std::size_t i = 0; i < hashes.size(); ++i) {
-    Difference found{i, {}};
-    for (std::int64_t replica = 1; replica < all.size(0); ++replica) {
-      if (values[replica * all.size(1) + static_cast<std::int64_t>(i)] != values[i]) {
-        found.replicas.push_back(replica);
-      }
+    const auto hash = [&](std::int64_t replica) {
+      return values[replica * all.size(1) + static_cast<std::int64_t>(i)];
+    };
+    Difference found{i, -1, {}};
+    for (std::int64_t replica = 0; replica < all.size(0); ++replica) {
+      if (zero_is_none && hash(replica) == 0) continue;
+      if (found.first < 0) found.first = replica;
+      if (hash(replica) != hash(found.first)) found.replicas.push_back(replica);
     }
     if (!found.replicas.empty()) return found;
   }

@@ -4,13 +4,12 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include "framework/base/logging.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
-#include "framework/training/flat_gradients.h"
+#include "framework/training/bucket_sizes.h"
 
 namespace lockstep::training {
 namespace {
@@ -32,26 +31,18 @@ void move_towards(const at::Tensor& average, const at::Tensor& value, double rat
   });
 }
 
-std::int64_t element_bytes(const tree::FlatBucket& bucket) {
-  return static_cast<std::int64_t>(c10::elementSize(gradient_dtype(bucket)));
-}
-
 }  // namespace
 
 AveragedParameters::AveragedParameters(double decay, std::optional<bool> warms_up,
-                                       const tree::FlatLayout& layout,
-                                       const ModuleParameters& module, const ShardedUpdate& update,
-                                       const AxisNames& axis_name)
+                                       const BufferPlan& plan, const ModuleParameters& module,
+                                       const ShardedUpdate& update, const AxisNames& axis_name)
     : module_(module), decay_(decay), asked_(warms_up), axis_(axis_name) {
-  const std::int64_t replica = axis_index(axis_);
-  for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
-    shards_.push_back(at::zeros({layout.shard_of(bucket, replica).size},
-                                gradient_dtype(layout.buckets()[bucket])));
+  for (const BucketPlan& bucket : plan.buckets) {
+    shards_.push_back(bucket.averages.zeros());
   }
   for (const ShardedUpdate::SavedPart& part : update.saved_parts()) {
-    const tree::FlatPosition& place = layout.place(part.parameter);
-    const std::int64_t begin =
-        place.offset + part.offset - layout.shard_of(place.bucket, replica).offset;
+    const tree::FlatPosition& place = plan.layout.place(part.parameter);
+    const std::int64_t begin = place.offset + part.offset - plan.buckets[place.bucket].shard.offset;
     parts_.push_back({module.names[part.parameter], module.tensors[part.parameter].sizes().vec(),
                       part.offset, part.values,
                       shards_[place.bucket].narrow(0, begin, part.values.numel())});
@@ -117,29 +108,7 @@ void AveragedParameters::restore_count(const StateArchive& archive, bool is_new)
 }
 
 std::int64_t AveragedParameters::bytes() const {
-  std::int64_t sum = 0;
-  for (const at::Tensor& shard : shards_) sum += static_cast<std::int64_t>(shard.nbytes());
-  return sum;
-}
-
-std::int64_t AveragedParameters::predicted_bytes(const tree::FlatLayout& layout,
-                                                 std::int64_t replica) {
-  std::int64_t sum = 0;
-  for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
-    sum += layout.shard_of(bucket, replica).size * element_bytes(layout.buckets()[bucket]);
-  }
-  return sum;
-}
-
-std::int64_t AveragedParameters::predicted_saved_bytes(const tree::FlatLayout& layout,
-                                                       std::int64_t replica) {
-  std::int64_t sum = 0;
-  for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
-    for (const tree::FlatPiece& piece : layout.pieces(bucket, layout.shard_of(bucket, replica))) {
-      sum += piece.size * element_bytes(layout.buckets()[bucket]);
-    }
-  }
-  return sum;
+  return bytes_of(shards_);
 }
 
 }  // namespace lockstep::training

@@ -21,9 +21,9 @@ namespace lockstep::training {
 /// forgets that value. Each replica keeps that of its own shard, at all stages.
 class AveragedParameters {
  public:
-  /// `module` has the layout's parameters, which `update` updates; it must live as long.
+  /// `module` has the plan's parameters, which `update` updates; it must live as long.
   /// `warms_up`: as ZeroOptions::ema_warmup.
-  AveragedParameters(double decay, std::optional<bool> warms_up, const tree::FlatLayout& layout,
+  AveragedParameters(double decay, std::optional<bool> warms_up, const BufferPlan& plan,
                      const ModuleParameters& module, const ShardedUpdate& update,
                      const AxisNames& axis_name);
 
@@ -41,11 +41,6 @@ class AveragedParameters {
   void archive_state(const StateArchive& archive);
 
   [[nodiscard]] std::int64_t bytes() const;
-  /// Predicts bytes() of `replica`, and the bytes that it saves.
-  [[nodiscard]] static std::int64_t predicted_bytes(const tree::FlatLayout& layout,
-                                                    std::int64_t replica);
-  [[nodiscard]] static std::int64_t predicted_saved_bytes(const tree::FlatLayout& layout,
-                                                          std::int64_t replica);
 
  private:
   void take_values();

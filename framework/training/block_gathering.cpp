@@ -33,18 +33,35 @@ at::Tensor Block::run(const at::Tensor& input, const training::BlockForward& how
 
 namespace lockstep::training {
 
-BlockGathering::BlockGathering(const std::vector<Block*>& blocks, FlatParameters& parameters,
-                               collectives::AxisQueue& queue,
+BlockGathering::BlockGathering(const ModuleParameters& module, FlatParameters& parameters,
+                               collectives::AxisQueue& queue, bool may_be_late,
                                std::function<void(std::size_t bucket)> left)
-    : parameters_(parameters), queue_(queue), left_(std::move(left)), parts_(blocks.size()) {
-  for (std::size_t part = 0; part < blocks.size(); ++part) part_of_.emplace(blocks[part], part);
-  const std::vector<tree::FlatBucket>& buckets = parameters.layout().buckets();
-  for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
-    if (buckets[bucket].group == 0) continue;
-    Part& part = parts_[static_cast<std::size_t>(buckets[bucket].group - 1)];
-    part.buckets.push_back(bucket);
-    part.items += buckets[bucket].items.size();
+    : parameters_(parameters),
+      queue_(queue),
+      left_(std::move(left)),
+      is_cut_(parameters.layout().has_groups()),
+      parts_(module.blocks.size()) {
+  for (std::size_t part = 0; part < parts_.size(); ++part) {
+    part_of_.emplace(module.blocks[part], part);
   }
+  const std::vector<tree::FlatBucket>& buckets = parameters.layout().buckets();
+  const auto is_in_block = [&](std::size_t item) { return module.block_of[item] != 0; };
+  for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+    if (!std::ranges::all_of(buckets[bucket].items, is_in_block)) continue;
+    if (may_be_late && queue.overlaps() && !is_cut_) {
+      late_.resize(buckets.size());
+      late_[bucket] = true;
+    }
+    for (const std::size_t item : buckets[bucket].items) {
+      Part& part = parts_[static_cast<std::size_t>(module.block_of[item] - 1)];
+      if (part.buckets.empty() || part.buckets.back() != bucket) part.buckets.push_back(bucket);
+      ++part.items;
+    }
+  }
+}
+
+void BlockGathering::wait_for_late() {
+  for (std::size_t bucket = late_.size(); bucket-- > 0;) parameters_.gather(bucket, queue_);
 }
 
 void BlockGathering::gather(std::size_t part) {
@@ -69,6 +86,7 @@ void BlockGathering::prefetch(std::size_t part) {
 at::Tensor BlockGathering::run(Block& block, const at::Tensor& input, const BlockForward& forward) {
   const std::size_t part = part_of_.at(&block);
   gather(part);
+  if (!is_cut_) return forward(input);
   // Forwards without a backward, of an evaluation, are in no order.
   if (c10::GradMode::is_enabled()) {
     order_.push_back(part);
@@ -172,6 +190,7 @@ std::shared_ptr<void> BlockGathering::hold(std::size_t part) {
 }
 
 std::shared_ptr<void> BlockGathering::hold_everything() {
+  if (!is_cut_) return nullptr;
   gather_everything();
   ++keeps_everything_;
   return {nullptr, [self = shared_from_this()](void*) {

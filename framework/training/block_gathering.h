@@ -10,22 +10,37 @@
 #include "framework/collectives/axis_queue.h"
 #include "framework/training/block.h"
 #include "framework/training/flat_parameters.h"
+#include "framework/training/module_parameters.h"
 
 namespace lockstep::training {
 
-/// Gathers blocks' parameters when they run and drops them afterwards, in forward and backward. At
-/// most two blocks are gathered at a time: the one that runs, and the one before (in a backward)
-/// or, over a network, the next one in the last forward's order.
+/// Sees to it that blocks' parameters are there when they run. Where all replicas keep whole ones,
+/// they are, unless they come late: updates then travel while the next forward runs, in the reverse
+/// order of the backward, and each block waits for its own.
+///
+/// Cut ones are gathered for a run and dropped afterwards, in forward and backward. At most two
+/// blocks are gathered at a time: the one that runs, and the one before (in a backward) or, over a
+/// network, the next one in the last forward's order.
 class BlockGathering final : public BlockRunner,
                              public std::enable_shared_from_this<BlockGathering> {
  public:
-  /// `blocks` are the groups 1, 2, … of the parameters' layout. `left` is called for each bucket of
-  /// a block whose backward is over, at the same places on all replicas. It is not called for a
-  /// block that ran on an input without a gradient.
-  BlockGathering(const std::vector<Block*>& blocks, FlatParameters& parameters,
-                 collectives::AxisQueue& queue, std::function<void(std::size_t bucket)> left);
+  /// `module` has the parameters that `parameters` keeps, and its blocks are the groups 1, 2, … of
+  /// cut ones. `left` is called for each bucket of such a block whose backward is over, at the same
+  /// places on all replicas. It is not called for a block that ran on an input without a gradient.
+  /// `may_be_late`: updates may be, where `queue` overlaps and nothing is cut.
+  BlockGathering(const ModuleParameters& module, FlatParameters& parameters,
+                 collectives::AxisQueue& queue, bool may_be_late,
+                 std::function<void(std::size_t bucket)> left);
 
   at::Tensor run(Block& block, const at::Tensor& input, const BlockForward& forward) override;
+
+  /// Whether blocks need it to run.
+  [[nodiscard]] bool is_needed() const noexcept { return is_cut_ || !late_.empty(); }
+  [[nodiscard]] bool is_cut() const noexcept { return is_cut_; }
+  /// FlatParameters::publish(). Buckets with parameters of no block do not come late.
+  void publish() { parameters_.publish(late_, &queue_); }
+  /// Waits until all updates are there. All replicas together.
+  void wait_for_late();
 
   [[nodiscard]] bool keeps_everything() const noexcept { return keeps_everything_ > 0; }
   /// A backward of the trainer begins: `left` is called until it ends. Other backwards
@@ -38,9 +53,10 @@ class BlockGathering final : public BlockRunner,
   /// A step ends: drops blocks that a backward with create_graph has kept.
   void end_step();
 
-  /// Gathers all blocks until end_backward(), or longer while they are held.
+  /// Gathers all cut blocks until end_backward(), or longer while they are held.
   void gather_everything();
   /// While the result lives, the parameters of blocks[part], or of all blocks, are gathered.
+  /// Nothing to hold, where none is cut, is nullptr.
   [[nodiscard]] std::shared_ptr<void> hold(std::size_t part);
   [[nodiscard]] std::shared_ptr<void> hold_everything();
 
@@ -63,6 +79,8 @@ class BlockGathering final : public BlockRunner,
   FlatParameters& parameters_;
   collectives::AxisQueue& queue_;
   std::function<void(std::size_t bucket)> left_;
+  bool is_cut_;             // that is, blocks are
+  std::vector<bool> late_;  // by bucket; empty: none comes late
   std::vector<Part> parts_;
   std::map<const Block*, std::size_t> part_of_;
   std::vector<std::size_t> last_order_;  // of the parts in the last forward

@@ -5,14 +5,15 @@
 #include <utility>
 
 #include <ATen/ops/any.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include "framework/base/logging.h"
+#include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/training/agreement.h"
 #include "framework/training/bucket_sizes.h"
-#include "framework/training/safe_convolutions.h"
 #include "framework/training/storage_memory.h"
 #include "framework/training/trainer_call.h"
 
@@ -27,39 +28,28 @@ training::ModuleParameters tree_parameters(const std::vector<at::Tensor>& leaves
   return training::leaf_parameters(leaves);
 }
 
+// `parameters`, which have values if the options are in range.
+const training::ModuleParameters& checked(const training::ModuleParameters& parameters,
+                                          const DataParallelOptions& options) {
+  require(!options.bucket_mb || is_bucket_mb(*options.bucket_mb), "DataParallel: bucket_mb is ",
+          options.bucket_mb.value_or(0), "; it must be above 0 and at most 1000000");
+  training::check_values("DataParallel", parameters);
+  return parameters;
+}
+
 }  // namespace
 
-DataParallel::DataParallel(torch::nn::Module* module, training::ModuleParameters parameters,
-                           const AxisNames& axis_name, const DataParallelOptions& options,
-                           std::source_location where)
+DataParallel::DataParallel(training::ModuleParameters parameters, const AxisNames& axis_name,
+                           const DataParallelOptions& options, std::source_location where)
     : axis_(axis_name),
       options_(options),
-      made_{"DataParallel", axis_, where},
       all_(std::move(parameters)),
       claims_("DataParallel", {training::ParameterPart::gradients}, all_.names, all_.tensors),
-      hooks_(all_.names, all_.tensors,
-             {.begin =
-                  [this] {
-                    begin(AxisCall{"loss.backward()", axis_, made_.where}, {}, true);
-                  },
-              .ready = std::bind_front(&DataParallel::add, this),
-              .end = std::bind_front(&DataParallel::end, this, /*has_loss=*/true)}),
-      queue_(axis_, options.overlap != Overlap::off, where),
-      local_norms_(module, axis_, options.local_batch_norm),
-      same_gradients_(options.may_repeat_samples, options.randomness, axis_) {
-  training::keep_convolutions_safe();
-  const CalledFrom scope(made_);
-  require(!options_.bucket_mb || is_bucket_mb(*options_.bucket_mb), "DataParallel: bucket_mb is ",
-          options_.bucket_mb.value_or(0), "; it must be above 0 and at most 1000000");
-  training::check_values("DataParallel", all_);
-  local_norms_.check(made_);
-  training::check_same_model(all_.all_names, all_.all, axis_);
-  training::check_initialization("DataParallel", all_.all_names, all_.all, options_.randomness,
-                                 axis_);
-  training::start_alike(all_.all, axis_);
-  buffers_.emplace(module, axis_, options_.buffers);
-  random_draws_.emplace(module, options_.seed, options_.randomness, axis_);
-}
+      module_(checked(all_, options_), {"DataParallel", axis_, where}, options_,
+              {.begin = std::bind_front(&DataParallel::begin, this),
+               .add = std::bind_front(&DataParallel::add, this),
+               .end = std::bind_front(&DataParallel::end, this)}),
+      queue_(axis_, options_.overlap != Overlap::off, where) {}
 
 void DataParallel::backward(const at::Tensor& loss, const training::BackwardOptions& options,
                             bool is_last, std::source_location where) {
@@ -68,15 +58,14 @@ void DataParallel::backward(const at::Tensor& loss, const training::BackwardOpti
   training::check_loss(loss, call);
   if (is_first_ && backwards_ == 1) tell_sums();
   if (is_last) ++backwards_;
-  begin(call, loss, is_last);
-  if (loss.defined()) hooks_.backward(loss, options);
-  end(loss.defined());
+  const ScopedValue<bool> current(is_last_, is_last);
+  module_.backward(loss, options, call);
 }
 
 void DataParallel::check_agreement(std::source_location where) {
   const training::TrainerCall call({"DataParallel::check_agreement", axis_, where});
   lockstep::training::check_agreement(all_.all_names, all_.all, axis_);
-  buffers_->check_agreement();
+  module_.buffers().check_agreement();
 }
 
 void DataParallel::archive_state(const training::StateArchive& archive,
@@ -90,16 +79,16 @@ void DataParallel::archive_state(const training::StateArchive& archive,
     if (training::is_claimed(all_.all[i], training::ParameterPart::values)) continue;
     archive.alike(training::kParameters + all_.all_names[i], all_.all[i], axis_);
   }
-  buffers_->archive_state(archive);
+  module_.buffers().archive_state(archive);
   if (!gradients_ && options_.compression != Compression::none) lay_out(at::Tensor());
   if (gradients_) gradients_->archive_residuals(all_, archive);
-  std::int64_t steps = random_draws_->steps();
+  std::int64_t steps = module_.draws().steps();
   archive.number(training::kSteps, steps, /*saves=*/axis_index(axis_) == 0);
-  random_draws_->set_steps(steps);
+  module_.draws().set_steps(steps);
 }
 
 // Says if .grad() still holds what the first call of backward() has left there.
-void DataParallel::tell_sums() {
+void DataParallel::tell_sums() const {
   if (axis_index(axis_) != 0) return;
   const bool any_left = std::ranges::any_of(all_.tensors, [](const at::Tensor& parameter) {
     return parameter.grad().defined() && parameter.grad().any().item<bool>();
@@ -111,22 +100,12 @@ void DataParallel::tell_sums() {
       "once)");
 }
 
-// `call` is what the messages of a backward name.
-void DataParallel::begin(const AxisCall& call, const at::Tensor& loss, bool is_last) {
-  call_ = call;
-  const CalledFrom scope(*call_);
-  training::check_still_all(all_, call);
-  local_norms_.check(call);
-  random_draws_->begin_backward();
+void DataParallel::begin(const AxisCall& /*call*/, const at::Tensor& loss) {
   if (!gradients_) lay_out(loss);
-  gradients_->begin(is_first_, is_last);
-  is_last_ = is_last;
+  gradients_->begin(is_first_, is_last_);
 }
 
 void DataParallel::add(std::size_t index, const at::Tensor& gradient) {
-  const CalledFrom scope(*call_);
-  training::check_dense(gradient, all_.names[index], *call_);
-  same_gradients_.add(index, gradient);
   // What was added to the tensor that is shown has been written by autograd, as in any program.
   const at::Tensor& shown = shown_[index];
   if (shown.defined() && !gradient.is_same(shown) && training::leave_values(shown)) {
@@ -136,40 +115,46 @@ void DataParallel::add(std::size_t index, const at::Tensor& gradient) {
 }
 
 // Parameters that the backward did not reach count with what .grad() holds. The buckets' memory of
-// those that have no gradient at all will be written.
-void DataParallel::take_rest() {
+// those that have no gradient at all will be written; returns their indices.
+std::vector<std::size_t> DataParallel::take_rest() {
+  std::vector<std::size_t> without;
   for (std::size_t i = 0; i < all_.tensors.size(); ++i) {
     if (gradients_->has(i)) continue;
     at::Tensor& gradient = all_.tensors[i].mutable_grad();
     if (gradient.defined()) {
-      add(i, std::exchange(gradient, at::Tensor()));
-    } else if (shown_[i].defined() && training::leave_values(shown_[i])) {
-      shown_[i].reset();
+      module_.add(i, std::exchange(gradient, at::Tensor()));
+      continue;
     }
+    without.push_back(i);
+    if (shown_[i].defined() && training::leave_values(shown_[i])) shown_[i].reset();
   }
+  return without;
 }
 
 void DataParallel::end(bool has_loss) {
-  const CalledFrom scope(*call_);
-  take_rest();
-  const auto without = gradients_->finish();
-  if (has_loss || without.size() < all_.tensors.size()) unused_.add(without);
-  random_draws_->end_backward(is_last_);
+  const auto without = take_rest();
+  training::UnusedParameters& unused = module_.unused();
+  if (has_loss || without.size() < all_.tensors.size()) unused.add(without);
+  if (is_last_) gradients_->add(all_.tensors.size(), vote_.fill_(unused.any() ? 1 : 0));
+  (void)gradients_->finish();
+  module_.draws().end_backward(is_last_);
   is_first_ = is_last_;
   if (!is_last_) return;
-  buffers_->synchronize();
-  show_means(unused_.agree(all_.names, axis_));
-  unused_.end_step();
-  if (same_gradients_.is_watching()) {
-    same_gradients_.compare(training::numbers_of_all(same_gradients_.take(), axis_));
-  }
+  module_.buffers().synchronize();
+  show_means();
+  unused.end_step();
+  training::SameGradients& same = module_.same_gradients();
+  if (same.is_watching()) same.compare(training::numbers_of_all(same.take(), axis_));
   current_environment()->member().seat->end_step(
-      static_cast<std::uint64_t>(random_draws_->steps()));
+      static_cast<std::uint64_t>(module_.draws().steps()));
 }
 
 // .grad() becomes the mean: the memory where it is, but for half types, whose means are in float32.
-void DataParallel::show_means(const std::vector<bool>& unused) {
+void DataParallel::show_means() {
   const c10::AutoGradMode no_grad(false);
+  std::vector<bool> unused(all_.tensors.size(), false);
+  const bool any_unused = gradients_->mean_of(all_.tensors.size()).item<double>() != 0;
+  if (any_unused) unused = module_.unused().agree(all_.names, axis_);
   for (std::size_t i = 0; i < all_.tensors.size(); ++i) {
     const at::Tensor& parameter = all_.tensors[i];
     if (unused[i]) {
@@ -190,24 +175,25 @@ void DataParallel::show_means(const std::vector<bool>& unused) {
 void DataParallel::lay_out(const at::Tensor& loss) {
   const c10::AutoGradMode no_grad(false);
   const auto link = options_.bucket_mb ? std::nullopt : training::measured_cost(queue_, axis_);
-  const tree::BucketSizes sizes = training::bucket_sizes(
-      options_.bucket_mb, training::bytes_of(all_.tensors), axis_size(axis_), link);
-  const tree::FlatLayout layout = training::flat_layout(
-      all_, training::agreed_backward_order(loss, all_.tensors, axis_), sizes, axis_size(axis_));
-  gradients_ = std::make_unique<training::FlatGradients>(
-      all_.tensors, layout, axis_,
-      training::FlatGradientOptions{.overlap = options_.overlap,
-                                    .compression = options_.compression},
-      queue_);
+  std::vector<std::size_t> order = training::agreed_backward_order(loss, all_.tensors, axis_);
+  vote_ = at::zeros({1}, all_.tensors[order.back()].scalar_type());
+  order.push_back(order.size());
+  training::ModuleParameters laid_out = all_;
+  laid_out.tensors.push_back(vote_);
+  const training::BufferPlan plan(
+      training::flat_layout(laid_out, order, options_.bucket_mb, link, axis_size(axis_)),
+      {.overlap = options_.overlap, .compression = options_.compression}, axis_index(axis_),
+      queue_.overlaps());
+  gradients_ = std::make_unique<training::FlatGradients>(laid_out.tensors, plan, axis_, queue_);
 }
 
 DataParallel::DataParallel(torch::nn::Module& module, const AxisNames& axis_name,
                            const DataParallelOptions& options, std::source_location where)
-    : DataParallel(&module, training::module_parameters(module), axis_name, options, where) {}
+    : DataParallel(training::module_parameters(module), axis_name, options, where) {}
 
 DataParallel::DataParallel(const std::vector<at::Tensor>& leaves, const AxisNames& axis_name,
                            const DataParallelOptions& options, std::source_location where)
-    : DataParallel(nullptr, tree_parameters(leaves), axis_name, options, where) {}
+    : DataParallel(tree_parameters(leaves), axis_name, options, where) {}
 
 void DataParallel::backward(const at::Tensor& loss, const training::BackwardOptions& options,
                             std::source_location where) {

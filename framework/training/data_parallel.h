@@ -10,12 +10,8 @@
 
 #include "framework/axes/axis_names.h"
 #include "framework/training/flat_gradients.h"
-#include "framework/training/gradient_hooks.h"
-#include "framework/training/local_batch_norms.h"
-#include "framework/training/module_buffers.h"
 #include "framework/training/module_parameters.h"
-#include "framework/training/random_draws.h"
-#include "framework/training/same_gradients.h"
+#include "framework/training/replicated_module.h"
 #include "framework/training/state.h"
 #include "framework/tree/tree.h"
 
@@ -58,9 +54,8 @@ struct DataParallelOptions {
 /// - **Buffers** differ between replicas after forwards on different samples. Each backward but
 ///   accumulate() makes them equal again (`buffers`; by default floating ones become their mean):
 ///   an evaluation sees one model. lockstep::BatchNorm's are equal at all times.
-/// - **The state** (Stateful) is buffers, residuals of compression, steps, and the parameters,
-/// unless
-///   a ShardedOptimizer has these. An optimizer of one's own is no part of it.
+/// - **The state** (Stateful) is buffers, residuals of compression, steps, and the parameters, if no
+///   ShardedOptimizer has these. An optimizer of one's own is no part of it.
 /// - **Calls.** All replicas call everything alike, in the same order; for one thread.
 class DataParallel : public training::ArchivedState {
  public:
@@ -96,47 +91,40 @@ class DataParallel : public training::ArchivedState {
   void check_agreement(std::source_location where = std::source_location::current());
   /// Whether training is known to have drawn from LibTorch's process-wide generator: threads,
   /// processes and fewer workers then need not give the same bits.
-  [[nodiscard]] bool has_random_draws() const noexcept { return random_draws_->seen(); }
+  [[nodiscard]] bool has_random_draws() const noexcept { return module_.draws().seen(); }
 
  private:
   DataParallel(const std::vector<at::Tensor>& leaves, const AxisNames& axis_name,
                const DataParallelOptions& options, std::source_location where);
-  // Averages those of `parameters` that require a gradient; all start alike. They are the
-  // parameters of `module`, or of a tree (nullptr).
-  DataParallel(torch::nn::Module* module, training::ModuleParameters parameters,
-               const AxisNames& axis_name, const DataParallelOptions& options,
-               std::source_location where);
+  // Averages those of `parameters` that require a gradient; all start alike.
+  DataParallel(training::ModuleParameters parameters, const AxisNames& axis_name,
+               const DataParallelOptions& options, std::source_location where);
 
   void backward(const at::Tensor& loss, const training::BackwardOptions& options, bool is_last,
                 std::source_location where);
-  void begin(const AxisCall& call, const at::Tensor& loss, bool is_last);
+  void begin(const AxisCall& call, const at::Tensor& loss);
   void add(std::size_t index, const at::Tensor& gradient);
   void end(bool has_loss);
-  void take_rest();
-  void show_means(const std::vector<bool>& unused);
-  void tell_sums();
+  [[nodiscard]] std::vector<std::size_t> take_rest();
+  void show_means();
+  void tell_sums() const;
   void lay_out(const at::Tensor& loss);
   void archive_state(const training::StateArchive& archive, std::source_location where) override;
 
   AxisNames axis_;
   DataParallelOptions options_;
-  AxisCall made_;
   training::ModuleParameters all_;
   training::ParameterClaims claims_;
+  training::ReplicatedModule module_;
   std::unique_ptr<training::FlatGradients> gradients_;
+  // One gradient more, behind the others: whether the replica has unused parameters.
+  at::Tensor vote_;
   // By parameter: the tensor in the buckets' memory that its .grad() is or was, if there is one.
   std::vector<at::Tensor> shown_ = std::vector<at::Tensor>(all_.tensors.size());
-  training::GradientHooks hooks_;
   collectives::AxisQueue queue_;
-  training::UnusedParameters unused_;
-  training::LocalBatchNorms local_norms_;
-  std::optional<training::ModuleBuffers> buffers_;
-  std::optional<training::RandomDraws> random_draws_;
-  training::SameGradients same_gradients_;
-  std::int64_t backwards_ = 0;    // calls of backward()
-  std::optional<AxisCall> call_;  // the current backward
-  bool is_first_ = true;          // it is the first one since the last reduction
-  bool is_last_ = true;           // its gradients are reduced
+  std::int64_t backwards_ = 0;  // calls of backward()
+  bool is_first_ = true;        // the current one is the first since the last reduction
+  bool is_last_ = true;         // its gradients are reduced: not those of accumulate()
 };
 
 }  // namespace lockstep

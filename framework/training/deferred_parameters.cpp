@@ -6,7 +6,6 @@
 
 #include <ATen/core/TensorBody.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
@@ -15,7 +14,6 @@
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
-#include "framework/collectives/all_gather.h"
 #include "framework/training/agreement.h"
 #include "framework/training/state.h"
 
@@ -37,11 +35,6 @@ at::Tensor without_memory(const at::Tensor& like) {
 // `parameter` stays the same tensor for all who hold it.
 void become(const at::Tensor& parameter, const at::Tensor& other) {
   parameter.unsafeGetTensorImpl()->shallow_copy_from(other.getIntrusivePtr());
-}
-
-std::int64_t bytes_of_values(const at::Tensor& like) {
-  const std::size_t element = std::max(like.itemsize(), c10::elementSize(at::kFloat));
-  return like.numel() * static_cast<std::int64_t>(element);
 }
 
 }  // namespace
@@ -97,22 +90,12 @@ class DeferredParameters::Values final : public StateSource {
   // Throws Error unless the replicas that have made a parameter have made the same. All replicas
   // together.
   void check_agreement(const AxisNames& axis_name) const {
-    const at::Tensor all = all_gather(at::tensor(hashes_), axis_name);  // (replicas, parameters)
-    const auto* const hashes = all.data_ptr<std::int64_t>();
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      std::int64_t first = -1;  // of the replicas that have made it
-      for (std::int64_t replica = 0; replica < all.size(0); ++replica) {
-        const auto hash = [&](std::int64_t of) {
-          return hashes[of * all.size(1) + static_cast<std::int64_t>(i)];
-        };
-        if (hash(replica) == 0) continue;
-        if (first < 0) first = replica;
-        if (hash(replica) == hash(first)) continue;
-        throw Error(lockstep::str("ZeroOptions::initialize gave parameter '", parameters_[i].name,
-                                  "' other values on replica ", replica, " than on replica ", first,
-                                  ": they must depend on its name alone"));
-      }
-    }
+    const auto found = first_difference(hashes_, axis_name, /*zero_is_none=*/true);
+    if (!found) return;
+    throw Error(lockstep::str("ZeroOptions::initialize gave parameter '",
+                              parameters_[found->index].name, "' other values on replica ",
+                              found->replicas[0], " than on replica ", found->first,
+                              ": they must depend on its name alone"));
   }
 
   [[nodiscard]] std::int64_t largest_bytes() const noexcept { return largest_bytes_; }
@@ -190,14 +173,6 @@ void DeferredParameters::make_values(const Initialize& initialize, ShardedUpdate
   largest_bytes_ = values.largest_bytes();
   for (Deferred& each : parameters_) each.on_meta.reset();
   is_made_ = true;
-}
-
-std::int64_t DeferredParameters::predicted_bytes(const ModuleParameters& parameters) {
-  std::int64_t largest = 0;
-  for (const at::Tensor& parameter : parameters.all) {
-    if (parameter.is_meta()) largest = std::max(largest, bytes_of_values(parameter));
-  }
-  return largest;
 }
 
 }  // namespace training

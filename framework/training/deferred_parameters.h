@@ -48,8 +48,6 @@ class DeferredParameters : private NonCopyable {
                    FrozenParameters& frozen, const AxisNames& axis_name);
   /// Bytes of the largest parameter that was made.
   [[nodiscard]] std::int64_t largest_bytes() const noexcept { return largest_bytes_; }
-  /// Predicts largest_bytes().
-  [[nodiscard]] static std::int64_t predicted_bytes(const ModuleParameters& parameters);
 
  private:
   struct Deferred {

@@ -9,58 +9,29 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
+#include "framework/base/non_copyable.h"
 #include "framework/base/range.h"
 #include "framework/collectives/axis_queue.h"
-#include "framework/training/averaging_options.h"
+#include "framework/training/buffer_plan.h"
 #include "framework/training/memory_prediction.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/state.h"
+#include "framework/training/worker_gradient_sums.h"
 #include "framework/tree/flat_layout.h"
 
 namespace lockstep::training {
-
-class OwnGradients;
-class StagingBuffers;
-
-/// Where a replica keeps its own gradients until they are reduced, and its part of the means.
-enum class GradientWay {
-  kept_whole,       ///< in memory of their own; the replica gets whole means
-  kept,             ///< in memory of their own; here and below it gets its shard of each mean
-  staged,           ///< each bucket's in one of a few staging buffers, while it is reduced
-  summed_in_turns,  ///< in WorkerGradientSums, which replicas that take turns share
-};
-
-struct FlatGradientOptions {
-  GradientWay way = GradientWay::kept_whole;
-  /// Whether kept gradients are reduced in the midst of the backward. Staged ones always are, those
-  /// summed in turns never.
-  Overlap overlap = Overlap::automatic;
-  /// Whether each microbatch's gradients are reduced, and the means summed. Otherwise each replica
-  /// sums its own gradients first, which is impossible for staged ones.
-  bool reduces_every_microbatch = false;
-  Compression compression = Compression::none;  ///< not of what is summed in turns
-  /// Whether what compression had left out stays as it was until end_step().
-  bool keeps_residuals = false;
-};
-
-/// The dtype of a bucket's gradients. Half types are summed and sent in float32.
-[[nodiscard]] at::ScalarType gradient_dtype(const tree::FlatBucket& bucket);
-/// Bytes of the gradients of all buckets, or of one of `shards` of each.
-[[nodiscard]] std::int64_t gradient_bytes(const tree::FlatLayout& layout, std::int64_t shards = 1);
 
 /// Gradients in flat buckets, and their means over an axis: one reduction (sum, then one division)
 /// for each bucket. Between begin() and finish() the gradients of one backward are added, each as
 /// it comes. All replicas begin, close and finish alike. They may differ in which parameters have a
 /// gradient.
-class FlatGradients {
+class FlatGradients : private NonCopyable {
  public:
-  /// For parameters laid out by `layout`, in which buckets of group 0 come last. The reductions go
-  /// through `queue` until the last finish(). The queue must end before this object, whose buffers
-  /// it may be using. All replicas together.
-  FlatGradients(const std::vector<at::Tensor>& parameters, const tree::FlatLayout& layout,
-                const AxisNames& axis_name, const FlatGradientOptions& options,
-                collectives::AxisQueue& queue);
-  ~FlatGradients();
+  /// For parameters laid out as planned, in whose layout buckets of group 0 come last. The
+  /// reductions go through `queue` until the last finish(). The queue must end before this object,
+  /// whose buffers it may be using. All replicas together.
+  FlatGradients(const std::vector<at::Tensor>& parameters, const BufferPlan& plan,
+                AxisNames axis_name, collectives::AxisQueue& queue);
 
   /// Begins a microbatch, which may be the first or the last of a step.
   void begin(bool first, bool last);
@@ -77,15 +48,15 @@ class FlatGradients {
   std::vector<std::size_t> finish();
 
   /// Whether this replica gets the whole mean, not its shard of each bucket.
-  [[nodiscard]] bool has_whole_means() const { return options_.way == GradientWay::kept_whole; }
+  [[nodiscard]] bool has_whole_means() const {
+    return plan_.options.way == GradientWay::kept_whole;
+  }
 
   /// The step has been done: what compression has left out in it takes the place of what it had
   /// left out before.
   void end_step();
   /// Forgets what compression has left out, since gradients that are not finite have spoiled it.
   void forget_residuals();
-  /// Bytes of what compression leaves out of the gradients of a layout, without padding.
-  [[nodiscard]] static std::int64_t residual_bytes(const tree::FlatLayout& layout);
   /// What compression has left out on this replica. Restored from another number of replicas, an
   /// equal part of their sum. `module` has the layout's parameters.
   void archive_residuals(const ModuleParameters& module, const StateArchive& archive) const;
@@ -97,16 +68,13 @@ class FlatGradients {
   [[nodiscard]] at::Tensor mean_of(std::size_t index) const;
 
   /// Memory of this replica. If replicas take turns: its part of their common memory.
-  [[nodiscard]] MemoryUse use() const noexcept;
-  /// Predicts a replica's memory, without the sets of WorkerGradientSums. `overlaps` as the
-  /// queue's.
-  [[nodiscard]] static MemoryUse predicted_use(const tree::FlatLayout& layout,
-                                               const FlatGradientOptions& options, bool overlaps);
+  [[nodiscard]] MemoryUse use() const;
 
  private:
   struct Bucket {
-    at::Tensor mean;      // what the reduction gives, or their sum: may be part of the own values
-    at::Tensor reduced;   // what one reduction gives
+    at::Tensor own;       // this replica's gradients; undefined where they are staged
+    at::Tensor reduced;   // what one reduction gives: may be part of the own ones
+    at::Tensor mean;      // the same, or the microbatches' sum
     at::Tensor residual;  // what compression has left out so far
     at::Tensor next;      // and with this step, if the former is kept until its end
     bool has_next = false;
@@ -115,27 +83,38 @@ class FlatGradients {
     std::optional<collectives::AxisQueue::Call> call;
     at::Tensor message;  // under way
   };
-  [[nodiscard]] bool reduces_now() const { return last_ || options_.reduces_every_microbatch; }
-  [[nodiscard]] Range part_of_mean(std::size_t bucket) const;
+  [[nodiscard]] bool reduces_now() const { return last_ || plan_.options.reduces_every_microbatch; }
+  [[nodiscard]] bool is_staged() const { return plan_.options.way == GradientWay::staged; }
+  [[nodiscard]] bool is_early() const;
+  [[nodiscard]] at::Tensor memory_of(std::size_t bucket) const;
+  [[nodiscard]] at::Tensor view_of(const at::Tensor& bucket, std::size_t index) const;
+  [[nodiscard]] at::Tensor mean_in(const at::Tensor& bucket, std::size_t index) const;
   [[nodiscard]] at::Tensor residual_of(std::size_t index) const;
+  void put(std::size_t index, const at::Tensor& gradient);
+  void complete_own(std::size_t bucket);
   void start_closed();
   void start(std::size_t index);
   void complete_next();
   [[nodiscard]] at::Tensor compressed(std::size_t index, const at::Tensor& values);
 
-  tree::FlatLayout layout_;
-  FlatGradientOptions options_;
+  BufferPlan plan_;
+  const tree::FlatLayout& layout_ = plan_.layout;
+  AxisNames axis_;
   collectives::AxisQueue& queue_;
-  std::int64_t replica_;
-  std::size_t at_once_;  // buckets that are staged or under way at one time
-  std::unique_ptr<OwnGradients> own_;
-  std::unique_ptr<StagingBuffers> wire_;  // buckets as they travel
+  std::vector<std::vector<std::int64_t>> sizes_;  // by parameter
+  // Memory for the few buckets that are reduced at one time: staged ones, and as they travel.
+  std::vector<at::Tensor> staging_;
+  std::vector<at::Tensor> wire_;
+  std::shared_ptr<WorkerGradientSums> sums_;  // where replicas take turns
+  std::int64_t place_here_ = 0;               // among these
   std::vector<Bucket> buckets_;
-  std::vector<bool> has_;      // by parameter
-  std::size_t next_ = 0;       // the first bucket whose reduction is not started
-  std::size_t completed_ = 0;  // the first whose reduction is not complete
+  std::vector<bool> has_;         // by parameter
+  std::vector<at::Tensor> held_;  // by parameter: a gradient that waits for memory to be staged in
+  std::size_t next_ = 0;          // the first bucket whose reduction is not started
+  std::size_t completed_ = 0;     // the first whose reduction is not complete
   bool first_ = true;
   bool last_ = true;
+  bool adds_ = false;  // to the gradients of earlier microbatches
 };
 
 }  // namespace lockstep::training

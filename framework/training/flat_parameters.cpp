@@ -11,7 +11,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include "framework/base/errors.h"
@@ -60,14 +59,11 @@ bool covers_storage(const at::Tensor& tensor) {
 }  // namespace
 
 FlatParameters::FlatParameters(std::vector<std::string> names, std::vector<at::Tensor> parameters,
-                               const tree::FlatLayout& layout, AxisNames axis_name,
-                               ParameterUpdates updates)
+                               const BufferPlan& plan, AxisNames axis_name)
     : names_(std::move(names)),
       parameters_(std::move(parameters)),
-      layout_(layout),
+      plan_(plan),
       axis_(std::move(axis_name)),
-      replica_(axis_index(axis_)),
-      updates_(updates),
       placed_(parameters_.size()) {
   const c10::AutoGradMode no_grad(false);
   make_whole();
@@ -97,6 +93,13 @@ std::int64_t FlatParameters::holders() const {
   return holders_.empty() ? 1 : std::ssize(own_holders());
 }
 
+MemoryUse FlatParameters::use() const {
+  return {.parameters = bytes_,
+          .communication = gathered_peak_,
+          .shared_parameters = holders() > 1 ? uncut_bytes_ : 0,
+          .holders = holders()};
+}
+
 bool FlatParameters::updates_all() const {
   return updates_ == ParameterUpdates::all && std::ssize(holders_) == axis_size(axis_);
 }
@@ -113,50 +116,19 @@ void FlatParameters::wait_for_holders() const {
 
 std::vector<FlatParameters::Part> FlatParameters::own(std::size_t index) const {
   const Bucket& bucket = buckets_[index];
-  if (is_cut(index)) return {{layout_.shard_of(index, replica_), bucket.own}};
+  if (is_cut(index)) return {{plan_.buckets[index].shard, bucket.own}};
   std::vector<Part> parts;
-  for (const Range& place : updated(layout_, index, updates_, replica_, own_holders())) {
+  for (const Range& place : plan_.updated(index, own_holders())) {
     parts.push_back({place, bucket.memory.narrow(0, place.offset, place.size)});
   }
-  return parts;
-}
-
-// The own shard, and an equal part, in whole blocks, of each run of shards that no holder owns. So
-// the holders together update all of the bucket. Parts that touch are one.
-std::vector<Range> FlatParameters::updated(const tree::FlatLayout& layout, std::size_t bucket,
-                                           ParameterUpdates updates, std::int64_t replica,
-                                           const std::vector<std::int64_t>& holders) {
-  if (updates != ParameterUpdates::all) return {layout.shard_of(bucket, replica)};
-  constexpr std::int64_t kBlock = tree::FlatLayout::kBlock;
-  const auto turn = std::ranges::find(holders, replica) - holders.begin();
-  std::vector<Range> parts;
-  const auto add = [&](std::int64_t begin, std::int64_t end) {
-    if (begin == end) return;
-    if (!parts.empty() && parts.back().end() == begin) {
-      parts.back().size += end - begin;
-    } else {
-      parts.push_back({begin, end - begin});
-    }
-  };
-  std::int64_t run = 0;  // where shards begin that no holder owns
-  const auto end_run = [&](std::int64_t end) {
-    const Range blocks = shard((end - run) / kBlock, std::ssize(holders), turn);
-    add(run + blocks.offset * kBlock, run + blocks.end() * kBlock);
-  };
-  for (const std::int64_t holder : holders) {
-    const Range its = layout.shard_of(bucket, holder);
-    end_run(its.offset);
-    run = its.end();
-    if (holder == replica) add(its.offset, run);
-  }
-  end_run(layout.buckets()[bucket].size);
   return parts;
 }
 
 // Moves the parameters of a bucket into memory of its size.
 void FlatParameters::place(std::size_t index) {
   const tree::FlatBucket& bucket = layout_.buckets()[index];
-  CommonZeros zeros = common_zeros({bucket.size}, bucket.dtype, axis_);
+  const PlannedTensors planned = plan_.buckets[index].parameters;
+  CommonZeros zeros = common_zeros({planned.size}, planned.dtype, axis_);
   holders_ = std::move(zeros.holders);
   if (updates_ == ParameterUpdates::own_shard) {
     buckets_[index].own = own_shard(index, zeros.tensor);
@@ -173,9 +145,8 @@ void FlatParameters::place(std::size_t index) {
 
 // Copies this replica's shard of a bucket, and hides its parameters.
 FlatParameters::Bucket FlatParameters::cut(std::size_t index) {
-  const tree::FlatBucket& bucket = layout_.buckets()[index];
-  const Range part = layout_.shard_of(index, replica_);
-  const at::Tensor own = at::zeros({part.size}, bucket.dtype);
+  const Range part = plan_.buckets[index].shard;
+  const at::Tensor own = plan_.buckets[index].parameters.zeros();
   for (const tree::FlatPiece& piece : layout_.pieces(index, part)) {
     const at::Tensor& parameter = parameters_[piece.item];
     if (lacks_memory(parameter)) continue;
@@ -183,7 +154,7 @@ FlatParameters::Bucket FlatParameters::cut(std::size_t index) {
     own.narrow(0, piece.offset - part.offset, piece.size)
         .copy_(parameter.contiguous().view({-1}).narrow(0, begin, piece.size));
   }
-  for (const std::size_t item : bucket.items) {
+  for (const std::size_t item : layout_.buckets()[index].items) {
     placed_[item].storage = parameters_[item].storage();
     hide(item);
   }
@@ -376,6 +347,11 @@ std::vector<std::size_t> FlatParameters::adopt(const AxisCall& call) {
   return take(fresh, call);
 }
 
+std::vector<std::size_t> FlatParameters::adopt_replaced(const AxisCall& call) {
+  if (replicas_where(check(call), axis_) == 0) return {};
+  return adopt(call);
+}
+
 std::vector<std::size_t> FlatParameters::edit(const std::function<void()>& write,
                                               const AxisCall& call) {
   const c10::AutoGradMode no_grad(false);
@@ -502,7 +478,7 @@ void FlatParameters::hide(std::size_t index) {
 }
 
 at::Tensor FlatParameters::own_shard(std::size_t index, const at::Tensor& bucket) const {
-  const Range own = layout_.shard_of(index, replica_);
+  const Range own = plan_.buckets[index].shard;
   return bucket.narrow(0, own.offset, own.size);
 }
 
@@ -542,6 +518,11 @@ at::Tensor FlatParameters::memory_for_others(std::size_t index) const {
 void FlatParameters::lend(std::size_t index, const at::Tensor& memory) {
   const c10::AutoGradMode no_grad(false);
   buckets_[index].home = std::exchange(buckets_[index].memory, memory);
+  show(index);
+}
+
+// The bucket's parameters get its memory, which has other values than theirs.
+void FlatParameters::show(std::size_t index) {
   for (const std::size_t item : layout_.buckets()[index].items) {
     parameters_[item].unsafeGetTensorImpl()->bump_version();
     put_anew(item, memory_of(item));
@@ -554,39 +535,7 @@ void FlatParameters::take_back(std::size_t index) {
     if (state_of(item) != State::in_place) placed_[item].was_written = true;
   }
   buckets_[index].memory = std::exchange(buckets_[index].home, at::Tensor());
-  for (const std::size_t item : layout_.buckets()[index].items) {
-    parameters_[item].unsafeGetTensorImpl()->bump_version();
-    put_anew(item, memory_of(item));
-  }
-}
-
-std::int64_t FlatParameters::predicted_bytes(const tree::FlatLayout& layout) {
-  std::int64_t sum = 0;
-  for (const tree::FlatBucket& bucket : layout.buckets()) {
-    sum += bucket.bytes(bucket.dtype) / (bucket.group != 0 ? layout.shards() : 1);
-  }
-  return sum;
-}
-
-std::int64_t FlatParameters::predicted_uncut_bytes(const tree::FlatLayout& layout) {
-  std::int64_t sum = 0;
-  for (const tree::FlatBucket& bucket : layout.buckets()) {
-    if (bucket.group == 0) sum += bucket.bytes(bucket.dtype);
-  }
-  return sum;
-}
-
-// Two blocks, the largest there are.
-std::int64_t FlatParameters::predicted_gathered(const tree::FlatLayout& layout) {
-  std::vector<std::int64_t> blocks(2);
-  for (const tree::FlatBucket& bucket : layout.buckets()) {
-    if (bucket.group == 0) continue;
-    const auto block = static_cast<std::size_t>(bucket.group - 1);
-    blocks.resize(std::max(blocks.size(), block + 1));
-    blocks[block] += bucket.bytes(bucket.dtype);
-  }
-  std::ranges::partial_sort(blocks, blocks.begin() + 2, std::greater());
-  return blocks[0] + blocks[1];
+  show(index);
 }
 
 }  // namespace lockstep::training

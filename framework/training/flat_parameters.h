@@ -14,14 +14,10 @@
 #include "framework/base/non_copyable.h"
 #include "framework/base/range.h"
 #include "framework/collectives/axis_queue.h"
+#include "framework/training/buffer_plan.h"
 #include "framework/tree/flat_layout.h"
 
 namespace lockstep::training {
-
-/// Which elements a replica updates. all: every element of its copy; replicas that hold a copy
-/// together divide it among themselves. own_shard: its shard of each bucket. own_group: for replica
-/// r the buckets of group r + 1.
-enum class ParameterUpdates { all, own_shard, own_group };
 
 /// Keeps a module's parameters in flat buckets for a trainer. Replicas that share memory hold one
 /// copy together: see common_zeros(). If these are all replicas, a barrier replaces every exchange.
@@ -42,13 +38,13 @@ enum class ParameterUpdates { all, own_shard, own_group };
 /// are told at the end, as a warning.
 class FlatParameters : private NonCopyable {
  public:
-  /// Moves the `parameters`, which keep their values, into the buckets of `layout`. Those that lack
+  /// Moves the `parameters`, which keep their values, into buckets as planned. Those that lack
   /// memory (module_parameters.h) become zeros: restore what own() has, then publish(). No cut
   /// bucket is ever whole here. All replicas together, with equal values. Throws ValueError, naming
   /// them, for parameters that overlap, and for one that is a part of a storage which other tensors
   /// use. CommError if the host has not enough memory.
   FlatParameters(std::vector<std::string> names, std::vector<at::Tensor> parameters,
-                 const tree::FlatLayout& layout, AxisNames axis_name, ParameterUpdates updates);
+                 const BufferPlan& plan, AxisNames axis_name);
   ~FlatParameters();
 
   /// Whether all replicas hold one copy.
@@ -64,23 +60,14 @@ class FlatParameters : private NonCopyable {
     Range place;
     at::Tensor values;
   };
-  /// The parts of a bucket that this replica updates: its shard and, if it updates `all`, its parts
-  /// of shards whose replicas hold other copies. Ascending. Not with own_group.
+  /// The parts of a bucket that this replica updates: BufferPlan::updated().
   [[nodiscard]] std::vector<Part> own(std::size_t bucket) const;
-  /// Where the parts of own() are on `replica`, whose copy the `holders` hold, itself among them.
-  [[nodiscard]] static std::vector<Range> updated(const tree::FlatLayout& layout,
-                                                  std::size_t bucket, ParameterUpdates updates,
-                                                  std::int64_t replica,
-                                                  const std::vector<std::int64_t>& holders);
   /// Call it after all replicas have updated their parts: all replicas then see all updates. Graphs
   /// that have saved older values are refused. All replicas together.
-  void publish() { publish({}, nullptr); }
-  /// The same, but returns while buckets with late[bucket] still travel, the last one first. Their
-  /// parameters are on the meta device until gather(). Only with own_shard, for uncut buckets, and
-  /// not if is_common().
-  void publish(const std::vector<bool>& late, collectives::AxisQueue& queue) {
-    publish(late, &queue);
-  }
+  /// With `late`, by bucket, it returns while such buckets still travel through `queue`, the last
+  /// one first. Their parameters are on the meta device until gather(). Only with own_shard, for
+  /// uncut buckets, and not if is_common().
+  void publish(const std::vector<bool>& late = {}, collectives::AxisQueue* queue = nullptr);
 
   /// Throws ValueError, naming the parameter, if one was written outside of edit(), or replaced by
   /// a tensor that does not fit. Returns whether any was replaced by one that fits: for adopt().
@@ -88,6 +75,8 @@ class FlatParameters : private NonCopyable {
   /// Takes over values that all replicas have replaced; returns the parameters' indices. Error,
   /// naming parameter and replicas, if they did not do the same. All replicas together.
   std::vector<std::size_t> adopt(const AxisCall& call);
+  /// check(), and adopt() if any replica has replaced values. All replicas together.
+  std::vector<std::size_t> adopt_replaced(const AxisCall& call);
   /// Calls `write`, which may write this replica's parameters, and takes over the changes, as
   /// adopt() does. If `write` throws, nothing has changed. All cut buckets must be gathered. All
   /// replicas together.
@@ -113,18 +102,8 @@ class FlatParameters : private NonCopyable {
   /// They have their own values again. A write meanwhile is an error of the next check().
   void take_back(std::size_t bucket);
 
-  /// Bytes of this replica's parameters, those that it holds with others included.
-  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
-  /// Bytes of the buckets that are not cut.
-  [[nodiscard]] std::int64_t uncut_bytes() const noexcept { return uncut_bytes_; }
-  /// Predicts bytes().
-  [[nodiscard]] static std::int64_t predicted_bytes(const tree::FlatLayout& layout);
-  /// Predicts uncut_bytes(), of a layout without groups that replicas own.
-  [[nodiscard]] static std::int64_t predicted_uncut_bytes(const tree::FlatLayout& layout);
-  /// Predicts gathered_peak(), with a block gathered beside the one that runs.
-  [[nodiscard]] static std::int64_t predicted_gathered(const tree::FlatLayout& layout);
-  /// The most bytes that were gathered at one time.
-  [[nodiscard]] std::int64_t gathered_peak() const noexcept { return gathered_peak_; }
+  /// Memory of this replica's parameters, and the most that was gathered at one time.
+  [[nodiscard]] MemoryUse use() const;
 
  private:
   struct Bucket {
@@ -134,10 +113,7 @@ class FlatParameters : private NonCopyable {
     at::Tensor gathered{};  // what becomes the memory of a cut one
     std::optional<collectives::AxisQueue::Call> gathering{};
   };
-  [[nodiscard]] bool is_cut(std::size_t bucket) const {
-    return updates_ != ParameterUpdates::own_group && layout_.buckets()[bucket].group != 0;
-  }
-  void publish(const std::vector<bool>& late, collectives::AxisQueue* queue);
+  [[nodiscard]] bool is_cut(std::size_t bucket) const { return plan_.buckets[bucket].is_cut; }
   [[nodiscard]] const std::vector<std::int64_t>& own_holders() const;
   [[nodiscard]] bool writes_first() const;
   void wait_for_holders() const;
@@ -158,15 +134,17 @@ class FlatParameters : private NonCopyable {
   [[nodiscard]] bool has_storage(std::size_t index) const;
   void let_go(std::size_t index);
   void check_fit(std::size_t index, const AxisCall& call) const;
+  void show(std::size_t bucket);
   void make_whole();
   std::vector<std::size_t> take(const std::vector<at::Tensor>& fresh, const AxisCall& call);
 
   std::vector<std::string> names_;
   std::vector<at::Tensor> parameters_;
-  tree::FlatLayout layout_;
+  BufferPlan plan_;
+  const tree::FlatLayout& layout_ = plan_.layout;
   AxisNames axis_;
-  std::int64_t replica_;
-  ParameterUpdates updates_;
+  std::int64_t replica_ = plan_.replica;
+  ParameterUpdates updates_ = plan_.options.updates;
   AxisIndexGroups holders_;  // of the buckets that are not cut; empty without these
   std::vector<Bucket> buckets_;
   struct Placed {

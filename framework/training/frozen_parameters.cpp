@@ -7,15 +7,14 @@
 
 #include "framework/base/range.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/training/buffer_plan.h"
 
 namespace lockstep::training {
 namespace {
 
 bool is_half(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
+  return master_dtype(tensor.scalar_type()) != tensor.scalar_type();
 }
-
-constexpr auto kMasterBytes = static_cast<std::int64_t>(sizeof(float));
 
 }  // namespace
 
@@ -64,27 +63,11 @@ std::int64_t FrozenParameters::bytes() const {
   return sum;
 }
 
-std::int64_t FrozenParameters::predicted_bytes(const ModuleParameters& parameters,
-                                               std::int64_t replicas, std::int64_t replica) {
-  std::int64_t sum = 0;
-  for (std::size_t i = 0; i < parameters.all.size(); ++i) {
-    const at::Tensor& parameter = parameters.all[i];
-    if (!parameters.is_frozen[i] || !is_half(parameter) || !parameter.is_meta()) continue;
-    sum += shard(parameter.numel(), replicas, replica).size * kMasterBytes;
-  }
-  return sum;
-}
-
-std::int64_t FrozenParameters::predicted_saved_bytes(const ModuleParameters& parameters,
-                                                     std::int64_t replicas, std::int64_t replica) {
-  std::int64_t sum = 0;
-  for (std::size_t i = 0; i < parameters.all.size(); ++i) {
-    const at::Tensor& parameter = parameters.all[i];
-    if (!parameters.is_frozen[i]) continue;
-    const auto element = std::max(kMasterBytes, static_cast<std::int64_t>(parameter.itemsize()));
-    sum += shard(parameter.numel(), replicas, replica).size * element;
-  }
-  return sum;
+std::int64_t FrozenParameters::bytes_of_part(const at::Tensor& parameter, std::int64_t replicas,
+                                             std::int64_t replica) {
+  return shard(parameter.numel(), replicas, replica).size *
+         std::max(static_cast<std::int64_t>(sizeof(float)),
+                  static_cast<std::int64_t>(parameter.itemsize()));
 }
 
 }  // namespace lockstep::training

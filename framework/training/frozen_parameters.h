@@ -31,13 +31,10 @@ class FrozenParameters {
 
   /// Bytes of the float32 values.
   [[nodiscard]] std::int64_t bytes() const;
-  /// Predicts bytes() of a replica, for parameters on the meta device.
-  [[nodiscard]] static std::int64_t predicted_bytes(const ModuleParameters& parameters,
-                                                    std::int64_t replicas, std::int64_t replica);
-  /// Predicts the bytes that a replica saves.
-  [[nodiscard]] static std::int64_t predicted_saved_bytes(const ModuleParameters& parameters,
-                                                          std::int64_t replicas,
-                                                          std::int64_t replica);
+  /// Predicts the bytes of a parameter that a replica saves: of half types, those
+  /// of the float32 values.
+  [[nodiscard]] static std::int64_t bytes_of_part(const at::Tensor& parameter,
+                                                  std::int64_t replicas, std::int64_t replica);
 
  private:
   [[nodiscard]] at::Tensor own_part(const at::Tensor& tensor) const;

@@ -11,14 +11,10 @@
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_queue.h"
-#include "framework/training/averaged_parameters.h"
-#include "framework/training/bucket_sizes.h"
-#include "framework/training/deferred_parameters.h"
+#include "framework/training/buffer_plan.h"
 #include "framework/training/frozen_parameters.h"
 #include "framework/training/module_parameters.h"
-#include "framework/training/sharded_update.h"
 #include "framework/training/worker_gradient_sums.h"
-#include "framework/training/zero_stages.h"
 
 namespace lockstep {
 namespace {
@@ -49,24 +45,22 @@ bool is_common(const ReplicaPlacement& placement) {
   return placement.shares_memory && replicas_here(placement).size == placement.replicas;
 }
 
-bool cuts_parameters(const ZeroOptions& options, const ReplicaPlacement& placement) {
-  return training::cuts_parameters(options.stage, [&] { return is_common(placement); });
-}
-
-bool overlaps(const ZeroOptions& options, const ReplicaPlacement& placement) {
-  return collectives::AxisQueue::would_overlap(options.overlap != Overlap::off,
-                                               !is_common(placement));
-}
-
-tree::FlatLayout predicted_layout(const training::ModuleParameters& parameters,
-                                  const ZeroOptions& options, const ReplicaPlacement& placement) {
+training::BufferPlan plan_of(std::int64_t replica, const training::ModuleParameters& parameters,
+                             const ZeroOptions& options, const ReplicaPlacement& placement) {
+  const bool all_in_common = is_common(placement);
+  const bool overlaps =
+      collectives::AxisQueue::would_overlap(options.overlap != Overlap::off, !all_in_common);
   std::vector<std::size_t> order(parameters.tensors.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
-  const auto link = overlaps(options, placement) ? std::optional(placement.link) : std::nullopt;
-  const tree::BucketSizes sizes = training::bucket_sizes(
-      options.bucket_mb, training::bytes_of(parameters.tensors), placement.replicas, link);
-  return training::flat_layout(parameters, order, sizes, placement.replicas,
-                               cuts_parameters(options, placement));
+  const tree::FlatLayout layout = training::flat_layout(
+      parameters, order, options.bucket_mb, overlaps ? std::optional(placement.link) : std::nullopt,
+      placement.replicas,
+      /*cuts=*/options.stage == 3 && !all_in_common);
+  return training::plan_of_stage(options, layout,
+                                 {.replica = replica,
+                                  .overlaps = overlaps,
+                                  .takes_turns = workers_of(placement) < placement.replicas,
+                                  .is_common = all_in_common});
 }
 
 // What all replicas take must fit in 63 bits: no sum below overflows.
@@ -97,20 +91,6 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
   check_options(options);
   const training::ModuleParameters parameters = training::module_parameters(module);
   check_size(parameters);
-  const bool cuts = cuts_parameters(options, placement);
-  const tree::FlatLayout layout = predicted_layout(parameters, options, placement);
-  const bool take_turns = workers_of(placement) < placement.replicas;
-  const bool is_overlapped = overlaps(options, placement);
-  const training::FlatGradientOptions gradients =
-      training::gradient_options(options, layout, is_overlapped, take_turns, is_common(placement));
-
-  MemoryUse each = training::FlatGradients::predicted_use(layout, gradients, is_overlapped);
-  each.parameters = training::FlatParameters::predicted_bytes(layout);
-  if (cuts) each.communication += training::FlatParameters::predicted_gathered(layout);
-  each.initialization = training::DeferredParameters::predicted_bytes(parameters);
-  const bool sums_in_turns = gradients.way == training::GradientWay::summed_in_turns;
-  const bool wait_in_backward = cuts && !parameters.blocks.empty();
-
   const std::vector<Range> workers = workers_here(placement);
   // Each set of them holds a copy of the parameters.
   const std::vector<Range> sets =
@@ -118,30 +98,37 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
   HostMemoryUse all;
   for (const Range& set : sets) {
     const std::vector<std::int64_t> holders = consecutive(set.offset, set.size);
-    MemoryUse use = each;
-    use.holders = set.size;
-    use.shared_parameters =
-        set.size > 1 ? training::FlatParameters::predicted_uncut_bytes(layout) : 0;
-    all.host.parameters += use.shared_parameters;
-    all.host.shared_parameters += use.shared_parameters;
     for (const std::int64_t replica : holders) {
-      use.optimizer_state =
-          training::ShardedUpdate::predicted_bytes(options.optimizer, layout,
-                                                   training::parameter_updates(options.stage),
-                                                   replica, holders) +
-          (options.ema_decay ? training::AveragedParameters::predicted_bytes(layout, replica) : 0) +
-          training::FrozenParameters::predicted_bytes(parameters, placement.replicas, replica);
-      const auto worker =
-          std::ranges::find_if(workers, [&](const Range& its) { return replica < its.end(); });
-      use.gradients = each.gradients;
-      if (sums_in_turns) {
-        use.gradients += training::WorkerGradientSums::predicted_bytes(
-            layout, *worker, wait_in_backward, replica - worker->offset);
+      const training::BufferPlan plan = plan_of(replica, parameters, options, placement);
+      MemoryUse use = plan.use(holders);
+      use.communication += plan.gathered_bytes();
+      for (std::size_t i = 0; i < parameters.all.size(); ++i) {
+        const at::Tensor& parameter = parameters.all[i];
+        if (!parameter.is_meta()) continue;
+        use.initialization = std::max(use.initialization,
+                                      training::FrozenParameters::bytes_of_part(parameter, 1, 0));
+        if (parameters.is_frozen[i] &&
+            training::master_dtype(parameter.scalar_type()) != parameter.scalar_type()) {
+          use.optimizer_state +=
+              training::FrozenParameters::bytes_of_part(parameter, placement.replicas, replica);
+        }
       }
-      all.host.parameters += use.parameters - use.shared_parameters;
+      if (plan.options.way == training::GradientWay::summed_in_turns) {
+        const auto worker =
+            std::ranges::find_if(workers, [&](const Range& its) { return replica < its.end(); });
+        const std::int64_t made =
+            training::WorkerGradientSums::sets_of(*worker, /*wait=*/plan.layout.has_groups());
+        use.gradients +=
+            shard(made * plan.set_bytes(), worker->size, replica - worker->offset).size;
+      }
+      // What they hold together counts once. They run at once, a worker's replicas in turn.
+      const bool is_first = replica == set.offset;
+      all.host.parameters += use.parameters - (is_first ? 0 : use.shared_parameters);
+      all.host.shared_parameters += is_first ? use.shared_parameters : 0;
       all.host.gradients += use.gradients;
       all.host.optimizer_state += use.optimizer_state;
       all.host.communication += use.communication;
+      all.host.initialization = std::ssize(workers) * use.initialization;
       for (const auto what :
            {&MemoryUse::parameters, &MemoryUse::gradients, &MemoryUse::optimizer_state,
             &MemoryUse::communication, &MemoryUse::initialization, &MemoryUse::shared_parameters,
@@ -150,34 +137,25 @@ HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& opt
       }
     }
   }
-  // Of replicas that run at once.
-  all.host.initialization = std::ssize(workers) * each.initialization;
   return all;
 }
 
 HostMemoryUse predicted_checkpoint(torch::nn::Module& module, const ZeroOptions& options,
                                    const ReplicaPlacement& placement) {
   const training::ModuleParameters parameters = training::module_parameters(module);
-  const tree::FlatLayout layout = predicted_layout(parameters, options, placement);
-  const std::vector<at::Tensor> buffers = module.buffers();
-  // A replica saves its own residuals.
-  const std::int64_t residuals = options.compression == Compression::none
-                                     ? 0
-                                     : training::FlatGradients::residual_bytes(layout);
   HostMemoryUse use;
   const Range here = replicas_here(placement);
   for (std::int64_t replica = here.offset; replica < here.end(); ++replica) {
+    std::int64_t bytes = plan_of(replica, parameters, options, placement).saved_bytes() +
+                         bytes_of_shards(module.buffers(), placement.replicas, replica);
+    for (std::size_t i = 0; i < parameters.all.size(); ++i) {
+      if (!parameters.is_frozen[i]) continue;
+      bytes +=
+          training::FrozenParameters::bytes_of_part(parameters.all[i], placement.replicas, replica);
+    }
     // Steps, and updates of averages that warm up.
     const std::int64_t numbers = options.ema_decay && options.ema_warmup.value_or(true) ? 2 : 1;
-    const auto number_bytes = static_cast<std::int64_t>(sizeof(std::int64_t));
-    const std::int64_t steps = replica == 0 ? numbers * number_bytes : 0;
-    const std::int64_t bytes =
-        training::ShardedUpdate::predicted_saved_bytes(options.optimizer, layout, replica) +
-        (options.ema_decay ? training::AveragedParameters::predicted_saved_bytes(layout, replica)
-                           : 0) +
-        residuals + bytes_of_shards(buffers, placement.replicas, replica) +
-        training::FrozenParameters::predicted_saved_bytes(parameters, placement.replicas, replica) +
-        steps;
+    if (replica == 0) bytes += numbers * static_cast<std::int64_t>(sizeof(std::int64_t));
     use.largest.checkpoint = std::max(use.largest.checkpoint, bytes);
     use.host.checkpoint += bytes;
   }

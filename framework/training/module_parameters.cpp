@@ -17,6 +17,7 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/training/block.h"
+#include "framework/training/bucket_sizes.h"
 
 namespace lockstep::training {
 
@@ -154,11 +155,13 @@ std::vector<tree::FlatItem> flat_items(const std::vector<at::Tensor>& tensors,
 }
 
 tree::FlatLayout flat_layout(const ModuleParameters& parameters, std::vector<std::size_t> order,
-                             const tree::BucketSizes& sizes, std::int64_t shards, bool cuts) {
+                             std::optional<double> bucket_mb, const std::optional<LinkCost>& link,
+                             std::int64_t shards, bool cuts) {
   const std::vector<std::int64_t> uncut(parameters.tensors.size(), 0);
   const std::vector<std::int64_t>& groups = cuts ? parameters.block_of : uncut;
   std::ranges::stable_partition(order, [&](std::size_t item) { return groups[item] != 0; });
-  return {flat_items(parameters.tensors, groups), order, sizes, shards};
+  return {flat_items(parameters.tensors, groups), order,
+          bucket_sizes(bucket_mb, bytes_of(parameters.tensors), shards, link), shards};
 }
 
 namespace {

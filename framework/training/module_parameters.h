@@ -12,6 +12,7 @@
 
 #include "framework/axes/environment.h"
 #include "framework/base/non_copyable.h"
+#include "framework/training/averaging_options.h"
 #include "framework/tree/flat_layout.h"
 
 namespace torch::nn {
@@ -72,11 +73,12 @@ void check_loss(const at::Tensor& loss, const AxisCall& call);
 [[nodiscard]] std::vector<tree::FlatItem> flat_items(const std::vector<at::Tensor>& tensors,
                                                      const std::vector<std::int64_t>& groups);
 
-/// Lays out the parameters that require a gradient, in `order`. With `cuts` each block is a group,
-/// and parameters of no block come behind them.
+/// Lays out the parameters that require a gradient, in `order`, in buckets of bucket_sizes(). With
+/// `cuts` each block is a group, and parameters of no block come behind them.
 [[nodiscard]] tree::FlatLayout flat_layout(const ModuleParameters& parameters,
                                            std::vector<std::size_t> order,
-                                           const tree::BucketSizes& sizes, std::int64_t shards,
+                                           std::optional<double> bucket_mb,
+                                           const std::optional<LinkCost>& link, std::int64_t shards,
                                            bool cuts = false);
 
 /// A part of a parameter that a trainer can have.

@@ -69,7 +69,9 @@ std::string why_not_everywhere(const std::vector<std::string>& names,
   drew[0] = own == EarlierDraws::unseeded ? 1 : 0;
   drew[1] = own == EarlierDraws::seeded ? 1 : 0;
   psum_(counts, axis_name);
+  // Before any replica of this process goes on to draw.
   DrawWatch::note_initialization();
+  barrier(axis_name);
   const std::string generator = "LibTorch's process-wide generator";
   const std::string remedy = "make it in lockstep::seeded(seed, …)";
   if (drew[0] != 0) {
@@ -119,9 +121,6 @@ RandomDraws::RandomDraws(torch::nn::Module* module, std::uint64_t seed, Randomne
                           .seed = seed,
                           .replica = axis_index(axis_),
                           .identity = current_environment()->identity()})) {
-  // Before any replica of this process goes on to draw.
-  DrawWatch::note_initialization();
-  barrier(axis_);
   if (module == nullptr) return;
   if (auto* const itself = dynamic_cast<TrainedModule*>(module)) itself->follow(place_, "");
   std::set<const torch::nn::Module*> known;
@@ -155,9 +154,7 @@ void RandomDraws::end_backward(bool is_last) {
                               description(), " (said once)"));
     return;
   }
-  const at::Tensor drew = at::zeros({1}, at::kInt).fill_(seen_ ? 1 : 0);
-  psum_(drew, axis_);
-  const auto count = drew.item<std::int64_t>();
+  const std::int64_t count = replicas_where(seen_, axis_);
   if (count == 0) return;
   seen_ = true;
   told_ = true;

@@ -36,7 +36,8 @@ void check_initialization(const char* owner, const std::vector<std::string>& nam
 /// microbatch, and notices draws from LibTorch's process-wide generator.
 class RandomDraws {
  public:
-  /// `module` may be nullptr; otherwise it must live as long as this is used.
+  /// After check_initialization(). `module` may be nullptr; otherwise it must live as long as this
+  /// is used.
   RandomDraws(torch::nn::Module* module, std::uint64_t seed, Randomness randomness,
               const AxisNames& axis_name);
 

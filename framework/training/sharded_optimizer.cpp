@@ -4,13 +4,12 @@
 #include <cstdint>
 #include <utility>
 
-#include <ATen/ops/full.h>
 #include <torch/optim/optimizer.h>
 
 #include "framework/base/range.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/collectives/in_place.h"
 #include "framework/training/agreement.h"
+#include "framework/training/buffer_plan.h"
 #include "framework/training/flat_parameters.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/random_draws.h"
@@ -59,8 +58,11 @@ ShardedOptimizer::ShardedOptimizer(const training::ModuleParameters& leaves, con
   // A bucket for each owner, and dtype.
   const std::vector<std::size_t> order = consecutive(std::size_t{0}, tensors_.size());
   parameters_ = std::make_unique<training::FlatParameters>(
-      names_, tensors_, tree::FlatLayout(training::flat_items(tensors_, owners_), order, 1, 1),
-      axis_, training::ParameterUpdates::own_group);
+      names_, tensors_,
+      training::BufferPlan({training::flat_items(tensors_, owners_), order, 1, 1},
+                           {.updates = training::ParameterUpdates::own_group}, axis_index(axis_),
+                           /*overlaps=*/false),
+      axis_);
   std::vector<at::Tensor> own;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (is_own(i)) own.push_back(tensors_[i]);
@@ -81,7 +83,7 @@ ShardedOptimizer::~ShardedOptimizer() = default;
 void ShardedOptimizer::step(std::source_location where) {
   const training::TrainerCall call({"ShardedOptimizer::step", axis_, where});
   // After this exchange no replica reads the old parameters any more.
-  adopt_replaced(call);
+  (void)parameters_->adopt_replaced(call);
   if (optimizer_) optimizer_->step();
   parameters_->publish();
 }
@@ -91,19 +93,13 @@ void ShardedOptimizer::archive_state(const training::StateArchive& archive,
   const training::TrainerCall call(
       {archive.restores() ? "ShardedOptimizer::restore_state" : "ShardedOptimizer::visit_state",
        axis_, where});
-  adopt_replaced(call);
+  (void)parameters_->adopt_replaced(call);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (!is_own(i)) continue;
     archive.whole(training::kParameters + names_[i], tensors_[i]);
     training::archive_torch_state(*optimizer_, tensors_[i], names_[i], archive);
   }
   if (archive.restores()) parameters_->publish();
-}
-
-void ShardedOptimizer::adopt_replaced(const AxisCall& call) {
-  const at::Tensor replaced = at::full({1}, parameters_->check(call) ? 1 : 0, at::kLong);
-  psum_(replaced, axis_);
-  if (replaced.item<std::int64_t>() != 0) (void)parameters_->adopt(call);
 }
 
 bool ShardedOptimizer::is_own(std::size_t index) const {

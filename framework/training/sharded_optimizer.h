@@ -79,7 +79,6 @@ class ShardedOptimizer : public training::ArchivedState {
   ShardedOptimizer(const training::ModuleParameters& leaves, const Make& make,
                    const AxisNames& axis_name, std::source_location where);
   void archive_state(const training::StateArchive& archive, std::source_location where) override;
-  void adopt_replaced(const AxisCall& call);
   [[nodiscard]] bool is_own(std::size_t index) const;
 
   AxisNames axis_;

@@ -22,7 +22,7 @@ namespace lockstep::training {
 static_assert(tree::FlatLayout::kBlock % kSquaresBlockElements == 0,
               "a shard must not cut what the norm adds up as one");
 
-ShardedUpdate::ShardedUpdate(const OptimizerOptions& options, const tree::FlatLayout& layout,
+ShardedUpdate::ShardedUpdate(const OptimizerOptions& options, const BufferPlan& plan,
                              const ModuleParameters& module, const FlatParameters& parameters,
                              const FlatGradients& gradients, const AxisNames& axis_name)
     : names_(module.names),
@@ -32,24 +32,25 @@ ShardedUpdate::ShardedUpdate(const OptimizerOptions& options, const tree::FlatLa
       has_all_(parameters.updates_all() || axis_size(axis_) == 1) {
   const c10::AutoGradMode no_grad(false);
   for (const at::Tensor& parameter : module.tensors) shapes_.push_back(parameter.sizes().vec());
-  const auto count_bytes = [&](const at::Tensor& tensor) {
-    bytes_ += static_cast<std::int64_t>(tensor.nbytes());
-    return tensor;
-  };
+  const tree::FlatLayout& layout = plan.layout;
   for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
-    const Range own = layout.shard_of(bucket, axis_index(axis_));
+    const Range own = plan.buckets[bucket].shard;
     for (const auto& [part, values] : parameters.own(bucket)) {
       // It is whole, or the own shard.
       at::Tensor mean = gradients.mean(bucket);
       if (mean.numel() == layout.buckets()[bucket].size) {
         mean = mean.narrow(0, part.offset, part.size);
       }
-      const at::ScalarType dtype = mean.scalar_type();
-      const bool has_master = dtype != values.scalar_type();
-      const at::Tensor master = has_master ? count_bytes(values.to(dtype)) : values;
-      std::vector<at::Tensor> state;
-      for (std::size_t i = 0; i < optimizer_->state_tensors(); ++i) {
-        state.push_back(count_bytes(at::zeros({part.size}, dtype)));
+      PlannedTensors planned = plan.buckets[bucket].state;
+      planned.size = part.size;
+      std::vector<at::Tensor> state(static_cast<std::size_t>(planned.count));
+      for (at::Tensor& each : state) each = planned.zeros();
+      bytes_ += planned.bytes();
+      at::Tensor master = values;
+      const bool has_master = state.size() > optimizer_->state_tensors();
+      if (has_master) {
+        master = state.back().copy_(values);
+        state.pop_back();
       }
       for (const tree::FlatPiece& piece : layout.pieces(bucket, part)) {
         const auto cut = [&](const at::Tensor& flat) {
@@ -67,40 +68,6 @@ ShardedUpdate::ShardedUpdate(const OptimizerOptions& options, const tree::FlatLa
       }
     }
   }
-}
-
-std::int64_t ShardedUpdate::predicted_bytes(const OptimizerOptions& options,
-                                            const tree::FlatLayout& layout,
-                                            ParameterUpdates updates, std::int64_t replica,
-                                            const std::vector<std::int64_t>& holders) {
-  const auto states = static_cast<std::int64_t>(make_optimizer(options)->state_tensors());
-  std::int64_t sum = 0;
-  for (std::size_t index = 0; index < layout.buckets().size(); ++index) {
-    const tree::FlatBucket& bucket = layout.buckets()[index];
-    const at::ScalarType dtype = gradient_dtype(bucket);
-    const std::int64_t tensors = states + (dtype != bucket.dtype ? 1 : 0);
-    for (const Range& part : FlatParameters::updated(layout, index, updates, replica, holders)) {
-      sum += part.size * static_cast<std::int64_t>(c10::elementSize(dtype)) * tensors;
-    }
-  }
-  return sum;
-}
-
-std::int64_t ShardedUpdate::predicted_saved_bytes(const OptimizerOptions& options,
-                                                  const tree::FlatLayout& layout,
-                                                  std::int64_t replica) {
-  const auto tensors = static_cast<std::int64_t>(1 + make_optimizer(options)->state_tensors());
-  std::int64_t sum = 0;
-  for (std::size_t index = 0; index < layout.buckets().size(); ++index) {
-    const auto element =
-        static_cast<std::int64_t>(c10::elementSize(gradient_dtype(layout.buckets()[index])));
-    for (const tree::FlatPiece& piece : layout.pieces(index, layout.shard_of(index, replica))) {
-      const bool is_first = piece.offset == layout.place(piece.item).offset;
-      sum += piece.size * element * tensors +
-             (is_first ? static_cast<std::int64_t>(sizeof(std::int64_t)) : 0);  // its steps
-    }
-  }
-  return sum;
 }
 
 // In one message: the limbs of the norm's square, and each replica's vote in a place of its own.

@@ -39,9 +39,9 @@ struct StepVotes {
 /// The optimizer's work on what this replica updates: see FlatParameters::own().
 class ShardedUpdate {
  public:
-  /// `module` has the layout's parameters. The optimizer's state starts at zero;
-  /// float32 masters of half-type parameters start at the parameters' values.
-  ShardedUpdate(const OptimizerOptions& options, const tree::FlatLayout& layout,
+  /// `module` has the plan's parameters. The optimizer's state starts at zero; float32 masters of
+  /// half-type parameters start at the parameters' values.
+  ShardedUpdate(const OptimizerOptions& options, const BufferPlan& plan,
                 const ModuleParameters& module, const FlatParameters& parameters,
                 const FlatGradients& gradients, const AxisNames& axis_name);
 
@@ -76,15 +76,6 @@ class ShardedUpdate {
 
   /// Bytes of the optimizer's state, with masters.
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
-  /// Predicts bytes() of `replica`: see FlatParameters::updated().
-  [[nodiscard]] static std::int64_t predicted_bytes(const OptimizerOptions& options,
-                                                    const tree::FlatLayout& layout,
-                                                    ParameterUpdates updates, std::int64_t replica,
-                                                    const std::vector<std::int64_t>& holders);
-  /// Predicts the bytes of what a replica saves.
-  [[nodiscard]] static std::int64_t predicted_saved_bytes(const OptimizerOptions& options,
-                                                          const tree::FlatLayout& layout,
-                                                          std::int64_t replica);
 
  private:
   struct Piece {

@@ -11,7 +11,8 @@
 #include "framework/base/mutex.h"
 #include "framework/collectives/message.h"
 #include "framework/reduce/reduce.h"
-#include "framework/training/flat_gradients.h"
+#include "framework/training/bucket_sizes.h"
+#include "framework/training/buffer_plan.h"
 
 namespace lockstep::training {
 
@@ -44,7 +45,7 @@ WorkerGradientSums::Set WorkerGradientSums::any_set() {
   for (const tree::FlatBucket& bucket : layout_.buckets()) {
     set.push_back(at::zeros({bucket.size}, gradient_dtype(bucket)));
   }
-  bytes_ += gradient_bytes(layout_);
+  bytes_ += bytes_of(set);
   return set;
 }
 
@@ -108,9 +109,7 @@ std::int64_t WorkerGradientSums::bytes(std::int64_t place) const {
   return shard(bytes_, replicas_here_, place).size;
 }
 
-std::int64_t WorkerGradientSums::predicted_bytes(const tree::FlatLayout& layout,
-                                                 const Range& replicas, bool wait,
-                                                 std::int64_t place) {
+std::int64_t WorkerGradientSums::sets_of(const Range& replicas, bool wait) {
   std::vector<reduce::Subtree> sums;  // each of a set: siblings are next to each other
   std::int64_t sets = wait ? replicas.size : 0;
   for (std::int64_t i = 0; i < replicas.size; ++i) {
@@ -123,8 +122,7 @@ std::int64_t WorkerGradientSums::predicted_bytes(const tree::FlatLayout& layout,
     sums.push_back(sum);
   }
   // Replicas whose gradients are in another's sum bring -0.
-  if (std::ssize(sums) < replicas.size) sets = std::max(sets, std::ssize(sums) + 1);
-  return shard(sets * gradient_bytes(layout), replicas.size, place).size;
+  return std::ssize(sums) < replicas.size ? std::max(sets, std::ssize(sums) + 1) : sets;
 }
 
 }  // namespace lockstep::training

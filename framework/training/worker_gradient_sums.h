@@ -42,11 +42,9 @@ class WorkerGradientSums {
 
   /// Bytes of all sets: the part of the worker's replica at `place`.
   [[nodiscard]] std::int64_t bytes(std::int64_t place) const;
-  /// Predicts bytes(place) of a worker with `replicas`. With `wait` these wait for each other
-  /// before give(); otherwise each gives before the next takes.
-  [[nodiscard]] static std::int64_t predicted_bytes(const tree::FlatLayout& layout,
-                                                    const Range& replicas, bool wait,
-                                                    std::int64_t place);
+  /// How many sets a worker with `replicas` makes. With `wait` these wait for each other before
+  /// give(); otherwise each gives before the next takes.
+  [[nodiscard]] static std::int64_t sets_of(const Range& replicas, bool wait);
 
  private:
   struct Sum {

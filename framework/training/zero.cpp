@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include "framework/base/errors.h"
@@ -14,21 +13,25 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
-#include "framework/collectives/psum.h"
 #include "framework/comm/run_lock.h"
 #include "framework/optim/global_norm.h"
 #include "framework/training/agreement.h"
 #include "framework/training/bucket_sizes.h"
-#include "framework/training/safe_convolutions.h"
+#include "framework/training/buffer_plan.h"
 #include "framework/training/storage_memory.h"
 #include "framework/training/trainer_call.h"
-#include "framework/training/zero_stages.h"
 
 namespace lockstep {
 namespace {
 
 std::string microbatches_text(std::int64_t count) {
   return count == 1 ? "one microbatch" : lockstep::str(count, " microbatches");
+}
+
+ZeroOptions checked(ZeroOptions options) {
+  check_options(options);
+  (void)make_optimizer(options.optimizer);
+  return options;
 }
 
 void check_learning_rates(const std::vector<training::StepVote>& votes, const AxisCall& call) {
@@ -39,17 +42,12 @@ void check_learning_rates(const std::vector<training::StepVote>& votes, const Ax
   }
 }
 
-// Whether any of the axis' replicas do.
-bool take_turns(const AxisNames& axis) {
-  const std::int64_t own = comm::current_run_lock() != nullptr ? 1 : 0;
-  return pmax(at::zeros({}, at::kLong).fill_(own), axis).item<std::int64_t>() != 0;
-}
-
 // Logs once, for all replicas, what a stage leaves whole.
-void tell_what_stays(const ZeroOptions& options, const tree::FlatLayout& layout,
-                     const training::FlatGradientOptions& how, bool cuts) {
+void tell_what_stays(const ZeroOptions& options, const training::BufferPlan& plan, bool cuts) {
+  const tree::FlatLayout& layout = plan.layout;
   if (axis_index(options.axis_name) != 0) return;
-  if (options.stage >= 2 && how.way == training::GradientWay::kept && options.accumulate == 1) {
+  if (options.stage >= 2 && plan.options.way == training::GradientWay::kept &&
+      options.accumulate == 1) {
     log_info(lockstep::str("ZeRO stage ", options.stage,
                            ": gradients stay whole until they are reduced, since the model has ",
                            counted(std::ssize(layout.buckets()), "bucket"),
@@ -82,37 +80,20 @@ void tell_buckets(const tree::FlatLayout& layout, const LinkCost& link, const Ax
 }  // namespace
 
 ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::source_location where)
-    : options_(std::move(options)),
+    : options_(checked(std::move(options))),
       axis_(options_.axis_name),
-      made_{"ZeroTrainer", axis_, where},
       parameters_(training::module_parameters(module)),
       claims_("ZeroTrainer", {training::ParameterPart::values, training::ParameterPart::gradients},
               parameters_.names, parameters_.tensors),
       frozen_(std::make_unique<training::FrozenParameters>(parameters_, axis_)),
       deferred_(parameters_, options_.initialize),
-      hooks_(parameters_.names, parameters_.tensors,
-             {.begin =
-                  [this] {
-                    begin(AxisCall{"loss.backward()", axis_, made_.where}, at::Tensor());
-                  },
-              .ready = std::bind_front(&ZeroTrainer::add, this),
-              .end = std::bind_front(&ZeroTrainer::end, this, /*has_loss=*/true)}),
-      local_norms_(&module, axis_, options_.local_batch_norm),
-      same_gradients_(options_.may_repeat_samples, options_.randomness, axis_) {
-  training::keep_convolutions_safe();
-  const CalledFrom scope(made_);
-  check_options(options_);
+      module_(parameters_, {"ZeroTrainer", axis_, where}, options_,
+              {.begin = std::bind_front(&ZeroTrainer::begin, this),
+               .add = std::bind_front(&ZeroTrainer::add, this),
+               .end = std::bind_front(&ZeroTrainer::end, this)}) {
+  const AxisCall call{"ZeroTrainer", axis_, where};
+  const CalledFrom scope(call);
   check_groups(options_.optimizer, parameters_.names);
-  (void)make_optimizer(options_.optimizer);
-  local_norms_.check(made_);
-  training::check_same_model(parameters_.all_names, parameters_.all, axis_);
-  const auto check_initialization = [&] {
-    training::check_initialization("ZeroTrainer", parameters_.all_names, parameters_.all,
-                                   options_.randomness, axis_);
-  };
-  check_initialization();
-  training::start_alike(parameters_.all, axis_);
-  buffers_.emplace(&module, axis_, options_.buffers);
   keep_buffers();
   queue_ = std::make_unique<collectives::AxisQueue>(axis_, options_.overlap != Overlap::off, where);
   gather_queue_ =
@@ -121,10 +102,9 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
   if (options_.stage == 3 || deferred_.any()) lay_out(at::Tensor());
   if (deferred_.any()) {
     deferred_.make_values(options_.initialize, *update_, *flat_parameters_, *frozen_, axis_);
-    check_initialization();
+    module_.check_initialization();
   }
   options_.initialize = nullptr;
-  random_draws_.emplace(&module, options_.seed, options_.randomness, axis_);
 }
 
 void ZeroTrainer::backward(const at::Tensor& loss, const training::BackwardOptions& options,
@@ -132,33 +112,30 @@ void ZeroTrainer::backward(const at::Tensor& loss, const training::BackwardOptio
   const AxisCall call{"ZeroTrainer::backward", axis_, where};
   training::check_loss(loss, call);
   call.require(
-      loss.defined() || !blocks_,
+      loss.defined() || !blocks_ || !blocks_->is_cut(),
       "a loss is needed at stage 3, where all replicas run the blocks: without samples, one "
       "times 0");
-  begin(call, loss);
-  for (const at::Tensor& parameter : parameters_.tensors) parameter.mutable_grad().reset();
-  if (loss.defined()) hooks_.backward(loss, options);
-  end(loss.defined());
+  module_.backward(loss, options, call);
 }
 
 StepReport ZeroTrainer::step(double lr, std::source_location where) {
   const training::TrainerCall call({"ZeroTrainer::step", axis_, where});
   check_whole_step(call);
   call.require(std::isfinite(lr), "the learning rate is ", lr);
-  call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
-  if (blocks_) blocks_->end_step();
+  check_not_whole(call);
+  blocks_->end_step();
   training::StepVote own{.lr = lr,
                          .has_bad_loss = has_bad_loss_,
                          .has_replaced = flat_parameters_->check(call),
-                         .has_unused = unused_.any(),
+                         .has_unused = module_.unused().any(),
                          .has_edited_gradients = check_gradients(call),
                          .told = std::exchange(told_, 0),
-                         .gradients = same_gradients_.take()};
+                         .gradients = module_.same_gradients().take()};
   const training::StepVotes votes = update_->exchange(own);
   check_learning_rates(votes.votes, call);
   std::vector<std::uint64_t> gradients;
   for (const training::StepVote& vote : votes.votes) gradients.push_back(vote.gradients);
-  same_gradients_.compare(gradients);
+  module_.same_gradients().compare(gradients);
   if (votes.any(&training::StepVote::has_replaced)) {
     update_->refresh_masters(flat_parameters_->adopt(call));
   }
@@ -166,11 +143,12 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
     lockstep::training::check_agreement(parameters_.names, shown_, axis_);
   }
   std::vector<bool> skipped(parameters_.tensors.size(), false);
-  if (votes.any(&training::StepVote::has_unused)) skipped = unused_.agree(parameters_.names, axis_);
-  unused_.end_step();
+  if (votes.any(&training::StepVote::has_unused))
+    skipped = module_.unused().agree(parameters_.names, axis_);
+  module_.unused().end_step();
   // The gradients of the step have been used.
   microbatch_ = 0;
-  for (const at::Tensor& parameter : parameters_.tensors) parameter.mutable_grad().reset();
+  clear_gradients();
   for (const at::Tensor& shown : shown_) {
     if (shown.defined()) training::leave_values(shown);
   }
@@ -189,10 +167,10 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
   ++steps_;
   if (report.skipped) {
     gradients_->forget_residuals();
-    buffers_->restore_kept();
+    module_.buffers().restore_kept();
     last_step_ = steps_;
   } else {
-    buffers_->synchronize();
+    module_.buffers().synchronize();
     keep_buffers();
     const double scale =
         options_.clip_norm ? clip_scale(report.gradient_norm, *options_.clip_norm) : 1.0;
@@ -204,7 +182,7 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
     gradients_->end_step();
     last_step_ = steps_;
     is_updating_ = false;
-    late_ ? late_->publish() : flat_parameters_->publish();
+    blocks_->publish();
     // The memory in which the module was made, and parts of the first step that come but once.
     if (updates_++ == 0) release_freed_memory();
   }
@@ -247,7 +225,7 @@ void ZeroTrainer::edit_parameters(const std::function<void()>& write, std::sourc
   }
   wait_for_late();
   (void)flat_parameters_->check(call);
-  const auto held = blocks_ ? blocks_->hold_everything() : nullptr;
+  const auto held = hold_everything();
   const auto changed = flat_parameters_->edit(write, call);
   update_->refresh_masters(changed);
   keep_buffers();
@@ -257,14 +235,13 @@ void ZeroTrainer::release_parameters(std::source_location where) {
   if (!flat_parameters_) return;
   const training::TrainerCall call({"ZeroTrainer::release_parameters", axis_, where});
   check_own_values(call);
-  call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
+  check_not_whole(call);
   wait_for_late();
   (void)flat_parameters_->check(call);
-  if (blocks_ || late_) {
+  if (blocks_->is_needed()) {
     for (Block* const block : parameters_.blocks) block->set_runner(nullptr);
   }
-  if (blocks_) blocks_->gather_everything();
-  late_.reset();
+  blocks_->gather_everything();
   averages_.reset();
   update_.reset();
   gradients_.reset();
@@ -294,7 +271,7 @@ std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::whole_parameters(
     std::source_location where) {
   const training::TrainerCall call({"ZeroTrainer::whole_parameters", axis_, where});
   wait_for_late();
-  return std::make_unique<WholeParameters>(blocks_ ? blocks_->hold_everything() : nullptr);
+  return std::make_unique<WholeParameters>(hold_everything());
 }
 
 std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::averaged_parameters(
@@ -302,7 +279,7 @@ std::unique_ptr<ZeroTrainer::WholeParameters> ZeroTrainer::averaged_parameters(
   const training::TrainerCall call({"ZeroTrainer::averaged_parameters", axis_, where});
   call.require(options_.ema_decay.has_value(), "the option ema_decay is not set");
   begin_between_steps(call);
-  std::shared_ptr<void> held = blocks_ ? blocks_->hold_everything() : nullptr;
+  std::shared_ptr<void> held = hold_everything();
   const std::size_t buckets = flat_parameters_->layout().buckets().size();
   for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
     const at::Tensor memory = flat_parameters_->memory_for_others(bucket);
@@ -321,23 +298,29 @@ void ZeroTrainer::check_own_values(const AxisCall& call) const {
   call.require(!shows_averages_, "called while averaged_parameters() lives");
 }
 
+void ZeroTrainer::check_not_whole(const AxisCall& call) const {
+  call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
+}
+
+// nullptr where nothing is in shards.
+std::shared_ptr<void> ZeroTrainer::hold_everything() const {
+  return blocks_ ? blocks_->hold_everything() : nullptr;
+}
+
 // Before the state is visited or restored.
 void ZeroTrainer::begin_between_steps(const AxisCall& call) {
   check_own_values(call);
   call.require(!is_released_, "after release_parameters()");
   call.require(microbatch_ == 0, "called after the backward of ", microbatches_text(microbatch_),
                ": call it between steps");
-  call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
+  check_not_whole(call);
   if (!flat_parameters_) {
     lockstep::training::check_agreement(parameters_.all_names, parameters_.all, axis_);
     lay_out(at::Tensor());
     return;
   }
   wait_for_late();
-  const at::Tensor replaced = at::zeros({1}, at::kLong);
-  replaced.fill_(flat_parameters_->check(call) ? 1 : 0);
-  psum_(replaced, axis_);
-  if (replaced.item<std::int64_t>() != 0) update_->refresh_masters(flat_parameters_->adopt(call));
+  update_->refresh_masters(flat_parameters_->adopt_replaced(call));
 }
 
 void ZeroTrainer::archive_state(const training::StateArchive& archive, std::source_location where) {
@@ -350,7 +333,7 @@ void ZeroTrainer::archive_state(const training::StateArchive& archive, std::sour
   flat_parameters_->publish();
   keep_buffers();
   last_step_ = steps_;
-  random_draws_->set_steps(steps_);
+  module_.draws().set_steps(steps_);
 }
 
 void ZeroTrainer::visit_last_step(const VisitState& visit, std::source_location where) const {
@@ -369,7 +352,7 @@ void ZeroTrainer::archive_parts(const training::StateArchive& archive, bool of_l
   update_->archive_state(archive);
   if (averages_) averages_->archive_state(archive);
   frozen_->archive_state(archive);
-  of_last_step ? buffers_->archive_kept(archive) : buffers_->archive_state(archive);
+  of_last_step ? module_.buffers().archive_kept(archive) : module_.buffers().archive_state(archive);
   gradients_->archive_residuals(parameters_, archive);
   archive.number(training::kSteps, steps, /*saves=*/axis_index(axis_) == 0);
 }
@@ -387,59 +370,50 @@ void ZeroTrainer::check_agreement(std::source_location where) {
     tensors.push_back(parameter);
   }
   lockstep::training::check_agreement(names, tensors, axis_);
-  buffers_->check_agreement();
+  module_.buffers().check_agreement();
 }
 
 MemoryUse ZeroTrainer::memory() const {
   if (!flat_parameters_) return {};
-  MemoryUse use = gradients_->use();
-  use.parameters = flat_parameters_->bytes();
-  use.holders = flat_parameters_->holders();
-  use.shared_parameters = use.holders > 1 ? flat_parameters_->uncut_bytes() : 0;
+  MemoryUse use = flat_parameters_->use();
+  const MemoryUse gradients = gradients_->use();
+  use.gradients = gradients.gradients;
+  use.communication += gradients.communication;
   use.optimizer_state = update_->bytes() + frozen_->bytes() + (averages_ ? averages_->bytes() : 0);
-  use.communication += flat_parameters_->gathered_peak();
   use.initialization = deferred_.largest_bytes();
   return use;
 }
 
-// A microbatch's backward begins. `call` is what its messages name.
 void ZeroTrainer::begin(const AxisCall& call, const at::Tensor& loss) {
   call.require(!is_released_, "after release_parameters()");
   check_own_values(call);
   call.require(microbatch_ < options_.accumulate, "backward was called ", microbatch_ + 1,
                " times for a step of ", microbatches_text(options_.accumulate), ": call step()");
-  call_ = call;
-  const CalledFrom scope(*call_);
-  training::check_still_all(parameters_, call);
-  local_norms_.check(call);
-  random_draws_->begin_backward();
   if (flat_parameters_) {
     wait_for_late();  // a forward may have left out some
-    (void)flat_parameters_->check(call);
+    // Later writes are found by step().
+    if (microbatch_ == 0) (void)flat_parameters_->check(call);
   } else {
     lockstep::training::check_agreement(parameters_.all_names, parameters_.all, axis_);
     lay_out(loss);
   }
   if (loss.defined() && !std::isfinite(loss.item<double>())) has_bad_loss_ = true;
   gradients_->begin(microbatch_ == 0, microbatch_ + 1 == options_.accumulate);
-  if (blocks_) blocks_->begin_backward();
+  blocks_->begin_backward();
+  if (loss.defined()) clear_gradients();
 }
 
 void ZeroTrainer::add(std::size_t index, const at::Tensor& gradient) {
-  const CalledFrom scope(*call_);
-  training::check_dense(gradient, parameters_.names[index], *call_);
-  same_gradients_.add(index, gradient);
   gradients_->add(index, gradient);
-  if (blocks_) blocks_->gradient_ready(index);
+  blocks_->gradient_ready(index);
 }
 
 void ZeroTrainer::end(bool has_loss) {
-  const CalledFrom scope(*call_);
   const auto without = gradients_->finish();
-  if (blocks_) blocks_->end_backward();
-  if (has_loss) unused_.add(without);
+  blocks_->end_backward();
+  has_loss ? module_.unused().add(without) : clear_gradients();
   ++microbatch_;
-  random_draws_->end_backward(microbatch_ == options_.accumulate);
+  module_.draws().end_backward(microbatch_ == options_.accumulate);
   if (microbatch_ < options_.accumulate || !gradients_->has_whole_means()) return;
   const c10::AutoGradMode no_grad(false);
   shown_versions_.clear();
@@ -494,57 +468,57 @@ StepReport ZeroTrainer::judged(const training::StepVotes& votes) {
 void ZeroTrainer::lay_out(const at::Tensor& loss) {
   const c10::AutoGradMode no_grad(false);
   // Parameters that replicas hold together need not be gathered.
-  const bool cuts = training::cuts_parameters(
-      options_.stage, [&] { return common_zeros({1}, at::kByte, axis_).holders.size() == 1; });
+  const bool is_common = common_zeros({1}, at::kByte, axis_).holders.size() == 1;
+  const bool cuts = options_.stage == 3 && !is_common;
   if (!options_.bucket_mb) link_ = training::measured_cost(*queue_, axis_);
-  const tree::BucketSizes sizes = training::bucket_sizes(
-      options_.bucket_mb, training::bytes_of(parameters_.tensors), axis_size(axis_), link_);
   const tree::FlatLayout layout = training::flat_layout(
-      parameters_, training::agreed_backward_order(loss, parameters_.tensors, axis_), sizes,
-      axis_size(axis_), cuts);
-  flat_parameters_ = std::make_unique<training::FlatParameters>(
-      parameters_.names, parameters_.tensors, layout, axis_,
-      training::parameter_updates(options_.stage));
-  const bool takes_turns = take_turns(axis_);
-  const training::FlatGradientOptions how = training::gradient_options(
-      options_, layout, queue_->overlaps(), takes_turns, flat_parameters_->is_common());
-  tell_what_stays(options_, layout, how, cuts);
+      parameters_, training::agreed_backward_order(loss, parameters_.tensors, axis_),
+      options_.bucket_mb, link_, axis_size(axis_), cuts);
+  const bool takes_turns = training::replicas_where(comm::current_run_lock() != nullptr, axis_) > 0;
+  const training::BufferPlan plan = training::plan_of_stage(options_, layout,
+                                                            {.replica = axis_index(axis_),
+                                                             .overlaps = queue_->overlaps(),
+                                                             .takes_turns = takes_turns,
+                                                             .is_common = is_common});
+  tell_what_stays(options_, plan, cuts);
   if (link_) tell_buckets(layout, *link_, axis_);
-  gradients_ =
-      std::make_unique<training::FlatGradients>(parameters_.tensors, layout, axis_, how, *queue_);
-  update_ = std::make_unique<training::ShardedUpdate>(options_.optimizer, layout, parameters_,
+  flat_parameters_ = std::make_unique<training::FlatParameters>(parameters_.names,
+                                                                parameters_.tensors, plan, axis_);
+  gradients_ = std::make_unique<training::FlatGradients>(parameters_.tensors, plan, axis_, *queue_);
+  update_ = std::make_unique<training::ShardedUpdate>(options_.optimizer, plan, parameters_,
                                                       *flat_parameters_, *gradients_, axis_);
   if (options_.ema_decay) {
     averages_ = std::make_unique<training::AveragedParameters>(
-        *options_.ema_decay, options_.ema_warmup, layout, parameters_, *update_, axis_);
+        *options_.ema_decay, options_.ema_warmup, plan, parameters_, *update_, axis_);
   }
   // Replicas that take turns would hand over in the midst of forwards, and all of their activations
   // would be there at one time.
-  const bool may_be_late = options_.late_parameters && gather_queue_->overlaps() && !takes_turns;
-  if (may_be_late && options_.stage > 0 && !flat_parameters_->is_common() && !cuts) {
-    late_ =
-        std::make_shared<training::LateParameters>(parameters_, *flat_parameters_, *gather_queue_);
-    for (Block* const block : parameters_.blocks) block->set_runner(late_);
-  }
-  if (!cuts) return;
+  const bool may_be_late =
+      options_.late_parameters && options_.stage > 0 && !takes_turns && !is_common;
   blocks_ = std::make_shared<training::BlockGathering>(
-      parameters_.blocks, *flat_parameters_, *gather_queue_,
+      parameters_, *flat_parameters_, *gather_queue_, may_be_late,
       [this](std::size_t bucket) { gradients_->close(bucket); });
+  if (!blocks_->is_needed()) return;
   for (Block* const block : parameters_.blocks) block->set_runner(blocks_);
 }
 
 // What a skipped step, or one that throws, goes back to.
 void ZeroTrainer::keep_buffers() {
-  if (options_.non_finite == NonFinite::skip || options_.keeps_last_step) buffers_->keep();
+  if (options_.non_finite == NonFinite::skip || options_.keeps_last_step) module_.buffers().keep();
 }
 
 void ZeroTrainer::wait_for_late() {
-  if (late_) late_->wait_for_all();
+  if (blocks_) blocks_->wait_for_late();
+}
+
+void ZeroTrainer::clear_gradients() const {
+  for (const at::Tensor& parameter : parameters_.tensors) parameter.mutable_grad().reset();
 }
 
 // The number of the block that has to be gathered for its value, or 0.
 std::int64_t ZeroTrainer::cut_block_of(const at::Tensor& parameter) const {
-  for (std::size_t i = 0; blocks_ && i < parameters_.tensors.size(); ++i) {
+  if (!blocks_ || !blocks_->is_cut()) return 0;
+  for (std::size_t i = 0; i < parameters_.tensors.size(); ++i) {
     if (parameters_.tensors[i].is_same(parameter)) return parameters_.block_of[i];
   }
   return 0;

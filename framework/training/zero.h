@@ -16,14 +16,9 @@
 #include "framework/training/block_gathering.h"
 #include "framework/training/deferred_parameters.h"
 #include "framework/training/frozen_parameters.h"
-#include "framework/training/gradient_hooks.h"
-#include "framework/training/late_parameters.h"
-#include "framework/training/local_batch_norms.h"
 #include "framework/training/memory_prediction.h"
-#include "framework/training/module_buffers.h"
 #include "framework/training/module_parameters.h"
-#include "framework/training/random_draws.h"
-#include "framework/training/same_gradients.h"
+#include "framework/training/replicated_module.h"
 #include "framework/training/sharded_update.h"
 #include "framework/training/state.h"
 #include "framework/training/zero_options.h"
@@ -68,10 +63,10 @@ class NonFiniteStep : public Error {
 /// - **The start.** Parameters on the meta device get their values here, one at a time:
 ///   ZeroOptions::initialize.
 /// - **Writes** into parameters are allowed in edit_parameters() and, if alike on all replicas,
-///   until the buckets are made. Any other write is a ValueError of the next backward() or step(),
-///   with every placement; after the last call it is a warning when the trainer ends. Do not write
-///   past LibTorch's version counters (data_ptr(), p.data().mul_()): that is noticed only if it
-///   changes one of four sampled elements of the parameter.
+///   until the buckets are made. Any other write is a ValueError of the next step's first
+///   backward() or of step(), with every placement; after the last call it is a warning when the
+///   trainer ends. Do not write past LibTorch's version counters (data_ptr(), p.data().mul_()):
+///   that is noticed only if it changes one of four sampled elements of the parameter.
 /// - **Left alone.** As in PyTorch, step() changes no parameter that is frozen or that no replica's
 ///   loss depends on. An unfrozen parameter needs a new trainer.
 /// - **Buffers** differ between replicas after forwards on different samples. step() makes them
@@ -176,7 +171,7 @@ class ZeroTrainer : public training::ArchivedState {
   void check_agreement(std::source_location where = std::source_location::current());
   /// Whether training is known to have drawn from LibTorch's process-wide generator: threads,
   /// processes and fewer workers then need not give the same bits.
-  [[nodiscard]] bool has_random_draws() const noexcept { return random_draws_->seen(); }
+  [[nodiscard]] bool has_random_draws() const noexcept { return module_.draws().seen(); }
 
   /// Ends the training if parameters are in shards or late: gathers them, and gives each replica
   /// ordinary parameters of its own, as otherwise the trainer's end does. The trainer can't be used
@@ -197,6 +192,7 @@ class ZeroTrainer : public training::ArchivedState {
   void end(bool has_loss);
   void lay_out(const at::Tensor& loss);
   void check_own_values(const AxisCall& call) const;
+  void check_not_whole(const AxisCall& call) const;
   void check_whole_step(const AxisCall& call) const;
   void begin_between_steps(const AxisCall& call);
   void archive_state(const training::StateArchive& archive, std::source_location where) override;
@@ -204,19 +200,19 @@ class ZeroTrainer : public training::ArchivedState {
                      std::int64_t& steps) const;
   void keep_buffers();
   void wait_for_late();
+  void clear_gradients() const;
   [[nodiscard]] bool check_gradients(const AxisCall& call) const;
   [[nodiscard]] StepReport judged(const training::StepVotes& votes);
   [[nodiscard]] std::int64_t cut_block_of(const at::Tensor& parameter) const;
+  [[nodiscard]] std::shared_ptr<void> hold_everything() const;
 
   ZeroOptions options_;
   AxisNames axis_;
-  AxisCall made_;
   training::ModuleParameters parameters_;
   training::ParameterClaims claims_;
   std::unique_ptr<training::FrozenParameters> frozen_;
   training::DeferredParameters deferred_;
-  training::GradientHooks hooks_;
-  std::optional<AxisCall> call_;  // the current backward
+  training::ReplicatedModule module_;
   // By parameter: the mean gradient that the program sees between backward and step.
   std::vector<at::Tensor> shown_ = std::vector<at::Tensor>(parameters_.tensors.size());
   std::vector<std::int64_t> shown_versions_;
@@ -225,12 +221,6 @@ class ZeroTrainer : public training::ArchivedState {
   std::unique_ptr<training::ShardedUpdate> update_;
   std::unique_ptr<training::AveragedParameters> averages_;
   std::shared_ptr<training::BlockGathering> blocks_;
-  std::shared_ptr<training::LateParameters> late_;
-  training::UnusedParameters unused_;
-  training::LocalBatchNorms local_norms_;
-  std::optional<training::ModuleBuffers> buffers_;
-  std::optional<training::RandomDraws> random_draws_;
-  training::SameGradients same_gradients_;
   std::optional<LinkCost> link_;
   std::int64_t microbatch_ = 0;
   std::int64_t steps_ = 0;

@@ -172,3 +172,35 @@ TEST_CASE("a block whose trainer is gone says so") {
   for (const std::string& message : messages)
     CHECK_THAT(message, ContainsSubstring("were cut into shards by a ZeroTrainer that is gone"));
 }
+
+TEST_CASE("what a block's backward leaves out counts as zeros, also where gradients are kept") {
+  const Quiet quiet;
+  // One block, so that staging would take more memory than keeping.
+  struct Model : torch::nn::Module {
+    at::Tensor before = register_parameter("before", weights(0));
+    std::shared_ptr<MatrixPair> block = register_module("block", std::make_shared<MatrixPair>(1.0));
+  };
+  std::vector<std::vector<double>> norms;
+  for (const int stage : {1, 3}) {
+    std::mutex mutex;
+    std::vector<double> own;
+    const int status = launch(
+        [&] {
+          Model model;
+          ZeroTrainer trainer(model, adam(stage));
+          const at::Tensor inputs = at::ones({2, kWidth}) * (axis_index("data") + 1);
+          std::vector<double> found;
+          for (int step = 0; step < 3; ++step) {
+            model.block->leaves_out = step == 1 && axis_index("data") == 1;
+            trainer.backward((*model.block)(at::linear(inputs, model.before)).pow(2).mean());
+            found.push_back(trainer.step(kRate).gradient_norm);
+          }
+          const std::lock_guard lock(mutex);
+          own = found;
+        },
+        threads(2, Backend::gloo));
+    REQUIRE(status == 0);
+    norms.push_back(own);
+  }
+  CHECK(norms[0] == norms[1]);
+}

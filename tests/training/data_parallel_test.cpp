@@ -1,6 +1,10 @@
 #include "framework/training/data_parallel.h"
 
+#include <atomic>
+#include <cstdint>
 #include <mutex>
+#include <source_location>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
@@ -8,13 +12,15 @@
 #include <ATen/ops/zeros.h>
 #include <torch/optim/sgd.h>
 
+#include "framework/axes/environment.h"
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
 #include "framework/replicas/pmap.h"
 #include "framework/training/zero.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
-#include "tests/training/models.h"
+#include "tests/training/zero_jobs.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -255,4 +261,37 @@ TEST_CASE("parameters that are not trained start alike, too") {
         return at::zeros({});
       },
       {.axis_size = 3})();
+}
+
+TEST_CASE("a step sends nothing but gradients, unless a parameter is unused") {
+  const Quiet quiet;
+  for (const bool has_unused : {false, true}) {
+    std::atomic<std::int64_t> more = 0;  // bytes than those of one reduction
+    const int status = launch(
+        [&] {
+          // With the place in which a replica says that it has unused ones: 512 elements.
+          const at::Tensor large = at::ones({384}).set_requires_grad(true);
+          const at::Tensor small = at::ones({64}).set_requires_grad(true);
+          DataParallel parallel(std::vector{large, small}, "data", {.may_repeat_samples = true});
+          const AxisCall call{"test", "data", std::source_location::current()};
+          const comm::Ledger& ledger = replicas_of(call, {}, GroupSizes::equal).ledger();
+          const auto sent_by = [&](const auto& work) {
+            const std::uint64_t before = ledger.bytes_sent.load();
+            work();
+            return static_cast<std::int64_t>(ledger.bytes_sent.load() - before);
+          };
+          const auto step = [&] {
+            for (const at::Tensor& leaf : {large, small}) leaf.mutable_grad().reset();
+            const auto loss = [&] { return has_unused ? large.sum() : large.sum() + small.sum(); };
+            parallel.accumulate(loss());
+            parallel.backward(loss());
+          };
+          step();
+          more += sent_by(step) - sent_by([] { pmean_(at::zeros({512}), "data"); });
+        },
+        threads(2, Backend::gloo));
+    REQUIRE(status == 0);
+    CHECK((more > 0) == has_unused);
+    CHECK(more >= 0);
+  }
 }

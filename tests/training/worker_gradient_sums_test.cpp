@@ -59,11 +59,9 @@ TEST_CASE("sums made in turn, one after the other, are those of all gradients, i
     }
     const std::int64_t set_bytes = 128 * 4 + 128 * 8;
     std::int64_t bytes = 0;
-    for (int place = 0; place < replicas; ++place) {
-      bytes += turns.bytes(place);
-      CHECK(turns.bytes(place) == training::WorkerGradientSums::predicted_bytes(
-                                      layout, {0, replicas}, /*wait=*/false, place));
-    }
+    for (int place = 0; place < replicas; ++place) bytes += turns.bytes(place);
+    CHECK(bytes ==
+          training::WorkerGradientSums::sets_of({0, replicas}, /*wait=*/false) * set_bytes);
     // About log2 of them.
     CHECK(bytes <= (std::bit_width(static_cast<unsigned>(replicas)) + 1) * set_bytes);
   }

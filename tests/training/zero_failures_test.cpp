@@ -243,7 +243,8 @@ TEST_CASE(
     const std::vector<at::Tensor> parameters{at::zeros({128}), at::zeros({128})};
     const tree::FlatLayout layout({{128, at::kFloat}, {128, at::kFloat}}, {0, 1}, 512, 2);
     collectives::AxisQueue queue("data", /*overlap=*/false);
-    training::FlatGradients gradients(parameters, layout, "data", {.way = way}, queue);
+    const training::BufferPlan plan(layout, {.way = way}, axis_index("data"), /*overlaps=*/false);
+    training::FlatGradients gradients(parameters, plan, "data", queue);
     gradients.begin(/*first=*/true, /*last=*/true);
     gradients.add(0, at::ones({128}));
     std::string message;

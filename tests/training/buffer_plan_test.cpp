@@ -1,4 +1,4 @@
-#include "framework/training/flat_parameters.h"
+#include "framework/training/buffer_plan.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -12,7 +12,7 @@
 #include "tests/catch.h"
 
 using namespace lockstep;
-using training::FlatParameters;
+using training::BufferPlan;
 using training::ParameterUpdates;
 
 TEST_CASE("replicas that hold a copy together update all of it, each element once") {
@@ -35,8 +35,8 @@ TEST_CASE("replicas that hold a copy together update all of it, each element onc
           const Range own = layout.shard_of(bucket, replica);
           std::int64_t before = -1;
           bool has_own = false;
-          for (const Range& part :
-               FlatParameters::updated(layout, bucket, ParameterUpdates::all, replica, holders)) {
+          const BufferPlan all(layout, {.updates = ParameterUpdates::all}, replica, false);
+          for (const Range& part : all.updated(bucket, holders)) {
             CHECK(part.offset > before);  // else it would be one with the part before
             before = part.offset + part.size;
             CHECK(part.offset % tree::FlatLayout::kBlock == 0);
@@ -46,8 +46,9 @@ TEST_CASE("replicas that hold a copy together update all of it, each element onc
             }
           }
           CHECK(has_own);  // what it saves
-          const auto shards = FlatParameters::updated(layout, bucket, ParameterUpdates::own_shard,
-                                                      replica, holders);
+          const BufferPlan own_shard(layout, {.updates = ParameterUpdates::own_shard}, replica,
+                                     false);
+          const auto shards = own_shard.updated(bucket, holders);
           REQUIRE(shards.size() == 1);
           CHECK(shards[0].offset == own.offset);
           CHECK(shards[0].size == own.size);

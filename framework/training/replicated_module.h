@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include <ATen/core/Tensor.h>
+
+#include "framework/axes/environment.h"
+#include "framework/base/non_copyable.h"
+#include "framework/training/averaging_options.h"
+#include "framework/training/gradient_hooks.h"
+#include "framework/training/local_batch_norms.h"
+#include "framework/training/module_buffers.h"
+#include "framework/training/module_parameters.h"
+#include "framework/training/random_draws.h"
+#include "framework/training/same_gradients.h"
+
+namespace lockstep::training {
+
+/// What ZeroTrainer and DataParallel have in common: a module, or a tree's leaves, of which every
+/// replica of an axis has one, and what keeps these alike. All start from replica 0's values; each
+/// backward's gradients go to the trainer, one by one; draws at random, buffers, unused parameters
+/// and replicas that repeat each other are watched.
+class ReplicatedModule : private NonCopyable {
+ public:
+  /// A trainer's part of a backward, whichever way that was begun.
+  struct Receiver {
+    /// `call` is what messages name. `loss` is undefined in a backward of the program's own, and
+    /// where the replica has none.
+    std::function<void(const AxisCall& call, const at::Tensor& loss)> begin;
+    std::function<void(std::size_t index, const at::Tensor& gradient)> add;
+    std::function<void(bool has_loss)> end;
+  };
+
+  /// From now on the receiver gets all backwards. `parameters` must live as long, and `options` are
+  /// the trainer's. Throws ValueError for models that differ between replicas, and as the parts do.
+  /// All replicas together.
+  template <typename Options>
+  ReplicatedModule(const ModuleParameters& parameters, const AxisCall& made, const Options& options,
+                   Receiver receiver)
+      : parameters_(parameters),
+        made_(made),
+        receiver_(std::move(receiver)),
+        randomness_(options.randomness),
+        local_norms_(parameters.module, made.axes, options.local_batch_norm),
+        same_gradients_(options.may_repeat_samples, options.randomness, made.axes) {
+    start(options.buffers, options.seed);
+  }
+
+  /// Of the values that parameters have now: see random_draws.h.
+  void check_initialization() const;
+
+  /// A backward of the trainer's own, of a loss that check_loss() has accepted. Throws ValueError
+  /// as check_still_all() and LocalBatchNorms.
+  void backward(const at::Tensor& loss, const BackwardOptions& options, const AxisCall& call);
+  /// Gives the receiver a gradient, which must be dense.
+  void add(std::size_t index, const at::Tensor& gradient);
+
+  [[nodiscard]] ModuleBuffers& buffers() noexcept { return *buffers_; }
+  [[nodiscard]] const ModuleBuffers& buffers() const noexcept { return *buffers_; }
+  [[nodiscard]] RandomDraws& draws() noexcept { return *draws_; }
+  [[nodiscard]] const RandomDraws& draws() const noexcept { return *draws_; }
+  [[nodiscard]] UnusedParameters& unused() noexcept { return unused_; }
+  [[nodiscard]] SameGradients& same_gradients() noexcept { return same_gradients_; }
+
+ private:
+  void start(Buffers rule, std::uint64_t seed);
+  void begin(const AxisCall& call, const at::Tensor& loss);
+  void end(bool has_loss);
+
+  const ModuleParameters& parameters_;
+  AxisCall made_;
+  Receiver receiver_;
+  Randomness randomness_;
+  LocalBatchNorms local_norms_;
+  SameGradients same_gradients_;
+  UnusedParameters unused_;
+  std::optional<GradientHooks> hooks_;
+  std::optional<ModuleBuffers> buffers_;
+  std::optional<RandomDraws> draws_;
+  std::optional<AxisCall> call_;  // the current backward
+};
+
+}  // namespace lockstep::training
