@@ -25,7 +25,7 @@ LocalReplicas::LocalReplicas(int worker, std::shared_ptr<comm::Communicator> wor
 
 std::shared_ptr<LocalGroup> LocalReplicas::group(
     std::uint64_t key, const std::function<std::vector<watch::GroupMember>()>& members) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (auto known = groups_[key].lock()) return known;
   std::erase_if(groups_, [](const auto& entry) { return entry.second.expired(); });
   auto made = std::make_shared<LocalGroup>(*this, key, members());
@@ -36,7 +36,7 @@ std::shared_ptr<LocalGroup> LocalReplicas::group(
 void LocalReplicas::wake_all() {
   std::vector<std::shared_ptr<LocalGroup>> all;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [key, group] : groups_) {
       if (auto alive = group.lock()) all.push_back(std::move(alive));
     }
@@ -87,7 +87,7 @@ std::exception_ptr LocalReplicas::verdict(const Member& member, Waited& waited) 
 LocalReplicas::Guarded::Guarded(LocalReplicas& replicas, const Member& member,
                                 comm::Communicator& outer)
     : replicas_(replicas), member_(member), outer_(outer) {
-  const std::lock_guard lock(replicas_.mutex_);
+  const MutexLock lock(replicas_.mutex_);
   if (!replicas_.watcher_.joinable())
     replicas_.watcher_ =
         std::jthread([&replicas](const std::stop_token& stop) { replicas.watch(stop); });
@@ -95,21 +95,18 @@ LocalReplicas::Guarded::Guarded(LocalReplicas& replicas, const Member& member,
 }
 
 LocalReplicas::Guarded::~Guarded() {
-  const std::lock_guard lock(replicas_.mutex_);
+  const MutexLock lock(replicas_.mutex_);
   std::erase(replicas_.waits_, this);
 }
 
 Waited LocalReplicas::Guarded::waited() const {
-  const std::lock_guard lock(replicas_.mutex_);
+  const MutexLock lock(replicas_.mutex_);
   return waited_;
 }
 
 void LocalReplicas::watch(const std::stop_token& stop) {
-  std::condition_variable_any stops;
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    stops.wait_for(lock, stop, kLookAround, [] { return false; });
-    if (stop.stop_requested()) return;
+  while (!stopped_within(kLookAround, stop)) {
+    const MutexLock lock(mutex_);
     for (Guarded* const wait : waits_) {
       if (const auto error = verdict(wait->member_, wait->waited_)) wait->outer_.interrupt(error);
     }

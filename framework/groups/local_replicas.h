@@ -2,17 +2,16 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <thread>
 #include <vector>
 
+#include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
 #include "framework/base/process.h"
 #include "framework/base/waited.h"
@@ -98,10 +97,11 @@ class LocalReplicas : private NonCopyable {
   std::shared_ptr<comm::Communicator> world_;
   std::shared_ptr<watch::Board> board_;
 
-  std::mutex mutex_;  // guards what follows
-  std::map<std::uint64_t, std::weak_ptr<LocalGroup>> groups_;
-  std::vector<Guarded*> waits_;
-  std::jthread watcher_;  // runs from the first guarded wait on; ends before the rest
+  Mutex mutex_;
+  std::map<std::uint64_t, std::weak_ptr<LocalGroup>> groups_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::vector<Guarded*> waits_ LOCKSTEP_GUARDED_BY(mutex_);
+  // Runs from the first guarded wait on; ends before the rest.
+  std::jthread watcher_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::groups

@@ -250,7 +250,7 @@ Word& HostMemory::stop_signal() const noexcept {
 }
 
 std::shared_ptr<HostMemory::Region> HostMemory::hold(std::uint64_t key, std::size_t members) {
-  const std::lock_guard own_lock(mutex_);
+  const MutexLock own_lock(mutex_);
   if (auto known = regions_[key].lock()) return known;
   std::erase_if(regions_, [](const auto& entry) { return entry.second.expired(); });
   const Lock lock(head_->mutex);

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <shared_mutex>
 #include <span>
 #include <vector>
 
+#include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
 #include "framework/base/pages.h"
 #include "framework/comm/communicator.h"
@@ -190,8 +190,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory>, private NonC
   std::shared_ptr<SharedExtents> extents_;
   std::shared_ptr<Head> head_;
   std::shared_ptr<watch::Board> board_;
-  std::mutex mutex_;                                        // guards what follows
-  std::map<std::uint64_t, std::weak_ptr<Region>> regions_;  // by key
+  Mutex mutex_;
+  std::map<std::uint64_t, std::weak_ptr<Region>> regions_ LOCKSTEP_GUARDED_BY(mutex_);  // by key
 };
 
 }  // namespace lockstep::comm
