@@ -1,6 +1,5 @@
 #include "framework/replicas/launch.h"
 
-#include <mutex>
 #include <vector>
 
 #include "framework/axes/environment.h"
@@ -8,6 +7,7 @@
 #include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/memory.h"
+#include "framework/base/mutex.h"
 #include "framework/base/process.h"
 #include "framework/base/text.h"
 #include "framework/comm/link_speed.h"
@@ -109,7 +109,7 @@ int launch(const std::function<void()>& replica, const LaunchOptions& options,
   }
   if (refusal_here != nullptr) throw_refused("launch");
   // There is one signal handler for Ctrl-C, and one order of calls in a program that starts anew.
-  static std::mutex under_way;  // guards calls
+  static Mutex under_way;  // guards calls
   const std::unique_lock only_one(under_way, std::try_to_lock);
   require(only_one.owns_lock(),
           "launch: another thread of this program is in it; a process runs one job at a time");

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -13,6 +12,7 @@
 
 #include "framework/base/bytes.h"
 #include "framework/base/descriptor.h"
+#include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
 #include "framework/comm/link_speed.h"
 
@@ -20,7 +20,7 @@ namespace lockstep::comm {
 
 /// What a thread waits for: its messages that are not done. The link's mutex guards it.
 struct TcpWait {
-  std::condition_variable changed;
+  Condition changed;
   std::size_t pending = 0;
 };
 

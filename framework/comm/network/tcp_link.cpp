@@ -67,17 +67,13 @@ struct TcpLink::Arrival {
   SteadyClock::time_point deadline;
 };
 
-class TcpLink::Turn {
+class LOCKSTEP_SCOPED_LOCK TcpLink::Turn : public MutexLock {
  public:
-  explicit Turn(TcpLink& link) : lock_(link.mutex_, std::defer_lock) {
-    ++link.callers_;
-    lock_.lock();
+  explicit Turn(TcpLink& link) LOCKSTEP_ACQUIRE(link.mutex_)
+      : MutexLock((++link.callers_, link.mutex_)) {
     --link.callers_;
   }
-  [[nodiscard]] std::unique_lock<std::mutex>& lock() noexcept { return lock_; }
-
- private:
-  std::unique_lock<std::mutex> lock_;
+  ~Turn() LOCKSTEP_RELEASE() = default;
 };
 
 TcpLink::TcpLink(std::shared_ptr<Store> store, int rank, int size, const NetworkOptions& network,
@@ -132,7 +128,7 @@ void TcpLink::exchange(const Cancellation& user, std::uint64_t group,
   TcpWait wait;
   Turn turn(*this);
   // Receives come first: a message that arrives early finds its buffer.
-  const auto post = [&](bool receives) {
+  const auto post = [&](bool receives) LOCKSTEP_REQUIRES(mutex_) {
     for (TcpMessage& message : messages) {
       if (message.is_received != receives) continue;
       Peer& peer = *peers_[static_cast<std::size_t>(message.peer)];
@@ -152,7 +148,7 @@ void TcpLink::exchange(const Cancellation& user, std::uint64_t group,
     post(true);
     post(false);
     ++ledger_.rounds;
-    wait_for(user, messages, wait, turn.lock());
+    wait_for(user, messages, wait, turn);
   } catch (...) {
     waits_.erase(&wait);
     for (TcpMessage& message : messages) {
@@ -168,7 +164,7 @@ void TcpLink::exchange(const Cancellation& user, std::uint64_t group,
   waits_.erase(&wait);
 }
 
-// If the connection has ended, whoever has noticed it. Called with the mutex.
+// If the connection has ended, whoever has noticed it.
 void TcpLink::note_loss(Peer& peer) {
   if (peer.state != Peer::State::open || peer.connection.is_open()) return;
   peer.state = Peer::State::lost;
@@ -177,7 +173,7 @@ void TcpLink::note_loss(Peer& peer) {
 }
 
 void TcpLink::wait_for(const Cancellation& user, const std::deque<TcpMessage>& messages,
-                       TcpWait& wait, std::unique_lock<std::mutex>& lock) {
+                       TcpWait& wait, MutexLock& lock) {
   std::optional<Waited> waited;
   std::size_t last = 0;
   while (wait.pending > 0) {
@@ -212,7 +208,7 @@ std::exception_ptr TcpLink::lost(int peer) const {
                       at.connection.why_lost(), ")")));
 }
 
-// There shall be a connection. Called with the mutex.
+// There shall be a connection.
 void TcpLink::want(int peer) {
   Peer& at = *peers_[static_cast<std::size_t>(peer)];
   at.state = Peer::State::wanted;
@@ -221,7 +217,6 @@ void TcpLink::want(int peer) {
   wanted_changed_.notify_all();
 }
 
-// Called with the mutex.
 void TcpLink::open(int peer, Descriptor socket, bool begins) {
   Peer& at = *peers_[static_cast<std::size_t>(peer)];
   // There is no TCP_USER_TIMEOUT: it would also end a connection to a process that is only paused.
@@ -234,7 +229,7 @@ void TcpLink::open(int peer, Descriptor socket, bool begins) {
   wake_io();
 }
 
-// There will be no connection. Called with the mutex.
+// There will be no connection.
 void TcpLink::fail(int peer, std::exception_ptr error) {
   Peer& at = *peers_[static_cast<std::size_t>(peer)];
   at.error = std::move(error);
@@ -256,7 +251,7 @@ void TcpLink::run(const std::stop_token& stop) {
     for (const Arrival& arrival : arrivals_) polled.add(arrival.link->polled(), note_arrival);
     while (callers_ > 0) std::this_thread::yield();
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       for (const auto& peer : peers_) {
         const TcpConnection& connection = peer->connection;
         polled.add({connection.descriptor(), connection.polled(), 0},
@@ -272,7 +267,7 @@ void TcpLink::run(const std::stop_token& stop) {
 
 void TcpLink::serve(Peer& peer, short events) {
   while (callers_ > 0) std::this_thread::yield();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   TcpConnection& connection = peer.connection;
   connection.receive_some();
   connection.send_some();
@@ -293,7 +288,7 @@ void TcpLink::accept() {
     const auto hello = link.receive();
     if (!hello) return !link.is_open() || SteadyClock::now() >= arrival.deadline;
     int peer = -1;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const std::string answer = answer_to(*hello, peer);
     link.send(answer);
     if (answer != kWelcome) {
@@ -308,7 +303,7 @@ void TcpLink::accept() {
   });
 }
 
-// Called with the mutex. Sets `peer` if it is welcome.
+// Sets `peer` if it is welcome.
 std::string TcpLink::answer_to(const std::string& hello, int& peer) {
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
     const int other = static_cast<int>(rank);
@@ -328,7 +323,7 @@ std::string TcpLink::answer_to(const std::string& hello, int& peer) {
 void TcpLink::take_leave() {
   listener_.reset();
   arrivals_.clear();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& peer : peers_) {
     if (peer->connection.is_open()) peer->connection.say_goodbye();
   }
@@ -352,15 +347,17 @@ void TcpLink::connect_wanted(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     int peer = 0;
     {
-      std::unique_lock lock(mutex_);
-      if (!wanted_changed_.wait(lock, stop, [&] { return !wanted_.empty(); })) return;
+      MutexLock lock(mutex_);
+      if (!wanted_changed_.wait(lock, stop,
+                                [&]() LOCKSTEP_REQUIRES(mutex_) { return !wanted_.empty(); }))
+        return;
       peer = wanted_.front();
       wanted_.pop_front();
     }
     try {
       connect_to(peer, stop);
     } catch (...) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       const Peer::State state = peers_[static_cast<std::size_t>(peer)]->state;
       if (state == Peer::State::open || state == Peer::State::lost) continue;
       fail(peer, std::current_exception());
@@ -373,7 +370,7 @@ void TcpLink::connect_wanted(const std::stop_token& stop) {
 void TcpLink::connect_to(int peer, const std::stop_token& stop) {
   Peer& at = *peers_[static_cast<std::size_t>(peer)];
   const auto again = [&](const char* why) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (SteadyClock::now() - at.wanted >= options_.connect_timeout) {
       throw Timeout(str("replica ", rank_, " could not connect to replica ", peer, " within ",
                         options_.connect_timeout.count(), " ms: ", why));
@@ -388,7 +385,7 @@ void TcpLink::connect_to(int peer, const std::stop_token& stop) {
     }
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     at.is_there = true;
     if (at.state != Peer::State::wanted && at.state != Peer::State::connecting) return;
     at.state = Peer::State::connecting;
@@ -398,7 +395,7 @@ void TcpLink::connect_to(int peer, const std::stop_token& stop) {
         connect(HostAndPort::parse(at.address), network_.secret,
                 std::min(kTry, options_.connect_timeout), network_.job, Presence::promised);
     const std::string answer = ask(*link, stop);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (at.state != Peer::State::connecting) return;  // the other side was faster
     if (answer == kAwaitMine) {
       at.state = Peer::State::awaited;

@@ -7,7 +7,6 @@
 #include <deque>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <stop_token>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "framework/base/descriptor.h"
+#include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
 #include "framework/comm/cancellation.h"
 #include "framework/comm/communicator.h"
@@ -45,11 +45,11 @@ class TcpLink : private NonCopyable {
   [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
   /// What set_speed() has set; nothing before.
   [[nodiscard]] std::optional<LinkSpeed> speed() const {
-    const std::lock_guard lock(speed_mutex_);
+    const MutexLock lock(speed_mutex_);
     return speed_;
   }
   void set_speed(const LinkSpeed& speed) {
-    const std::lock_guard lock(speed_mutex_);
+    const MutexLock lock(speed_mutex_);
     speed_ = speed;
   }
   /// Cancelling this ends the messages of all groups, after wake().
@@ -78,20 +78,21 @@ class TcpLink : private NonCopyable {
   // For callers, so that the thread that sends and receives lets them in between.
   class Turn;
 
-  [[nodiscard]] std::exception_ptr lost(int peer) const;
-  void note_loss(Peer& peer);
+  [[nodiscard]] std::exception_ptr lost(int peer) const LOCKSTEP_REQUIRES(mutex_);
+  void note_loss(Peer& peer) LOCKSTEP_REQUIRES(mutex_);
   void wait_for(const Cancellation& user, const std::deque<TcpMessage>& messages, TcpWait& wait,
-                std::unique_lock<std::mutex>& lock);
-  void wake_waits();
+                MutexLock& lock) LOCKSTEP_REQUIRES(mutex_);
+  void wake_waits() LOCKSTEP_REQUIRES(mutex_);
   void wake_io() noexcept;
-  void want(int peer);
-  void open(int peer, Descriptor socket, bool begins);
-  void fail(int peer, std::exception_ptr error);
+  void want(int peer) LOCKSTEP_REQUIRES(mutex_);
+  void open(int peer, Descriptor socket, bool begins) LOCKSTEP_REQUIRES(mutex_);
+  void fail(int peer, std::exception_ptr error) LOCKSTEP_REQUIRES(mutex_);
 
   // The thread that sends and receives.
   void run(const std::stop_token& stop);
   void accept();
-  [[nodiscard]] std::string answer_to(const std::string& hello, int& peer);
+  [[nodiscard]] std::string answer_to(const std::string& hello, int& peer)
+      LOCKSTEP_REQUIRES(mutex_);
   void serve(Peer& peer, short events);
   void take_leave();
 
@@ -107,8 +108,8 @@ class TcpLink : private NonCopyable {
   const ConnectOptions options_;
   const std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
   Ledger ledger_;
-  mutable std::mutex speed_mutex_;
-  std::optional<LinkSpeed> speed_;
+  mutable Mutex speed_mutex_;
+  std::optional<LinkSpeed> speed_ LOCKSTEP_GUARDED_BY(speed_mutex_);
 
   // Only the thread that sends and receives uses these.
   std::optional<Listener> listener_;
@@ -117,11 +118,13 @@ class TcpLink : private NonCopyable {
   Descriptor wake_;  // an eventfd
   std::atomic<int> callers_{0};
 
-  std::mutex mutex_;  // guards what follows
-  std::set<std::uint64_t> dead_;
-  std::vector<std::unique_ptr<Peer>> peers_;  // by rank
-  std::set<TcpWait*> waits_;
-  std::deque<int> wanted_;  // to whom there shall be a connection
+  Mutex mutex_;
+  std::set<std::uint64_t> dead_ LOCKSTEP_GUARDED_BY(mutex_);
+  // By rank. The list stays as it is; the mutex guards what is in a Peer, but its address.
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::set<TcpWait*> waits_ LOCKSTEP_GUARDED_BY(mutex_);
+  // To whom there shall be a connection.
+  std::deque<int> wanted_ LOCKSTEP_GUARDED_BY(mutex_);
   std::condition_variable_any wanted_changed_;
 
   std::jthread io_;

@@ -100,7 +100,7 @@ std::shared_ptr<SharedExtents::Extent> SharedExtents::allocate(std::size_t bytes
 
 std::shared_ptr<SharedExtents::Extent> SharedExtents::attach(std::size_t offset,
                                                              std::size_t bytes) {
-  const std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const Known& known : known_) {
     if (known.extent->offset() != offset) continue;
     if (auto extent = known.held.lock()) return extent;
@@ -113,14 +113,14 @@ std::shared_ptr<SharedExtents::Extent> SharedExtents::attach(std::size_t offset,
 }
 
 void SharedExtents::forget(const Extent& extent) noexcept {
-  const std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(known_, [&](const Known& known) { return known.extent == &extent; });
   count_ = known_.size();
 }
 
 SharedAddress SharedExtents::find(std::span<const std::byte> buffer) const {
   if (count_ == 0 || buffer.empty()) return {};
-  const std::shared_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const Known& known : known_) {
     const auto data = known.extent->data();
     if (buffer.data() >= data.data() &&
@@ -132,7 +132,7 @@ SharedAddress SharedExtents::find(std::span<const std::byte> buffer) const {
 }
 
 std::byte* SharedExtents::data_of(std::uint64_t extent) const {
-  const std::shared_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto known =
       std::ranges::find(known_, extent, [](const Known& each) { return each.extent->offset(); });
   return known == known_.end() ? nullptr : known->extent->data().data();

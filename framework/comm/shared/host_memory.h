@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <shared_mutex>
 #include <span>
 #include <vector>
 
@@ -89,8 +88,8 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents>, privat
   std::shared_ptr<Word> used_;         // bytes that all processes have ever allocated
   int descriptor_;                     // a duplicate of the given one
   std::atomic<std::size_t> count_{0};  // of known_
-  mutable std::shared_mutex mutex_;    // guards what follows
-  std::vector<Known> known_;           // those of this process
+  mutable Mutex mutex_;
+  std::vector<Known> known_ LOCKSTEP_GUARDED_BY(mutex_);  // those of this process
 };
 
 /// Memory that the members of a job on one host share, as threads or processes: the job's board,
