@@ -173,9 +173,10 @@ at::Tensor FlatGradients::mean_in(const at::Tensor& bucket, std::size_t index) c
 // Adds a gradient to the own ones, at once if it can, while it is in the cache.
 void FlatGradients::put(std::size_t index, const at::Tensor& gradient) {
   at::Tensor& held = held_[index];
-  const at::Tensor memory = memory_of(layout_.place(index).bucket);
+  const std::size_t bucket = layout_.place(index).bucket;
+  const at::Tensor memory = memory_of(bucket);
   if (held.defined()) {
-    held = held.add(gradient);
+    held = held.to(gradient_dtype(layout_.buckets()[bucket])).add(gradient);
   } else if (!memory.defined()) {
     held = gradient;
   } else if (const at::Tensor view = view_of(memory, index); has_[index] || adds_) {

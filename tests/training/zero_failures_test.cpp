@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
@@ -264,4 +265,24 @@ TEST_CASE(
   const LaunchOptions job = threads(2, Backend::automatic);
   CHECK(launch([&] { replica(training::GradientWay::staged, true); }, job) == 0);
   CHECK(launch([&] { replica(training::GradientWay::kept, false); }, job) == 0);
+}
+
+TEST_CASE("parts of a half type's gradient are added in float32, also while it waits for memory") {
+  constexpr double kSmall = 1.0 / 512;  // which bfloat16 can't add to 1
+  const auto replica = [](training::GradientWay way) {
+    const std::vector<at::Tensor> parameters(2, at::zeros({128}, at::kBFloat16));
+    const tree::FlatLayout layout({{128, at::kBFloat16}, {128, at::kBFloat16}}, {0, 1}, 256, 2);
+    const training::BufferPlan plan(layout, {.way = way}, axis_index("data"), /*overlaps=*/false);
+    collectives::AxisQueue queue("data", /*overlap=*/false);
+    training::FlatGradients gradients(parameters, plan, "data", queue);
+    gradients.begin(/*first=*/true, /*last=*/true);
+    gradients.add(1, at::ones({128}, at::kBFloat16));
+    gradients.add(1, at::full({128}, kSmall, at::kBFloat16));
+    gradients.add(0, at::ones({128}, at::kBFloat16));
+    gradients.finish();
+    expect(gradients.mean(1)[0].item<float>() == 1 + kSmall, "the parts are summed");
+  };
+  for (const auto way : {training::GradientWay::kept, training::GradientWay::staged}) {
+    CHECK(launch([&] { replica(way); }, threads(2, Backend::automatic)) == 0);
+  }
 }
