@@ -84,15 +84,6 @@ FlatParameters::FlatParameters(std::vector<std::string> names, std::vector<at::T
   }
 }
 
-const std::vector<std::int64_t>& FlatParameters::own_holders() const {
-  return *std::ranges::find_if(
-      holders_, [&](const auto& holders) { return std::ranges::count(holders, replica_) > 0; });
-}
-
-std::int64_t FlatParameters::holders() const {
-  return holders_.empty() ? 1 : std::ssize(own_holders());
-}
-
 MemoryUse FlatParameters::use() const {
   return {.parameters = bytes_,
           .communication = gathered_peak_,
@@ -106,7 +97,7 @@ bool FlatParameters::updates_all() const {
 
 // Whether this replica writes what all that hold its copy would write.
 bool FlatParameters::writes_first() const {
-  return own_holders()[0] == replica_;
+  return own_holders_[0] == replica_;
 }
 
 // The replicas that hold a copy then see what any of them has written to it.
@@ -118,7 +109,7 @@ std::vector<FlatParameters::Part> FlatParameters::own(std::size_t index) const {
   const Bucket& bucket = buckets_[index];
   if (is_cut(index)) return {{plan_.buckets[index].shard, bucket.own}};
   std::vector<Part> parts;
-  for (const Range& place : plan_.updated(index, own_holders())) {
+  for (const Range& place : plan_.updated(index, own_holders_)) {
     parts.push_back({place, bucket.memory.narrow(0, place.offset, place.size)});
   }
   return parts;
@@ -130,6 +121,8 @@ void FlatParameters::place(std::size_t index) {
   const PlannedTensors planned = plan_.buckets[index].parameters;
   CommonZeros zeros = common_zeros({planned.size}, planned.dtype, axis_);
   holders_ = std::move(zeros.holders);
+  own_holders_ = *std::ranges::find_if(
+      holders_, [&](const auto& holders) { return std::ranges::count(holders, replica_) > 0; });
   if (updates_ == ParameterUpdates::own_shard) {
     buckets_[index].own = own_shard(index, zeros.tensor);
   }

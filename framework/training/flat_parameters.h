@@ -50,7 +50,9 @@ class FlatParameters : private NonCopyable {
   /// Whether all replicas hold one copy.
   [[nodiscard]] bool is_common() const noexcept { return holders_.size() == 1; }
   /// How many replicas hold this one's copy of the buckets that are not cut.
-  [[nodiscard]] std::int64_t holders() const;
+  [[nodiscard]] std::int64_t holders() const {
+    return own_holders_.empty() ? 1 : std::ssize(own_holders_);
+  }
   [[nodiscard]] const tree::FlatLayout& layout() const noexcept { return layout_; }
   /// Whether each replica updates everything itself.
   [[nodiscard]] bool updates_all() const;
@@ -114,7 +116,6 @@ class FlatParameters : private NonCopyable {
     std::optional<collectives::AxisQueue::Call> gathering{};
   };
   [[nodiscard]] bool is_cut(std::size_t bucket) const { return plan_.buckets[bucket].is_cut; }
-  [[nodiscard]] const std::vector<std::int64_t>& own_holders() const;
   [[nodiscard]] bool writes_first() const;
   void wait_for_holders() const;
   [[nodiscard]] at::Tensor own_shard(std::size_t index, const at::Tensor& bucket) const;
@@ -146,6 +147,7 @@ class FlatParameters : private NonCopyable {
   std::int64_t replica_ = plan_.replica;
   ParameterUpdates updates_ = plan_.options.updates;
   AxisIndexGroups holders_;  // of the buckets that are not cut; empty without these
+  std::vector<std::int64_t> own_holders_;
   std::vector<Bucket> buckets_;
   struct Placed {
     std::vector<std::int64_t> sizes;
