@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <span>
@@ -170,26 +171,6 @@ std::string misfit_text(const std::string& name, const Weights::Entry& entry,
                        stored_name(tensor.scalar_type()), " (", join(tensor.sizes()), ")");
 }
 
-// A tensor of a module, with all of its names.
-struct ModuleTensor {
-  at::Tensor tensor;
-  std::vector<std::string> names;
-};
-
-std::vector<ModuleTensor> tensors_of(const torch::nn::Module& module) {
-  std::vector<ModuleTensor> tensors;
-  std::map<const void*, std::size_t> known;
-  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
-    if (!tensor.defined()) return;
-    const auto [place, is_new] = known.emplace(tensor.unsafeGetTensorImpl(), tensors.size());
-    if (is_new) tensors.push_back({tensor, {}});
-    tensors[place->second].names.push_back(name);
-  };
-  for (const auto& item : module.named_parameters()) add(item.key(), item.value());
-  for (const auto& item : module.named_buffers()) add(item.key(), item.value());
-  return tensors;
-}
-
 // The names in the weights, by the module's names for them. Those that are passed over have none.
 std::map<std::string, std::vector<std::string>> stored_names(const Weights& weights,
                                                              const torch::nn::Module& module) {
@@ -202,25 +183,29 @@ std::map<std::string, std::vector<std::string>> stored_names(const Weights& weig
   return stored;
 }
 
-// A tensor of a module, with the names that the weights have it under.
-struct FoundTensor {
-  ModuleTensor tensor;
+// A tensor of a module, with all of its names, and those that the weights have it under.
+struct ModuleTensor {
+  at::Tensor tensor;
+  std::vector<std::string> names;
   std::vector<std::string> stored;
 };
 
-std::vector<FoundTensor> found_tensors(const Weights& weights, const torch::nn::Module& module) {
+std::vector<ModuleTensor> found_tensors(const Weights& weights, const torch::nn::Module& module) {
   const auto stored = stored_names(weights, module);
-  std::vector<FoundTensor> found;
-  for (ModuleTensor& tensor : tensors_of(module)) {
-    found.push_back({std::move(tensor), {}});
-    for (const std::string& own : found.back().tensor.names) {
-      const auto names = stored.find(own);
-      if (names == stored.end()) continue;
-      found.back().stored.insert(found.back().stored.end(), names->second.begin(),
-                                 names->second.end());
-    }
-  }
-  return found;
+  std::vector<ModuleTensor> tensors;
+  std::map<const void*, std::size_t> known;
+  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    const auto [place, is_new] = known.emplace(tensor.unsafeGetTensorImpl(), tensors.size());
+    if (is_new) tensors.push_back({tensor, {}, {}});
+    ModuleTensor& found = tensors[place->second];
+    found.names.push_back(name);
+    const auto names = stored.find(name);
+    if (names != stored.end()) std::ranges::copy(names->second, std::back_inserter(found.stored));
+  };
+  for (const auto& item : module.named_parameters()) add(item.key(), item.value());
+  for (const auto& item : module.named_buffers()) add(item.key(), item.value());
+  return tensors;
 }
 
 // Fills `to`, which the weights have under all of these names.
@@ -288,13 +273,13 @@ std::string WeightDifferences::text() const {
 WeightDifferences compare_weights(const Weights& weights, const torch::nn::Module& module) {
   WeightDifferences differences;
   auto unknown = stored_names(weights, module);
-  for (const auto& [tensor, stored] : found_tensors(weights, module)) {
-    for (const std::string& own : tensor.names) unknown.erase(own);
-    if (stored.empty()) differences.missing.push_back(tensor.names.front());
+  for (const auto& [tensor, names, stored] : found_tensors(weights, module)) {
+    for (const std::string& own : names) unknown.erase(own);
+    if (stored.empty()) differences.missing.push_back(names.front());
     for (const std::string& name : stored) {
       const auto& entry = weights.entries().at(name);
-      if (fits(entry, tensor.tensor)) continue;
-      differences.misshapen.push_back(misfit_text(name, entry, tensor.tensor));
+      if (fits(entry, tensor)) continue;
+      differences.misshapen.push_back(misfit_text(name, entry, tensor));
     }
   }
   for (const auto& [own, stored] : unknown) {
@@ -305,10 +290,10 @@ WeightDifferences compare_weights(const Weights& weights, const torch::nn::Modul
 
 void copy_weights(const Weights& weights, torch::nn::Module& module) {
   bool has_all = true;
-  for (const auto& [tensor, stored] : found_tensors(weights, module)) {
+  for (const auto& [tensor, names, stored] : found_tensors(weights, module)) {
     has_all = has_all && !stored.empty();
-    if (tensor.tensor.is_meta() || stored.empty()) continue;
-    read_alike(weights, stored, tensor.tensor);
+    if (tensor.is_meta() || stored.empty()) continue;
+    read_alike(weights, stored, tensor);
   }
   // Nothing is left of what the module was initialized with.
   if (has_all) DrawWatch::note_initialization();
@@ -316,10 +301,10 @@ void copy_weights(const Weights& weights, torch::nn::Module& module) {
 
 at::Tensor weight_of(const Weights& weights, const torch::nn::Module& module,
                      const std::string& name) {
-  for (const auto& [tensor, stored] : found_tensors(weights, module)) {
-    if (stored.empty() || std::ranges::count(tensor.names, name) == 0) continue;
-    const bool is_wide = tensor.tensor.scalar_type() == at::kDouble;
-    const at::Tensor values = at::empty(tensor.tensor.sizes(), is_wide ? at::kDouble : at::kFloat);
+  for (const auto& [tensor, names, stored] : found_tensors(weights, module)) {
+    if (stored.empty() || std::ranges::count(names, name) == 0) continue;
+    const bool is_wide = tensor.scalar_type() == at::kDouble;
+    const at::Tensor values = at::empty(tensor.sizes(), is_wide ? at::kDouble : at::kFloat);
     read_alike(weights, stored, values);
     return values;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <system_error>
@@ -80,21 +81,19 @@ Manifest read_manifest(const fs::path& folder) {
   }
 }
 
-// Whether a piece is stored as it should be: with one dimension.
-bool is_stored(const StoredTensor& stored, const ManifestTensor& tensor,
-               const ManifestPiece& piece) {
-  return stored.dtype == tensor.dtype && stored.shape == std::vector{piece.size};
-}
-
 std::string in_words(const std::string& dtype, const std::vector<std::uint64_t>& shape) {
   return str(dtype, " [", join(shape), "]");
 }
 
-[[noreturn]] void refuse_piece(const fs::path& path, const StoredTensor* stored,
-                               const ManifestTensor& tensor, const ManifestPiece& piece) {
+// A piece in its file, if it is there as it should be: with one dimension.
+const StoredTensor& stored_piece(const SafetensorsFile& file, const fs::path& path,
+                                 const ManifestTensor& tensor, const ManifestPiece& piece) {
+  const StoredTensor* const stored = file.find(tensor.name);
+  const std::vector shape{piece.size};
+  if (stored != nullptr && stored->dtype == tensor.dtype && stored->shape == shape) return *stored;
   throw DataError(str(path.string(), ": tensor '", cut(tensor.name), "' is ",
                       stored == nullptr ? "missing" : in_words(stored->dtype, stored->shape),
-                      ", and by ", kManifestName, " it is ", in_words(tensor.dtype, {piece.size})));
+                      ", and by ", kManifestName, " it is ", in_words(tensor.dtype, shape)));
 }
 
 }  // namespace
@@ -130,22 +129,18 @@ void CheckpointReader::verify(std::size_t file) const {
                         ", and by ", kManifestName, " ", listed.checksum));
   }
 
-  const SafetensorsFile stored_file(path);
-  std::map<std::string_view, const StoredTensor*> stored;
-  for (const StoredTensor& tensor : stored_file.header().tensors) stored[tensor.name] = &tensor;
+  const SafetensorsFile stored(path);
+  std::set<std::string_view> names;
   for (const ManifestTensor& tensor : manifest_.tensors) {
     const auto piece = std::ranges::find(tensor.pieces, file, &ManifestPiece::file);
     if (piece == tensor.pieces.end()) continue;
-    const auto found = stored.find(tensor.name);
-    if (found == stored.end()) refuse_piece(path, nullptr, tensor, *piece);
-    if (!is_stored(*found->second, tensor, *piece)) {
-      refuse_piece(path, found->second, tensor, *piece);
-    }
-    stored.erase(found);
+    (void)stored_piece(stored, path, tensor, *piece);
+    names.insert(tensor.name);
   }
-  if (!stored.empty()) {
-    throw DataError(str(path.string(), ": tensor '", cut(stored.begin()->first), "' is not in ",
-                        kManifestName));
+  for (const StoredTensor& tensor : stored.header().tensors) {
+    if (names.contains(tensor.name)) continue;
+    throw DataError(
+        str(path.string(), ": tensor '", cut(tensor.name), "' is not in ", kManifestName));
   }
 }
 
@@ -166,11 +161,8 @@ void CheckpointReader::read(const ManifestTensor& tensor, std::uint64_t offset, 
     const auto common = intersection<std::uint64_t>({piece.offset, piece.size}, {offset, count});
     if (common.size == 0) continue;
     const SafetensorsFile& file = opened(piece.file);
-    const StoredTensor* stored = file.find(tensor.name);
-    if (stored == nullptr || !is_stored(*stored, tensor, piece)) {
-      refuse_piece(path_of(piece.file), stored, tensor, piece);
-    }
-    file.read(*stored, (common.offset - piece.offset) * element,
+    file.read(stored_piece(file, path_of(piece.file), tensor, piece),
+              (common.offset - piece.offset) * element,
               to.subspan((common.offset - offset) * element, common.size * element));
   }
 }
