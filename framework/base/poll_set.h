@@ -35,6 +35,10 @@ class PollSet {
     add({descriptor, POLLIN, 0}, std::move(handler));
   }
   [[nodiscard]] bool is_empty() const noexcept { return polled_.empty(); }
+  void clear() noexcept {
+    polled_.clear();
+    handlers_.clear();
+  }
 
   /// Waits until an event has come, for `most` at most (max(): without end), and calls the handlers
   /// of those that have come, in the order in which they were added. A signal may end it early.

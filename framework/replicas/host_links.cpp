@@ -1,5 +1,7 @@
 #include "framework/replicas/host_links.h"
 
+#include <algorithm>
+
 #include "framework/base/text.h"
 
 namespace lockstep::replicas {
@@ -40,14 +42,8 @@ std::optional<HostLinks::Heard> HostLinks::receive() {
       peer.heard = Clock::now();
       try {
         auto envelope = decode<Envelope>(*bytes, "a message");
-        if (own_ == 0) {
-          envelope.from = peer.host;
-          if (envelope.to != 0) pass_on(envelope);
-        }
-        if (envelope.to != own_ && envelope.to != kEveryone) continue;
         if (std::holds_alternative<Ready>(envelope.message)) peer.run = envelope.run;
-        if (envelope.run != run_) continue;
-        return Heard{&peer, envelope.from, std::move(envelope.message)};
+        if (envelope.run == run_) return Heard{&peer, std::move(envelope.message)};
       } catch (const DataError& error) {
         peer.says_wrong(error);
       }
@@ -57,14 +53,14 @@ std::optional<HostLinks::Heard> HostLinks::receive() {
 }
 
 void HostLinks::send(std::size_t to, const HostMessage& message) {
-  pass_on({run_, own_, to, message});
+  const auto peer = std::ranges::find(peers_, to, &Peer::host);
+  if (peer != peers_.end()) peer->link->send(encode(Envelope{run_, message}));
 }
 
-void HostLinks::pass_on(const Envelope& envelope) {
-  const std::string bytes = encode(envelope);
+void HostLinks::tell(const HostMessage& message, const Peer* but) {
+  const std::string bytes = encode(Envelope{run_, message});
   for (const Peer& peer : peers_) {
-    const bool is_others = envelope.to == kEveryone && peer.host != envelope.from;
-    if (own_ != 0 || is_others || envelope.to == peer.host) peer.link->send(bytes);
+    if (&peer != but) peer.link->send(bytes);
   }
 }
 

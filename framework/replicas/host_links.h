@@ -78,14 +78,12 @@ struct Asked {
 using HostMessage = std::variant<Hello, Refused, Begins, Ready, Alive, Published, Asked, Stall,
                                  Ending, watch::BoardMessage>;
 
-/// This launcher's links to those of a job's other hosts. Host 0 has one to each, the others have
-/// one to host 0, which passes on what they tell each other. No method blocks but flush(). For one
-/// thread.
+/// This launcher's links to those of a job's other hosts: host 0 has one to each, the others have
+/// one to host 0. No method blocks but flush(). For one thread.
 class HostLinks {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kUnknown = ~std::size_t{0};
-  static constexpr std::size_t kEveryone = kUnknown - 1;
 
   struct Peer {
     std::size_t host;  ///< or kUnknown
@@ -99,8 +97,7 @@ class HostLinks {
     void says_wrong(const DataError& error);
   };
   struct Heard {
-    Peer* over;        ///< the link's other end
-    std::size_t from;  ///< the host that says it
+    Peer* from;
     HostMessage message;
   };
 
@@ -120,22 +117,19 @@ class HostLinks {
   /// What was said next to this host.
   [[nodiscard]] std::optional<Heard> receive();
 
-  /// To a host, or to kEveryone.
+  /// To a host to which this one has a link.
   void send(std::size_t to, const HostMessage& message);
-  /// To host 0, or from there to all others.
-  void tell(const HostMessage& message) { send(own_ == 0 ? kEveryone : 0, message); }
+  /// To host 0, or from there to all others, but not to `but`.
+  void tell(const HostMessage& message, const Peer* but = nullptr);
   /// Goes on until what was said is sent, for a moment at most.
   void flush();
 
  private:
   struct Envelope {
     std::int64_t run = 0;
-    std::size_t from = 0;
-    std::size_t to = 0;
     HostMessage message;
-    LOCKSTEP_FIELDS(run, from, to, message)
+    LOCKSTEP_FIELDS(run, message)
   };
-  void pass_on(const Envelope& envelope);
 
   std::size_t own_;
   std::size_t hosts_;

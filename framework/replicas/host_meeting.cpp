@@ -178,6 +178,7 @@ class Meeting {
     return begins_->plan;
   }
 
+  // The plan for the hosts that are left.
   void leave_out_others(JobPlan& plan) {
     const auto& hosts = plan.layout.hosts();
     std::vector<bool> stays(hosts.size(), false);
@@ -195,6 +196,7 @@ class Meeting {
                     counted(plan.layout.workers(), "worker")));
   }
 
+  // "hosts 1, 2 of 4"
   std::string absent() const {
     std::vector<std::size_t> absent;
     for (std::size_t host = 1; host < links_.hosts(); ++host) {
@@ -207,6 +209,8 @@ class Meeting {
     return {links_.own(), options_.hosts.replicas, usable_cores(), facts_of(options_)};
   }
 
+  // By which other hosts' workers reach those of this host: the way to the rendezvous, or the
+  // interface that was asked for.
   comm::NetworkOptions own_network(const comm::Link& link, const comm::Secret& secret) const {
     comm::NetworkOptions network{link.own_address(), secret.of_job(link.job()), link.job()};
     const std::string& interface = options_.hosts.interface;
@@ -220,6 +224,7 @@ class Meeting {
     return network;
   }
 
+  // What goes wrong in `step`, of which other hosts don't know, ends the meeting on all hosts.
   void try_or_tell(const std::function<void()>& step) {
     try {
       step();
@@ -245,10 +250,11 @@ class Meeting {
     throw stopped;
   }
 
+  // Hears other hosts until it is `enough`. False if it is not by the deadline.
   bool hear_until(Clock::time_point deadline, const std::function<bool()>& enough) {
     while (!enough()) {
       if (const auto heard = links_.receive()) {
-        hear(*heard->over, heard->message);
+        hear(*heard->from, heard->message);
         continue;
       }
       const auto rest = std::chrono::ceil<milliseconds>(deadline - Clock::now());
@@ -265,6 +271,7 @@ class Meeting {
     return true;
   }
 
+  // The same where all hosts are needed. Throws a Timeout that says what is `missing`.
   void wait(Clock::time_point deadline, const std::function<bool()>& enough,
             const std::function<std::string()>& missing) {
     const auto check = [&] {
@@ -284,13 +291,15 @@ class Meeting {
         [&] { return links_.peers()[0].name() + missing; });
   }
 
+  // Launchers come, and those that have not said who they are may go.
   void accept() {
     auto& peers = links_.peers();
     std::erase_if(peers, [](const Peer& peer) {
       return peer.host == HostLinks::kUnknown && !peer.problem.empty();
     });
-    for (auto& link : listener_->progress())
+    for (auto& link : listener_->progress()) {
       peers.push_back({HostLinks::kUnknown, std::move(link)});
+    }
   }
 
   void hear(Peer& from, const HostMessage& message) {
@@ -315,6 +324,7 @@ class Meeting {
             "two launchers have node rank ", hello.host, ": ", other, " and ", peer.link->peer());
     hellos_[hello.host] = hello;
   }
+
   HostLinks& links_;
   const LaunchOptions& options_;
   const std::string who_;  // what an error of this host begins with on others

@@ -30,7 +30,7 @@ RunningJob::RunningJob(Hosts& hosts, milliseconds timeout, comm::StoreServer& st
     : links_(hosts.links), patience_(timeout), store_(store) {
   for (HostLinks::Peer& peer : links_.peers()) peer.heard = Clock::now();
   store_.on_set = [this](const std::string& key, const std::string& value) {
-    if (!key.starts_with("local/")) links_.send(HostLinks::kEveryone, Published{key, value});
+    if (!key.starts_with("local/")) links_.tell(Published{key, value});
   };
   if (!has_hosts()) return;
   std::vector<Range> workers;
@@ -49,9 +49,9 @@ void RunningJob::progress() {
   links_.progress();
   while (const auto heard = links_.receive()) {
     try {
-      hear(heard->from, heard->message);
+      hear(*heard);
     } catch (const DataError& error) {
-      heard->over->says_wrong(error);
+      heard->from->says_wrong(error);
     }
   }
   for (const HostLinks::Peer& peer : links_.peers()) {
@@ -67,7 +67,12 @@ void RunningJob::progress() {
   decide();
 }
 
-void RunningJob::hear(std::size_t from, const HostMessage& message) {
+void RunningJob::hear(const HostLinks::Heard& heard) {
+  const auto& [peer, message] = heard;
+  const std::size_t from = peer->host;
+  const bool is_for_all =
+      std::holds_alternative<Published>(message) || std::holds_alternative<Asked>(message);
+  if (own() == 0 && is_for_all) links_.tell(message, peer);
   if (const auto* const published = std::get_if<Published>(&message)) {
     store_.set(published->key, published->value);
   } else if (const auto* const asked = std::get_if<Asked>(&message)) {
@@ -87,7 +92,7 @@ void RunningJob::hear(std::size_t from, const HostMessage& message) {
 
 void RunningJob::ask(int signal) {
   asked_ = signal;
-  links_.send(HostLinks::kEveryone, Asked{signal});
+  links_.tell(Asked{signal});
 }
 
 void RunningJob::warn(const Stall& stall) {

@@ -55,7 +55,7 @@ class RunningJob : private NonCopyable {
  private:
   using Clock = HostLinks::Clock;
 
-  void hear(std::size_t from, const HostMessage& message);
+  void hear(const HostLinks::Heard& heard);
   void decide();
 
   HostLinks& links_;

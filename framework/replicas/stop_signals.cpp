@@ -27,16 +27,10 @@ void call_newest_handler(int number) {
   if (const Handler handler = newest_handler) handler(number);
 }
 
-bool would_end(int signal) {
+Handler handler_of(int signal) {
   struct sigaction action {};
   ::sigaction(signal, nullptr, &action);
-  return action.sa_handler == SIG_DFL;
-}
-
-bool calls_ours(int signal) {
-  struct sigaction action {};
-  ::sigaction(signal, nullptr, &action);
-  return action.sa_handler == call_newest_handler;
+  return action.sa_handler;
 }
 
 // What the newest StopSignals hears. A handler may touch little else than such atomics.
@@ -135,14 +129,15 @@ StopHandler::StopHandler(Handler handler) : outer_(newest_handler.exchange(handl
   action.sa_handler = call_newest_handler;
   action.sa_flags = SA_RESTART;  // a replica that goes on does not notice
   for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
-    has_set_[i] = would_end(kStopSignals[i]);
+    has_set_[i] = handler_of(kStopSignals[i]) == SIG_DFL;
     if (has_set_[i]) ::sigaction(kStopSignals[i], &action, nullptr);
   }
 }
 
 StopHandler::~StopHandler() {
   for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
-    if (has_set_[i] && calls_ours(kStopSignals[i])) std::signal(kStopSignals[i], SIG_DFL);
+    const bool is_ours = has_set_[i] && handler_of(kStopSignals[i]) == call_newest_handler;
+    if (is_ours) std::signal(kStopSignals[i], SIG_DFL);
   }
   newest_handler = outer_;
 }
@@ -211,7 +206,8 @@ void be_warned_of_cpu_limit(std::int64_t threads) noexcept {
 
 void leave_stops_to_launcher(bool asks) {
   for (const int signal : kStopSignals) {
-    if (!would_end(signal) && !calls_ours(signal)) continue;
+    const Handler now = handler_of(signal);
+    if (now != SIG_DFL && now != call_newest_handler) continue;
     const bool is_ignored = signal == SIGTERM ? asks : signal != SIGXCPU;
     std::signal(signal, is_ignored ? SIG_IGN : SIG_DFL);
   }

@@ -28,9 +28,9 @@ struct JobEnd {
 /// ended, and a failure or signal on any host ends it on this one.
 ///
 /// Workers that wait for each other end with a Timeout by themselves. The supervisor ends the job
-/// where they cannot do so: if all have been stopped for `timeout`, or if one waits for
-/// others on the `board` and has not checked its wait for that long. On all hosts it warns of
-/// replicas that wait longer than `stall_warning` (0: no warning).
+/// where they cannot do so: if all have been stopped for `timeout`, or if one waits for others on
+/// the `board` and has not checked its wait for that long. On all hosts it warns of replicas that
+/// wait longer than `stall_warning`; 0: no warning.
 [[nodiscard]] JobEnd supervise(std::vector<WorkerProcess> workers, watch::Board& board,
                                std::chrono::milliseconds timeout,
                                std::chrono::milliseconds stall_warning, const StopSignals& stop,

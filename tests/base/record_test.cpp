@@ -122,7 +122,7 @@ TEST_CASE("a record's sizes, kinds and values are checked before use") {
             std::to_string(bytes.size()));
   bytes = encode(sample());
   bytes[9] = 2;  // no colour
-  CHECK_THAT(problem_of(bytes), Catch::Matchers::Contains("there is 2"));
+  CHECK_THAT(problem_of(bytes), ContainsSubstring("there is 2"));
   const std::string huge("\xff\xff\xff\xff", 4);
   CHECK_THROWS_AS(decode<std::string>(huge, "a text"), DataError);
   CHECK_THROWS_AS(decode<std::vector<Empty>>(huge + "four", "a list"), DataError);

@@ -239,10 +239,12 @@ void TcpLink::fail(int peer, std::exception_ptr error) {
 }
 
 void TcpLink::run(const std::stop_token& stop) {
+  PollSet polled;  // kept for its memory
+  bool has_arrivals = false;
+  const auto note_arrival = [&](short) { has_arrivals = true; };
   while (!stop.stop_requested()) {
-    PollSet polled;
-    bool has_arrivals = false;
-    const auto note_arrival = [&](short) { has_arrivals = true; };
+    polled.clear();
+    has_arrivals = false;
     polled.add(wake_.get(), [&](short) {
       std::uint64_t count = 0;
       (void)!::read(wake_.get(), &count, sizeof count);
