@@ -138,8 +138,9 @@ Bytes expected(const std::vector<Bytes>& inputs, reduce::ElementType type, reduc
     case reduce::ElementType::uint8:
     case reduce::ElementType::boolean:
       return expected<Exact<std::uint8_t>>(inputs, op);
+    default:
+      throw std::logic_error("no message has elements of this type");
   }
-  throw std::logic_error("unknown type");
 }
 
 // The top 16 bits of a float of each kind: zeros, ones, subnormal, largest, infinite, NaN (quiet
