@@ -83,7 +83,7 @@ std::shared_ptr<Model> make_model(const Config& config, const SampleType& sample
 }
 
 std::shared_ptr<Model> make_whole_model(const Config& config, const SampleType& sample) {
-  const std::int64_t bytes = training::bytes_of(make_model(config, sample)->parameters());
+  const std::int64_t bytes = training::total_bytes(make_model(config, sample)->parameters());
   const auto available = static_cast<std::int64_t>(available_memory());
   require(bytes <= available, "model ", config.model.name, " takes ", text_of_bytes(bytes),
           ", and ", text_of_bytes(available), " of memory are left", memory_limit_text());

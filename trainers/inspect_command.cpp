@@ -67,7 +67,7 @@ std::string indented(const std::string& text) {
   return result;
 }
 
-std::uint64_t bytes_of(const storage::ManifestTensor& tensor) {
+std::uint64_t size_of(const storage::ManifestTensor& tensor) {
   return storage::tensor_bytes(tensor.dtype, tensor.shape).value_or(0);
 }
 
@@ -101,9 +101,9 @@ int inspect_checkpoint(const fs::path& folder) {
   text += str("\n", counted(std::ssize(manifest.tensors), "tensor"), ":\n");
   bytes = 0;
   for (const storage::ManifestTensor& tensor : manifest.tensors) {
-    text += table_row(tensor.name, tensor.dtype, str(bytes_of(tensor)),
+    text += table_row(tensor.name, tensor.dtype, str(size_of(tensor)),
                       str("(", join(tensor.shape), ")"));
-    bytes += bytes_of(tensor);
+    bytes += size_of(tensor);
   }
   text += table_row("in all", "", str(bytes), "");
   (void)print(text);

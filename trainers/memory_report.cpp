@@ -71,14 +71,14 @@ std::int64_t running_here(const LaunchOptions& launch) {
 }
 
 // The bytes that `samples` take, of `values` each. At most kMost: a larger product overflows.
-std::int64_t bytes_of(std::int64_t samples, double values, double bytes) {
+std::int64_t batch_bytes(std::int64_t samples, double values, double bytes) {
   constexpr double kMost = 1e18;
   return static_cast<std::int64_t>(std::min(static_cast<double>(samples) * values * bytes, kMost));
 }
 
 std::int64_t input_bytes(const SampleType& type, std::int64_t samples) {
-  return bytes_of(samples, static_cast<double>(type.input.values()),
-                  static_cast<double>(c10::elementSize(type.input.dtype)));
+  return batch_bytes(samples, static_cast<double>(type.input.values()),
+                     static_cast<double>(c10::elementSize(type.input.dtype)));
 }
 
 // The job's microbatches on a replica alone.
@@ -154,7 +154,7 @@ BatchMemory batch_memory(const Config& config, const DataSets& data) {
                          static_cast<double>(std::max<std::int64_t>(type.classes, 1));
   return {.order = Sampler::bytes(sampler),
           .inputs = input_bytes(type, samples),
-          .outputs = bytes_of(samples, outputs, sizeof(float))};
+          .outputs = batch_bytes(samples, outputs, sizeof(float))};
 }
 
 // How many replicas this host has.

@@ -225,7 +225,7 @@ const char* name_of(NpyType type) {
   return entry_of(type).name;
 }
 
-std::size_t bytes_of(NpyType type) {
+std::size_t element_bytes(NpyType type) {
   return entry_of(type).bytes;
 }
 

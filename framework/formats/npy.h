@@ -46,7 +46,7 @@ using NpyElements =
 
 /// NumPy's name of a type: "bool", "int8", …
 [[nodiscard]] const char* name_of(NpyType type);
-[[nodiscard]] std::size_t bytes_of(NpyType type);
+[[nodiscard]] std::size_t element_bytes(NpyType type);
 
 /// An array as numpy.save writes it: one .npy file of version 1, 2 or 3, whose elements are of one
 /// of the types above, little-endian or big-endian. Source:
@@ -65,7 +65,7 @@ class NpyArray {
   /// Empty for a scalar.
   [[nodiscard]] const std::vector<std::int64_t>& shape() const noexcept { return shape_; }
   /// How many elements the shape makes.
-  [[nodiscard]] std::size_t count() const noexcept { return data_.size() / bytes_of(type()); }
+  [[nodiscard]] std::size_t count() const noexcept { return data_.size() / element_bytes(type()); }
   /// The elements, row-major whatever the file has, aligned as their type needs it.
   [[nodiscard]] std::span<const std::uint8_t> bytes() const noexcept { return data_; }
 

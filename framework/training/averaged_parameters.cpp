@@ -108,7 +108,7 @@ void AveragedParameters::restore_count(const StateArchive& archive, bool is_new)
 }
 
 std::int64_t AveragedParameters::bytes() const {
-  return bytes_of(shards_);
+  return total_bytes(shards_);
 }
 
 }  // namespace lockstep::training

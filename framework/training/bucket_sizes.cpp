@@ -73,7 +73,7 @@ std::optional<LinkCost> measured_cost(collectives::AxisQueue& queue, const AxisN
   return LinkCost{.call_s = all[0], .bytes_per_s = static_cast<double>(kBytes) / of_bytes};
 }
 
-std::int64_t bytes_of(const std::vector<at::Tensor>& parameters) {
+std::int64_t total_bytes(const std::vector<at::Tensor>& parameters) {
   std::int64_t sum = 0;
   for (const at::Tensor& parameter : parameters) {
     sum += parameter.numel() * static_cast<std::int64_t>(parameter.itemsize());

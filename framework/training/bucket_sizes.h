@@ -33,6 +33,6 @@ namespace lockstep::training {
                                                     const AxisNames& axis_name);
 
 /// Bytes of the parameters' values.
-[[nodiscard]] std::int64_t bytes_of(const std::vector<at::Tensor>& parameters);
+[[nodiscard]] std::int64_t total_bytes(const std::vector<at::Tensor>& parameters);
 
 }  // namespace lockstep::training

@@ -80,7 +80,7 @@ MemoryUse FlatGradients::use() const {
     count(use.communication, bucket.residual);
     count(use.communication, bucket.next);
   }
-  use.communication += bytes_of(staging_) + bytes_of(wire_);
+  use.communication += total_bytes(staging_) + total_bytes(wire_);
   return use;
 }
 

@@ -161,7 +161,7 @@ tree::FlatLayout flat_layout(const ModuleParameters& parameters, std::vector<std
   const std::vector<std::int64_t>& groups = cuts ? parameters.block_of : uncut;
   std::ranges::stable_partition(order, [&](std::size_t item) { return groups[item] != 0; });
   return {flat_items(parameters.tensors, groups), order,
-          bucket_sizes(bucket_mb, bytes_of(parameters.tensors), shards, link), shards};
+          bucket_sizes(bucket_mb, total_bytes(parameters.tensors), shards, link), shards};
 }
 
 namespace {

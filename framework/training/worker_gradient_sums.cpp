@@ -45,7 +45,7 @@ WorkerGradientSums::Set WorkerGradientSums::any_set() {
   for (const tree::FlatBucket& bucket : layout_.buckets()) {
     set.push_back(at::zeros({bucket.size}, gradient_dtype(bucket)));
   }
-  bytes_ += bytes_of(set);
+  bytes_ += total_bytes(set);
   return set;
 }
 

@@ -29,12 +29,12 @@ FlatLayout::FlatLayout(const std::vector<FlatItem>& items, const std::vector<std
     bool is_last = false;  // and what was left fitted into it when it was made
   };
   std::map<std::pair<std::int64_t, at::ScalarType>, Row> rows;
-  const auto bytes_of = [](const FlatItem& item) {
+  const auto item_bytes = [](const FlatItem& item) {
     return item.size * static_cast<std::int64_t>(c10::elementSize(item.dtype));
   };
   for (const FlatItem& item : items) {
     require(item.size >= 0, "flat layout: size ", item.size, " is negative");
-    rows[{item.group, item.dtype}].left += bytes_of(item);
+    rows[{item.group, item.dtype}].left += item_bytes(item);
   }
   std::vector<std::size_t> last_of;  // by bucket: when its last item came
   for (std::size_t rank = 0; rank < order.size(); ++rank) {
@@ -43,7 +43,7 @@ FlatLayout::FlatLayout(const std::vector<FlatItem>& items, const std::vector<std
     const bool begins_last =
         sizes.ends < sizes.most && row.left <= sizes.ends && !row.is_last && row.bucket;
     const auto fits = [&] {
-      const std::int64_t bytes = buckets_[*row.bucket].bytes(item.dtype) + bytes_of(item);
+      const std::int64_t bytes = buckets_[*row.bucket].bytes(item.dtype) + item_bytes(item);
       return item.group != 0 || (!begins_last && bytes <= (row.is_first ? sizes.ends : sizes.most));
     };
     if (!row.bucket || !fits()) {
@@ -53,7 +53,7 @@ FlatLayout::FlatLayout(const std::vector<FlatItem>& items, const std::vector<std
       buckets_.push_back({item.dtype, item.group, 0, {}});
       last_of.push_back(0);
     }
-    row.left -= bytes_of(item);
+    row.left -= item_bytes(item);
     FlatBucket& into = buckets_[*row.bucket];
     places_[order[rank]] = {*row.bucket, into.size, item.size};
     into.items.push_back(order[rank]);

@@ -83,7 +83,7 @@ void read_npy(const TemporaryFolder&, const std::string& path) {
   for (const std::int64_t size : array.shape()) count *= static_cast<std::size_t>(size);
   must(array.count() == count, "as many elements as the shape");
   const std::vector<std::uint8_t> copy(array.bytes().begin(), array.bytes().end());
-  must(copy.size() == count * bytes_of(array.type()), "as many bytes as elements");
+  must(copy.size() == count * element_bytes(array.type()), "as many bytes as elements");
 }
 
 void read_picture(const TemporaryFolder&, const std::string& path) {
