@@ -169,10 +169,10 @@ at::Tensor result_memory_like(const at::Tensor& tensor) {
   return result_memory(tensor.sizes(), tensor.options());
 }
 
-Leaves in_messages(const Leaves& leaves, std::int64_t slices, const Transfer& transfer) {
+Leaves in_messages(const Leaves& leaves, std::int64_t slices, const MessageFunction& function) {
   Leaves results(leaves.size());
   for (const auto& indices : by_dtype(leaves)) {
-    const at::Tensor message = transfer(pack(leaves, indices, slices), indices.size() > 1);
+    const at::Tensor message = function(pack(leaves, indices, slices), indices.size() > 1);
     std::int64_t offset = 0;
     for (const std::size_t i : indices) {
       const at::IntArrayRef sizes = leaves[i].sizes().slice(slices == 0 ? 0 : 1);

@@ -57,20 +57,20 @@ void check_leaves(const Leaves& leaves, const AxisCall& call);
 
 /// Makes a new contiguous message from `message`. If `is_copy`, `message` may be overwritten;
 /// otherwise it may be a leaf's own memory.
-using Transfer = std::function<at::Tensor(const at::Tensor& message, bool is_copy)>;
+using MessageFunction = std::function<at::Tensor(const at::Tensor& message, bool is_copy)>;
 
-/// Packs leaves of one dtype into one message each, and unpacks what `transfer` makes of it, which
+/// Packs leaves of one dtype into one message each, and unpacks what `function` makes of it, which
 /// the results share. A message is the leaves end to end, of shape (elements). If `slices` is not
 /// 0, leaves have shape (slices, …), and row r of a message of shape (slices, elements) has slice r
-/// of each leaf. What `transfer` returns has either of these forms, with any number of slices.
+/// of each leaf. What `function` returns has either of these forms, with any number of slices.
 [[nodiscard]] Leaves in_messages(const Leaves& leaves, std::int64_t slices,
-                                 const Transfer& transfer);
+                                 const MessageFunction& function);
 
-/// Runs `transfer`. Its CommErrors gain the call's description.
+/// Calls run(). Its CommErrors gain the call's description.
 template <typename F>
-void communicate(const AxisCall& call, const F& transfer) {
+void communicate(const AxisCall& call, const F& run) {
   try {
-    transfer();
+    run();
   } catch (const CommError& error) {
     error.rethrow_with(call.text() + ": ");
   }

@@ -31,8 +31,8 @@ class NetworkCommunicator : public Communicator {
  protected:
   /// Sends sent[p] to each other member p and receives received[p] from it; both sides leave out
   /// empty messages. They meet only messages with the same `tag`.
-  virtual void transfer(const Key& tag, std::span<const ConstBytes> sent,
-                        std::span<const Bytes> received) = 0;
+  virtual void send_and_receive(const Key& tag, std::span<const ConstBytes> sent,
+                                std::span<const Bytes> received) = 0;
 
   Cancellation& user() { return user_; }
   /// Tells this group's messages from those of others.
@@ -53,7 +53,7 @@ class NetworkCommunicator : public Communicator {
   [[nodiscard]] std::size_t me() const { return static_cast<std::size_t>(rank()); }
   const ScheduleChoice& schedules();
   void exchange(std::span<const ConstBytes> sent, std::span<const Bytes> received) {
-    transfer(key_.fold(transfers_++).fold(verb_mark_), sent, received);
+    send_and_receive(key_.fold(exchanges_++).fold(verb_mark_), sent, received);
   }
   void all_reduce(const Verb& verb);
   void reduce_scatter(const Verb& verb);
@@ -64,7 +64,7 @@ class NetworkCommunicator : public Communicator {
   std::vector<int> members_;
   Cancellation user_;
   Key key_;
-  std::uint64_t transfers_ = 0;
+  std::uint64_t exchanges_ = 0;
   std::uint64_t verb_mark_ = 0;
   Scratch scratch_;
   std::optional<ScheduleChoice> schedules_;

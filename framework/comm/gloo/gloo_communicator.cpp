@@ -354,8 +354,8 @@ class GlooCommunicator final : public NetworkCommunicator {
   const Ledger& ledger() const noexcept override { return link_->ledger(); }
 
  private:
-  void transfer(const Key& tag, std::span<const ConstBytes> sent,
-                std::span<const Bytes> received) override {
+  void send_and_receive(const Key& tag, std::span<const ConstBytes> sent,
+                        std::span<const Bytes> received) override {
     std::vector<Message> messages;
     for_others([&](std::size_t place) {
       const auto [out, in] = std::pair(sent[place], received[place]);

@@ -38,8 +38,8 @@ class TcpCommunicator final : public NetworkCommunicator {
   const Ledger& ledger() const noexcept override { return link_->ledger(); }
 
  private:
-  void transfer(const Key& tag, std::span<const ConstBytes> sent,
-                std::span<const Bytes> received) override {
+  void send_and_receive(const Key& tag, std::span<const ConstBytes> sent,
+                        std::span<const Bytes> received) override {
     std::deque<TcpMessage> messages;
     const auto add = [&](std::size_t place, ConstBytes out, Bytes in) {
       const std::size_t bytes = std::max(out.size(), in.size());
