@@ -41,10 +41,10 @@ void require_text(const std::string& path) {
 
 // Thumbnails, pictures and archives that lie among texts count to their last byte.
 void warn_of_binary(const TextCorpus& corpus, const std::string& path) {
-  const auto& parts = corpus.parts();
-  const auto first = std::ranges::find(parts, true, &TextCorpus::Part::is_binary);
-  if (first == parts.end()) return;
-  const std::int64_t count = std::ranges::count(parts, true, &TextCorpus::Part::is_binary);
+  const auto& sources = corpus.sources();
+  const auto first = std::ranges::find(sources, true, &TextCorpus::SourceFile::is_binary);
+  if (first == sources.end()) return;
+  const std::int64_t count = std::ranges::count(sources, true, &TextCorpus::SourceFile::is_binary);
   log_warning(str("text: of '", path, "' ", counted(count, "file"), count == 1 ? " has" : " have",
                   " zero bytes, as text has none, but ", count == 1 ? "counts" : "count",
                   ", such as '", first->path, "': data.exclude passes files over"));
@@ -188,7 +188,7 @@ DataSets load_text(const TextSetOptions& options, const DataContext& job) {
     }
     sets.train = std::make_shared<const TextSet>(corpus, train, job.seed);
     sets.notes = {str(
-        "text: ", counted(std::ssize(corpus->parts()), "file"), ", ", corpus->size(),
+        "text: ", counted(std::ssize(corpus->sources()), "file"), ", ", corpus->size(),
         " bytes in all, each byte a token",
         is_split ? str("; the last ", corpus->size() - train.bytes, " bytes are the validation set")
                  : "")};

@@ -38,9 +38,10 @@ void TextCorpus::copy(std::uint64_t offset, std::span<std::uint8_t> to) const {
   require(offset <= size_ && to.size() <= size_ - offset, "text: ", to.size(), " bytes from ",
           offset, " on are asked for, but there are ", size_, " in all");
   if (to.empty()) return;
-  const auto after = std::ranges::upper_bound(parts_, offset, std::less<>(), &Part::offset);
-  for (auto part = static_cast<std::size_t>(after - parts_.begin()) - 1; !to.empty(); ++part) {
-    const auto from = bytes_[part].span().subspan(offset - parts_[part].offset);
+  const auto after = std::ranges::upper_bound(sources_, offset, std::less<>(), &SourceFile::offset);
+  for (auto source = static_cast<std::size_t>(after - sources_.begin()) - 1; !to.empty();
+       ++source) {
+    const auto from = bytes_[source].span().subspan(offset - sources_[source].offset);
     const std::size_t count = std::min(from.size(), to.size());
     std::ranges::copy(from.first(count), to.begin());
     to = to.subspan(count);
@@ -53,7 +54,7 @@ void TextCorpus::add_file(const std::string& path) {
   const std::span<const std::uint8_t> bytes = bytes_.back().span();
   const auto beginning = bytes.first(std::min(bytes.size(), kBeginning));
   const bool is_binary = std::ranges::find(beginning, 0) != beginning.end();
-  parts_.push_back({path, size_, bytes.size(), is_binary});
+  sources_.push_back({path, size_, bytes.size(), is_binary});
   size_ += bytes.size();
 }
 

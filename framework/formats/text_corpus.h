@@ -22,7 +22,7 @@ namespace lockstep::formats {
 class TextCorpus {
  public:
   /// One file's part of the text.
-  struct Part {
+  struct SourceFile {
     std::string path;
     std::uint64_t offset;  ///< of its first byte in the text
     std::uint64_t size;    ///< unpacked
@@ -39,7 +39,7 @@ class TextCorpus {
   /// In bytes, at least 1.
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
   /// In the order of the text.
-  [[nodiscard]] const std::vector<Part>& parts() const noexcept { return parts_; }
+  [[nodiscard]] const std::vector<SourceFile>& sources() const noexcept { return sources_; }
 
   /// Copies the text's bytes from `offset` on, as many as `to` has. ValueError if it ends before.
   void copy(std::uint64_t offset, std::span<std::uint8_t> to) const;
@@ -47,8 +47,8 @@ class TextCorpus {
  private:
   void add_file(const std::string& path);
 
-  std::vector<Part> parts_;
-  std::vector<FileBytes> bytes_;  // of each part
+  std::vector<SourceFile> sources_;
+  std::vector<FileBytes> bytes_;  // of each source
   std::uint64_t size_ = 0;
 };
 

@@ -59,7 +59,7 @@ Tensor joined(Leaves blocks, const std::vector<std::int64_t>& counts) {
 
 }  // namespace
 
-LocalMesh::LocalMesh(const Mesh& mesh) : mesh_(mesh), replicas_(mesh.size()) {
+MeshBox::MeshBox(const Mesh& mesh) : mesh_(mesh), replicas_(mesh.size()) {
   std::int64_t first = 0;
   if (replicas::in_job()) {
     const AxisLevel& job = current_environment()->levels()[0];
@@ -91,12 +91,12 @@ LocalMesh::LocalMesh(const Mesh& mesh) : mesh_(mesh), replicas_(mesh.size()) {
   }
 }
 
-const LocalMesh::Axis* LocalMesh::find(const std::string& name) const {
+const MeshBox::Axis* MeshBox::find(const std::string& name) const {
   const auto axis = std::ranges::find(axes_, name, &Axis::name);
   return axis == axes_.end() ? nullptr : &*axis;
 }
 
-void LocalMesh::check(const PrefixTree<PartitionSpec>& specs, const std::string& what) const {
+void MeshBox::check(const PrefixTree<PartitionSpec>& specs, const std::string& what) const {
   specs.for_each([&](const PartitionSpec& spec) {
     std::set<std::string> seen;
     for (const auto& axes : spec) {
@@ -114,13 +114,13 @@ void LocalMesh::check(const PrefixTree<PartitionSpec>& specs, const std::string&
   });
 }
 
-std::int64_t LocalMesh::blocks(const std::vector<std::string>& axes) const {
+std::int64_t MeshBox::blocks(const std::vector<std::string>& axes) const {
   std::int64_t count = 1;
   for (const std::string& axis : axes) count *= find(axis)->extent;
   return count;
 }
 
-std::int64_t LocalMesh::block_of(std::int64_t replica, const std::vector<std::string>& axes) const {
+std::int64_t MeshBox::block_of(std::int64_t replica, const std::vector<std::string>& axes) const {
   std::int64_t block = 0;
   for (const std::string& name : axes) {
     const Axis& axis = *find(name);
@@ -129,7 +129,7 @@ std::int64_t LocalMesh::block_of(std::int64_t replica, const std::vector<std::st
   return block;
 }
 
-std::vector<std::string> LocalMesh::unnamed(const PartitionSpec& spec) const {
+std::vector<std::string> MeshBox::unnamed(const PartitionSpec& spec) const {
   std::vector<std::string> rest;
   for (const Axis& axis : axes_) {
     const bool named = std::ranges::any_of(
@@ -139,7 +139,7 @@ std::vector<std::string> LocalMesh::unnamed(const PartitionSpec& spec) const {
   return rest;
 }
 
-replicas::MapInput LocalMesh::cut(const ArgumentLeaf<PartitionSpec>& argument) const {
+replicas::MapInput MeshBox::cut(const ArgumentLeaf<PartitionSpec>& argument) const {
   const auto& [leaf, spec, what] = argument;
   check_rank(leaf, spec, what);
   replicas::MapInput input{
@@ -170,7 +170,7 @@ replicas::MapInput LocalMesh::cut(const ArgumentLeaf<PartitionSpec>& argument) c
   return input;
 }
 
-Tensor LocalMesh::join(const ResultLeaf& result, const PartitionSpec& spec) const {
+Tensor MeshBox::join(const ResultLeaf& result, const PartitionSpec& spec) const {
   const std::string what = str("result ", result.element);
   std::vector<std::int64_t> counts;
   std::int64_t total = 1;
@@ -196,7 +196,7 @@ Tensor LocalMesh::join(const ResultLeaf& result, const PartitionSpec& spec) cons
   return has_first ? leaf : replicas::counted_elsewhere(leaf);
 }
 
-Leaves check_vma(const LocalMesh& local, const replicas::MapCall& map_call,
+Leaves check_vma(const MeshBox& local, const replicas::MapCall& map_call,
                  const ResultLeaves& result) {
   const tree::Variance& variance = *tree::current_variance();
   Leaves leaves;
@@ -274,7 +274,7 @@ void check_alike(const replicas::MapCall& map_call, const ResultLeaves& result,
 
 }  // namespace
 
-void check_replicated(const LocalMesh& local, const replicas::MapCall& map_call,
+void check_replicated(const MeshBox& local, const replicas::MapCall& map_call,
                       const PrefixTree<PartitionSpec>& specs, const ResultLeaves& result) {
   std::optional<tree::Untracked> untracked;
   if (tree::current_variance() != nullptr) untracked.emplace();

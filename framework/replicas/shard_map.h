@@ -34,10 +34,10 @@ struct ShardMapOptions {
 namespace map_detail {
 
 /// The replicas of a mesh that this process runs: a box of indices.
-class LocalMesh {
+class MeshBox {
  public:
   /// ValueErrors if the mesh does not divide among the job's members, or not into boxes.
-  explicit LocalMesh(const Mesh& mesh);
+  explicit MeshBox(const Mesh& mesh);
 
   [[nodiscard]] std::int64_t replicas() const noexcept { return replicas_; }
   /// ValueError, starting with `what`, if a spec names an axis twice or one that the mesh has not.
@@ -76,12 +76,12 @@ struct ResultLeaves {
 /// Throws ValueError on every replica if leaves differ along the axes that their specs do not name,
 /// in number, shape, dtype or value; `specs` is what out_specs says of the result. An undefined one
 /// is a ValueError, too.
-void check_replicated(const LocalMesh& local, const replicas::MapCall& map_call,
+void check_replicated(const MeshBox& local, const replicas::MapCall& map_call,
                       const PrefixTree<PartitionSpec>& specs, const ResultLeaves& result);
 
 /// With check_vma, in each replica: ValueError if a leaf of a result varies over an axis that its
 /// spec does not name. Returns the leaves, now varying over all axes that their specs name.
-[[nodiscard]] Leaves check_vma(const LocalMesh& local, const replicas::MapCall& map_call,
+[[nodiscard]] Leaves check_vma(const MeshBox& local, const replicas::MapCall& map_call,
                                const ResultLeaves& result);
 
 }  // namespace map_detail
@@ -134,7 +134,7 @@ template <typename F>
                                  .check_vma = options.check_vma};
       for (const auto& [name, size] : mesh.axes()) map_call.axes.push_back({name, size});
       const auto local =
-          map_detail::with_title(map_call, [&] { return map_detail::LocalMesh(mesh); });
+          map_detail::with_title(map_call, [&] { return map_detail::MeshBox(mesh); });
       map_call.replicas = local.replicas();
       const auto inputs = map_detail::with_title(map_call, [&] {
         if (in_specs.is_left_out()) {

@@ -41,14 +41,14 @@ double seconds_left(const ProgressState& state) {
   return std::max(state.elapsed_s / static_cast<double>(state.step) * to_come, 1.0);
 }
 
-// The parts of a line from left to right; `rank` 0 is the last to go where room is short.
-struct Part {
+// The fields of a line from left to right; `rank` 0 is the last to go where room is short.
+struct Field {
   int rank;
   std::string text;
 };
 
-std::vector<Part> parts(const ProgressState& state) {
-  std::vector<Part> all{{0, str(state.unit, " ", state.step, "/", state.total)}};
+std::vector<Field> fields(const ProgressState& state) {
+  std::vector<Field> all{{0, str(state.unit, " ", state.step, "/", state.total)}};
   if (state.epoch >= 0) all.push_back({3, str("epoch ", state.epoch)});
   if (state.loss) all.push_back({1, "loss " + format("%.4g", *state.loss)});
   if (state.samples_per_s) {
@@ -59,10 +59,10 @@ std::vector<Part> parts(const ProgressState& state) {
   return all;
 }
 
-std::string joined(const std::vector<Part>& all, int max_rank) {
+std::string joined(const std::vector<Field>& all, int max_rank) {
   std::vector<std::string> texts;
-  for (const Part& part : all) {
-    if (part.rank <= max_rank) texts.push_back(part.text);
+  for (const Field& field : all) {
+    if (field.rank <= max_rank) texts.push_back(field.text);
   }
   return join(texts, kGap);
 }
@@ -93,12 +93,12 @@ std::string duration_text(double seconds) {
 }
 
 std::string progress_text(const ProgressState& state) {
-  return joined(parts(state), kParts);
+  return joined(fields(state), kParts);
 }
 
 std::string progress_bar(const ProgressState& state, int columns) {
   const int room = std::max(columns - 1, 0);
-  const std::vector<Part> all = parts(state);
+  const std::vector<Field> all = fields(state);
   std::string text;
   for (int max_rank = kParts - 1; max_rank >= 0; --max_rank) {
     text = joined(all, max_rank);

@@ -43,9 +43,9 @@ AveragedParameters::AveragedParameters(double decay, std::optional<bool> warms_u
   for (const ShardedUpdate::SavedPart& part : update.saved_parts()) {
     const tree::FlatPosition& place = plan.layout.place(part.parameter);
     const std::int64_t begin = place.offset + part.offset - plan.buckets[place.bucket].shard.offset;
-    parts_.push_back({module.names[part.parameter], module.tensors[part.parameter].sizes().vec(),
-                      part.offset, part.values,
-                      shards_[place.bucket].narrow(0, begin, part.values.numel())});
+    averages_.push_back({module.names[part.parameter], module.tensors[part.parameter].sizes().vec(),
+                         part.offset, part.values,
+                         shards_[place.bucket].narrow(0, begin, part.values.numel())});
   }
 }
 
@@ -56,13 +56,13 @@ void AveragedParameters::start() {
 
 void AveragedParameters::take_values() {
   const c10::AutoGradMode no_grad(false);
-  for (const Part& part : parts_) part.average.copy_(part.value);
+  for (const Average& each : averages_) each.average.copy_(each.value);
 }
 
 void AveragedParameters::add() {
   const auto t = static_cast<double>(updates_++);
   const double decay = warms_up_ ? std::min(decay_, (1 + t) / (10 + t)) : decay_;
-  for (const Part& part : parts_) move_towards(part.average, part.value, 1 - decay);
+  for (const Average& each : averages_) move_towards(each.average, each.value, 1 - decay);
 }
 
 void AveragedParameters::gather_into(const at::Tensor& whole, std::size_t bucket) {
@@ -75,11 +75,11 @@ void AveragedParameters::archive_state(const StateArchive& archive) {
   const c10::AutoGradMode no_grad(false);
   has_started_ = has_started_ || archive.restores();
   bool is_new = false;
-  for (const Part& part : parts_) {
-    const std::string name = kAverages + part.name;
-    const StatePiece piece{name, part.shape, part.offset, has_started_ ? part.average : part.value};
+  for (const Average& each : averages_) {
+    const std::string name = kAverages + each.name;
+    const StatePiece piece{name, each.shape, each.offset, has_started_ ? each.average : each.value};
     const bool is_there = (!archive.restores() || archive.has(name)) && archive.part(piece);
-    if (!is_there) part.average.copy_(part.value);
+    if (!is_there) each.average.copy_(each.value);
     is_new = is_new || !is_there;
   }
   if (archive.restores()) return restore_count(archive, is_new);

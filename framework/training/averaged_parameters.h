@@ -46,7 +46,7 @@ class AveragedParameters {
   void take_values();
   void restore_count(const StateArchive& archive, bool is_new);
 
-  struct Part {
+  struct Average {
     std::string name;
     std::vector<std::int64_t> shape;  // of the whole parameter
     std::int64_t offset;              // in it
@@ -59,7 +59,7 @@ class AveragedParameters {
   bool warms_up_ = asked_.value_or(true);
   AxisNames axis_;
   std::vector<at::Tensor> shards_;  // by bucket: the averages, flat
-  std::vector<Part> parts_;
+  std::vector<Average> averages_;
   bool has_started_ = false;
   std::int64_t updates_ = 0;  // that the averages have seen
 };

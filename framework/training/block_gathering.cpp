@@ -40,9 +40,9 @@ BlockGathering::BlockGathering(const ModuleParameters& module, FlatParameters& p
       queue_(queue),
       left_(std::move(left)),
       is_cut_(parameters.layout().has_groups()),
-      parts_(module.blocks.size()) {
-  for (std::size_t part = 0; part < parts_.size(); ++part) {
-    part_of_.emplace(module.blocks[part], part);
+      states_(module.blocks.size()) {
+  for (std::size_t index = 0; index < states_.size(); ++index) {
+    index_of_.emplace(module.blocks[index], index);
   }
   const std::vector<tree::FlatBucket>& buckets = parameters.layout().buckets();
   const auto is_in_block = [&](std::size_t item) { return module.block_of[item] != 0; };
@@ -53,9 +53,9 @@ BlockGathering::BlockGathering(const ModuleParameters& module, FlatParameters& p
       late_[bucket] = true;
     }
     for (const std::size_t item : buckets[bucket].items) {
-      Part& part = parts_[static_cast<std::size_t>(module.block_of[item] - 1)];
-      if (part.buckets.empty() || part.buckets.back() != bucket) part.buckets.push_back(bucket);
-      ++part.items;
+      BlockState& state = states_[static_cast<std::size_t>(module.block_of[item] - 1)];
+      if (state.buckets.empty() || state.buckets.back() != bucket) state.buckets.push_back(bucket);
+      ++state.items;
     }
   }
 }
@@ -64,48 +64,48 @@ void BlockGathering::wait_for_late() {
   for (std::size_t bucket = late_.size(); bucket-- > 0;) parameters_.gather(bucket, queue_);
 }
 
-void BlockGathering::gather(std::size_t part) {
-  for (const std::size_t bucket : parts_[part].buckets) parameters_.gather(bucket, queue_);
+void BlockGathering::gather(std::size_t index) {
+  for (const std::size_t bucket : states_[index].buckets) parameters_.gather(bucket, queue_);
 }
 
-void BlockGathering::drop(std::size_t part) {
+void BlockGathering::drop(std::size_t index) {
   if (keeps_everything() || keeps_graph_) return;
-  for (const std::size_t bucket : parts_[part].buckets) parameters_.drop(bucket, queue_);
+  for (const std::size_t bucket : states_[index].buckets) parameters_.drop(bucket, queue_);
 }
 
-void BlockGathering::prefetch(std::size_t part) {
-  const auto gathered = std::ranges::count_if(parts_, [this](const Part& each) {
+void BlockGathering::prefetch(std::size_t index) {
+  const auto gathered = std::ranges::count_if(states_, [this](const BlockState& each) {
     return !each.buckets.empty() && parameters_.is_gathered(each.buckets.front());
   });
   if (!queue_.overlaps() || gathered > 1) return;
-  for (const std::size_t bucket : parts_[part].buckets) {
+  for (const std::size_t bucket : states_[index].buckets) {
     parameters_.start_gathering(bucket, queue_);
   }
 }
 
 at::Tensor BlockGathering::run(Block& block, const at::Tensor& input, const BlockForward& forward) {
-  const std::size_t part = part_of_.at(&block);
-  gather(part);
+  const std::size_t index = index_of_.at(&block);
+  gather(index);
   if (!is_cut_) return forward(input);
   // Forwards without a backward, of an evaluation, are in no order.
   if (c10::GradMode::is_enabled()) {
-    order_.push_back(part);
+    order_.push_back(index);
     const std::size_t place = order_.size();
-    if (place < last_order_.size() && last_order_[place - 1] == part) prefetch(last_order_[place]);
+    if (place < last_order_.size() && last_order_[place - 1] == index) prefetch(last_order_[place]);
   }
   const bool ends_at_input = c10::GradMode::is_enabled() && input.requires_grad();
   const at::Tensor output = forward(input);
-  if (parts_[part].users == 0) drop(part);
+  if (states_[index].users == 0) drop(index);
   if (c10::GradMode::is_enabled() && output.requires_grad() && !output.is_leaf()) {
     const std::weak_ptr<BlockGathering> weak = weak_from_this();
     // The hooks of a tensor run before the node that made it, and when all its users are done.
-    output.register_hook([weak, part](const at::Tensor&) {
-      if (const auto self = weak.lock()) self->before_backward(part);
+    output.register_hook([weak, index](const at::Tensor&) {
+      if (const auto self = weak.lock()) self->before_backward(index);
     });
-    parts_[part].ends_at_input = parts_[part].ends_at_input && ends_at_input;
+    states_[index].ends_at_input = states_[index].ends_at_input && ends_at_input;
     if (ends_at_input) {
-      input.register_hook([weak, part](const at::Tensor&) {
-        if (const auto self = weak.lock()) self->after_backward(part);
+      input.register_hook([weak, index](const at::Tensor&) {
+        if (const auto self = weak.lock()) self->after_backward(index);
       });
     }
   }
@@ -117,7 +117,7 @@ void BlockGathering::begin_backward() {
   is_other_ = false;
 }
 
-void BlockGathering::before_backward(std::size_t part) {
+void BlockGathering::before_backward(std::size_t index) {
   if (!is_own_ && !is_other_) {
     is_other_ = true;
     torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this()] {
@@ -126,9 +126,9 @@ void BlockGathering::before_backward(std::size_t part) {
     });
   }
   if (c10::GradMode::is_enabled()) keeps_graph_ = true;  // create_graph
-  Part& entered = parts_[part];
+  BlockState& entered = states_[index];
   if (entered.users++ == 0) entered.missing = entered.items;
-  gather(part);
+  gather(index);
 }
 
 void BlockGathering::gradient_ready(std::size_t item) {
@@ -136,26 +136,26 @@ void BlockGathering::gradient_ready(std::size_t item) {
   const std::int64_t group = layout.buckets()[layout.place(item).bucket].group;
   if (group == 0) return;
   const auto index = static_cast<std::size_t>(group - 1);
-  Part& part = parts_[index];
-  if (part.missing > 0 && --part.missing == 0 && part.users == 1 && !part.ends_at_input) {
+  BlockState& state = states_[index];
+  if (state.missing > 0 && --state.missing == 0 && state.users == 1 && !state.ends_at_input) {
     after_backward(index);
   }
 }
 
-void BlockGathering::after_backward(std::size_t part) {
-  Part& done = parts_[part];
+void BlockGathering::after_backward(std::size_t index) {
+  BlockState& done = states_[index];
   if (done.users == 0 || --done.users > 0) return;
-  drop(part);
+  drop(index);
   if (done.ends_at_input && is_own_) {
     for (const std::size_t bucket : done.buckets) left_(bucket);
   }
   // The run before this one in the forward comes next, unless its backward has begun.
   std::size_t place = std::min(undone_, order_.size());
-  while (place > 0 && order_[place - 1] != part) --place;
+  while (place > 0 && order_[place - 1] != index) --place;
   if (place == 0) return;
   undone_ = --place;
   while (place-- > 0) {
-    if (parts_[order_[place]].users > 0) continue;
+    if (states_[order_[place]].users > 0) continue;
     prefetch(order_[place]);
     break;
   }
@@ -166,10 +166,10 @@ void BlockGathering::end_backward() {
   is_other_ = false;
   if (!order_.empty()) last_order_ = std::exchange(order_, {});
   undone_ = kAll;
-  for (std::size_t part = 0; part < parts_.size(); ++part) {
-    parts_[part].users = 0;
-    parts_[part].ends_at_input = true;
-    drop(part);
+  for (std::size_t index = 0; index < states_.size(); ++index) {
+    states_[index].users = 0;
+    states_[index].ends_at_input = true;
+    drop(index);
   }
 }
 
@@ -178,14 +178,14 @@ void BlockGathering::end_step() {
 }
 
 void BlockGathering::gather_everything() {
-  for (std::size_t part = 0; part < parts_.size(); ++part) gather(part);
+  for (std::size_t index = 0; index < states_.size(); ++index) gather(index);
 }
 
-// The result points at nothing: it holds the part until it ends.
-std::shared_ptr<void> BlockGathering::hold(std::size_t part) {
-  gather(part);
-  return {nullptr, [self = shared_from_this(), part](void*) {
-            if (self->parts_[part].users == 0) self->drop(part);
+// The result points at nothing: it holds the block until it ends.
+std::shared_ptr<void> BlockGathering::hold(std::size_t index) {
+  gather(index);
+  return {nullptr, [self = shared_from_this(), index](void*) {
+            if (self->states_[index].users == 0) self->drop(index);
           }};
 }
 

@@ -55,13 +55,13 @@ class BlockGathering final : public BlockRunner,
 
   /// Gathers all cut blocks until end_backward(), or longer while they are held.
   void gather_everything();
-  /// While the result lives, the parameters of blocks[part], or of all blocks, are gathered.
+  /// While the result lives, the parameters of blocks[index], or of all blocks, are gathered.
   /// Nothing to hold, where none is cut, is nullptr.
-  [[nodiscard]] std::shared_ptr<void> hold(std::size_t part);
+  [[nodiscard]] std::shared_ptr<void> hold(std::size_t index);
   [[nodiscard]] std::shared_ptr<void> hold_everything();
 
  private:
-  struct Part {
+  struct BlockState {
     std::vector<std::size_t> buckets;
     std::size_t items = 0;      // its parameters
     bool ends_at_input = true;  // a run's backward is over when its input's gradient is there
@@ -70,20 +70,20 @@ class BlockGathering final : public BlockRunner,
   };
   static constexpr auto kAll = std::numeric_limits<std::size_t>::max();
 
-  void gather(std::size_t part);
-  void drop(std::size_t part);
-  void prefetch(std::size_t part);
-  void before_backward(std::size_t part);
-  void after_backward(std::size_t part);
+  void gather(std::size_t index);
+  void drop(std::size_t index);
+  void prefetch(std::size_t index);
+  void before_backward(std::size_t index);
+  void after_backward(std::size_t index);
 
   FlatParameters& parameters_;
   collectives::AxisQueue& queue_;
   std::function<void(std::size_t bucket)> left_;
   bool is_cut_;             // that is, blocks are
   std::vector<bool> late_;  // by bucket; empty: none comes late
-  std::vector<Part> parts_;
-  std::map<const Block*, std::size_t> part_of_;
-  std::vector<std::size_t> last_order_;  // of the parts in the last forward
+  std::vector<BlockState> states_;
+  std::map<const Block*, std::size_t> index_of_;
+  std::vector<std::size_t> last_order_;  // of the blocks in the last forward
   std::vector<std::size_t> order_;       // in this one, so far
   std::size_t undone_ = kAll;  // how many of order_'s first runs have not ended their backward
   int keeps_everything_ = 0;   // how many ask for it

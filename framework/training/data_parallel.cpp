@@ -44,7 +44,7 @@ DataParallel::DataParallel(training::ModuleParameters parameters, const AxisName
     : axis_(axis_name),
       options_(options),
       all_(std::move(parameters)),
-      claims_("DataParallel", {training::ParameterPart::gradients}, all_.names, all_.tensors),
+      claims_("DataParallel", {training::ParameterClaim::gradients}, all_.names, all_.tensors),
       module_(checked(all_, options_), {"DataParallel", axis_, where}, options_,
               {.begin = std::bind_front(&DataParallel::begin, this),
                .add = std::bind_front(&DataParallel::add, this),
@@ -76,7 +76,7 @@ void DataParallel::archive_state(const training::StateArchive& archive,
   call.require(is_first_, "called between accumulate() and backward(): call it between steps");
   for (std::size_t i = 0; i < all_.all.size(); ++i) {
     // Another trainer may keep its values.
-    if (training::is_claimed(all_.all[i], training::ParameterPart::values)) continue;
+    if (training::is_claimed(all_.all[i], training::ParameterClaim::values)) continue;
     archive.alike(training::kParameters + all_.all_names[i], all_.all[i], axis_);
   }
   module_.buffers().archive_state(archive);

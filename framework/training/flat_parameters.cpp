@@ -105,14 +105,14 @@ void FlatParameters::wait_for_holders() const {
   if (std::ssize(holders_) < axis_size(axis_)) barrier(axis_, holders_);
 }
 
-std::vector<FlatParameters::Part> FlatParameters::own(std::size_t index) const {
+std::vector<FlatParameters::Owned> FlatParameters::own(std::size_t index) const {
   const Bucket& bucket = buckets_[index];
   if (is_cut(index)) return {{plan_.buckets[index].shard, bucket.own}};
-  std::vector<Part> parts;
+  std::vector<Owned> all;
   for (const Range& place : plan_.updated(index, own_holders_)) {
-    parts.push_back({place, bucket.memory.narrow(0, place.offset, place.size)});
+    all.push_back({place, bucket.memory.narrow(0, place.offset, place.size)});
   }
-  return parts;
+  return all;
 }
 
 // Moves the parameters of a bucket into memory of its size.

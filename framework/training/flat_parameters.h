@@ -58,12 +58,12 @@ class FlatParameters : private NonCopyable {
   [[nodiscard]] bool updates_all() const;
 
   /// A part of a bucket, flat.
-  struct Part {
+  struct Owned {
     Range place;
     at::Tensor values;
   };
   /// The parts of a bucket that this replica updates: BufferPlan::updated().
-  [[nodiscard]] std::vector<Part> own(std::size_t bucket) const;
+  [[nodiscard]] std::vector<Owned> own(std::size_t bucket) const;
   /// Call it after all replicas have updated their parts: all replicas then see all updates. Graphs
   /// that have saved older values are refused. All replicas together.
   /// With `late`, by bucket, it returns while such buckets still travel through `queue`, the last

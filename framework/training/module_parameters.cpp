@@ -168,7 +168,7 @@ namespace {
 
 struct Owners {
   Mutex mutex;
-  std::map<std::pair<const void*, ParameterPart>, const char*> of LOCKSTEP_GUARDED_BY(mutex);
+  std::map<std::pair<const void*, ParameterClaim>, const char*> of LOCKSTEP_GUARDED_BY(mutex);
 };
 
 Owners& owners() {
@@ -178,24 +178,24 @@ Owners& owners() {
 
 }  // namespace
 
-ParameterClaims::ParameterClaims(const char* owner, std::vector<ParameterPart> parts,
+ParameterClaims::ParameterClaims(const char* owner, std::vector<ParameterClaim> claims,
                                  const std::vector<std::string>& names,
                                  std::vector<at::Tensor> parameters)
-    : parts_(std::move(parts)), parameters_(std::move(parameters)) {
+    : claims_(std::move(claims)), parameters_(std::move(parameters)) {
   Owners& all = owners();
   const MutexLock lock(all.mutex);
-  for (const ParameterPart part : parts_) {
+  for (const ParameterClaim claim : claims_) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      const auto found = all.of.find({parameters_[i].unsafeGetTensorImpl(), part});
+      const auto found = all.of.find({parameters_[i].unsafeGetTensorImpl(), claim});
       if (found == all.of.end()) continue;
       throw ValueError(lockstep::str(
           owner, ": parameter '", names[i], "' belongs to a ", found->second,
           " that is still alive: end that one first; and each replica needs a module of its own"));
     }
   }
-  for (const ParameterPart part : parts_) {
+  for (const ParameterClaim claim : claims_) {
     for (const at::Tensor& parameter : parameters_) {
-      all.of.emplace(std::pair{parameter.unsafeGetTensorImpl(), part}, owner);
+      all.of.emplace(std::pair{parameter.unsafeGetTensorImpl(), claim}, owner);
     }
   }
 }
@@ -203,17 +203,17 @@ ParameterClaims::ParameterClaims(const char* owner, std::vector<ParameterPart> p
 ParameterClaims::~ParameterClaims() {
   Owners& all = owners();
   const MutexLock lock(all.mutex);
-  for (const ParameterPart part : parts_) {
+  for (const ParameterClaim claim : claims_) {
     for (const at::Tensor& parameter : parameters_) {
-      all.of.erase({parameter.unsafeGetTensorImpl(), part});
+      all.of.erase({parameter.unsafeGetTensorImpl(), claim});
     }
   }
 }
 
-bool is_claimed(const at::Tensor& parameter, ParameterPart part) {
+bool is_claimed(const at::Tensor& parameter, ParameterClaim claim) {
   Owners& all = owners();
   const MutexLock lock(all.mutex);
-  return all.of.contains({parameter.unsafeGetTensorImpl(), part});
+  return all.of.contains({parameter.unsafeGetTensorImpl(), claim});
 }
 
 void UnusedParameters::add(const std::vector<std::size_t>& indices) {

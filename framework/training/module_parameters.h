@@ -81,26 +81,26 @@ void check_loss(const at::Tensor& loss, const AxisCall& call);
                                            const std::optional<LinkCost>& link, std::int64_t shards,
                                            bool cuts = false);
 
-/// A part of a parameter that a trainer can have.
-enum class ParameterPart { values, gradients };
+/// What a trainer can have of a parameter.
+enum class ParameterClaim { values, gradients };
 
 /// The parameters that a trainer has while it lives. No two trainers of a program can keep the
 /// values of one parameter, or average its gradients.
 class ParameterClaims : private NonCopyable {
  public:
   /// Messages call the trainer `owner`. Throws ValueError, naming the parameter, if a living
-  /// trainer has one of these parts of it.
-  ParameterClaims(const char* owner, std::vector<ParameterPart> parts,
+  /// trainer has one of these of it.
+  ParameterClaims(const char* owner, std::vector<ParameterClaim> claims,
                   const std::vector<std::string>& names, std::vector<at::Tensor> parameters);
   ~ParameterClaims();
 
  private:
-  std::vector<ParameterPart> parts_;
+  std::vector<ParameterClaim> claims_;
   std::vector<at::Tensor> parameters_;
 };
 
-/// Whether a living trainer has this part of the parameter.
-[[nodiscard]] bool is_claimed(const at::Tensor& parameter, ParameterPart part);
+/// Whether a living trainer has this of the parameter.
+[[nodiscard]] bool is_claimed(const at::Tensor& parameter, ParameterClaim claim);
 
 /// Which parameters the losses of a step do not depend on; replica 0 logs each once.
 class UnusedParameters {

@@ -12,11 +12,11 @@
 #include "framework/base/non_copyable.h"
 #include "framework/training/averaging_options.h"
 #include "framework/training/gradient_hooks.h"
-#include "framework/training/local_batch_norms.h"
 #include "framework/training/module_buffers.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/random_draws.h"
 #include "framework/training/same_gradients.h"
+#include "framework/training/unsynced_batch_norms.h"
 
 namespace lockstep::training {
 
@@ -54,7 +54,7 @@ class ReplicatedModule : private NonCopyable {
   void check_initialization() const;
 
   /// A backward of the trainer's own, of a loss that check_loss() has accepted. Throws ValueError
-  /// as check_still_all() and LocalBatchNorms.
+  /// as check_still_all() and UnsyncedBatchNorms.
   void backward(const at::Tensor& loss, const BackwardOptions& options, const AxisCall& call);
   /// Gives the receiver a gradient, which must be dense.
   void add(std::size_t index, const at::Tensor& gradient);
@@ -75,7 +75,7 @@ class ReplicatedModule : private NonCopyable {
   AxisCall made_;
   Receiver receiver_;
   Randomness randomness_;
-  LocalBatchNorms local_norms_;
+  UnsyncedBatchNorms local_norms_;
   SameGradients same_gradients_;
   UnusedParameters unused_;
   std::optional<GradientHooks> hooks_;

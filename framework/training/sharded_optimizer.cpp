@@ -50,7 +50,7 @@ ShardedOptimizer::ShardedOptimizer(const training::ModuleParameters& leaves, con
   const AxisCall call{"ShardedOptimizer", axis_, where};
   const CalledFrom scope(call);
   claims_ = std::make_unique<training::ParameterClaims>(
-      "ShardedOptimizer", std::vector{training::ParameterPart::values}, names_, tensors_);
+      "ShardedOptimizer", std::vector{training::ParameterClaim::values}, names_, tensors_);
   training::check_values("ShardedOptimizer", leaves);
   training::check_same_model(names_, tensors_, axis_);
   training::check_initialization("ShardedOptimizer", names_, tensors_, Randomness::warn, axis_);

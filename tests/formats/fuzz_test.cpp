@@ -104,7 +104,7 @@ void read_corpus(const TemporaryFolder& folder, const std::string&) {
   const formats::TextCorpus corpus(folder.path().string());
   std::vector<std::uint8_t> bytes(corpus.size());
   corpus.copy(0, bytes);
-  must(corpus.parts().size() == 1 && corpus.parts()[0].size == bytes.size(), "one part");
+  must(corpus.sources().size() == 1 && corpus.sources()[0].size == bytes.size(), "one source");
 }
 
 std::uint32_t big_endian_at(const std::string& bytes, std::size_t at) {

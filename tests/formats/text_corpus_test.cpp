@@ -57,7 +57,7 @@ TEST_CASE("a text is one file or all of a folder, in the order of names") {
   CHECK(copied(corpus, 0, text.size()) == text);
   std::vector<std::string> paths;
   std::uint64_t offset = 0;
-  for (const TextCorpus::Part& part : corpus.parts()) {
+  for (const TextCorpus::SourceFile& part : corpus.sources()) {
     CHECK(part.offset == offset);
     offset += part.size;
     paths.push_back(part.path);
@@ -77,7 +77,7 @@ TEST_CASE("a text is one file or all of a folder, in the order of names") {
 
   const TextCorpus one(folder.path("d.gz"));
   CHECK(copied(one, 0, 6) == "packed");
-  CHECK(one.parts().size() == 1);
+  CHECK(one.sources().size() == 1);
 }
 
 TEST_CASE("files that begin as no text does are known") {
@@ -88,7 +88,7 @@ TEST_CASE("files that begin as no text does are known") {
   folder.write("packed", gzip(std::string("a\0b", 3)));
   std::vector<bool> found;
   const TextCorpus corpus(folder.path().string());
-  for (const TextCorpus::Part& part : corpus.parts()) found.push_back(part.is_binary);
+  for (const TextCorpus::SourceFile& part : corpus.sources()) found.push_back(part.is_binary);
   CHECK(found == std::vector<bool>{true, false, false, true});
 }
 

@@ -1,4 +1,4 @@
-#include "framework/training/local_batch_norms.h"
+#include "framework/training/unsynced_batch_norms.h"
 
 #include <torch/nn/module.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -17,8 +17,8 @@ bool is_local(const torch::nn::Module& module) {
 
 }  // namespace
 
-LocalBatchNorms::LocalBatchNorms(torch::nn::Module* module, const AxisNames& axis_name,
-                                 bool are_wanted) {
+UnsyncedBatchNorms::UnsyncedBatchNorms(torch::nn::Module* module, const AxisNames& axis_name,
+                                       bool are_wanted) {
   if (module == nullptr || are_wanted || axis_size(axis_name) == 1) return;
   if (is_local(*module)) {
     // The module itself outlives its trainer.
@@ -30,7 +30,7 @@ LocalBatchNorms::LocalBatchNorms(torch::nn::Module* module, const AxisNames& axi
   }
 }
 
-void LocalBatchNorms::check(const AxisCall& call) const {
+void UnsyncedBatchNorms::check(const AxisCall& call) const {
   std::vector<std::string> names;
   for (const auto& [name, module] : found_) {
     if (module->is_training()) names.push_back(name);
