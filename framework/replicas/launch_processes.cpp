@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -161,6 +162,8 @@ int launch_processes(const std::function<void()>& function, const LaunchOptions&
                      const LaunchCall& call) {
   const auto& inherited = inherited_place();
   if (inherited && inherited->call.number == call.number) {
+    // Left unread, it would cut off what this process reports when it ends.
+    (void)comm::receive_message(inherited->report, MSG_DONTWAIT);
     run_as_process(function, options, call.where, *inherited);
   }
   // While no replica runs; otherwise there are StopSignals.
