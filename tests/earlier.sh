@@ -24,7 +24,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"; kill $(jobs -p) 2>/dev/null || true' EXIT
 cd "$work"
 cp "$earlier/README.md" text.md
-(umask 077 && printf '7%.0s' {1..64} >secret)
+(umask 077 && printf '%064d\n' 7 >secret)
 friedman() {
   awk -v rows="$1" -v seed="$2" 'BEGIN { srand(seed); OFS = ","; print "a,b,c,d,e,y"
     for (n = 0; n < rows; n++) { for (k = 1; k <= 6; k++) x[k] = rand(); print x[1], x[2], x[3], x[4], x[5], x[6] } }'
