@@ -84,7 +84,7 @@ for config in "$tree"/configs/*.yaml; do
 done
 
 optimizers=('{name: sgd, lr: 0.01, momentum: 0.9, nesterov: true}' '{name: adam, lr: 0.001, amsgrad: true}'
-            '{name: adamw, lr: 0.001, weight_decay: 0.01, groups: [{pattern: "*.bias", weight_decay: 0, lr_scale: 0.5}]}'
+            '{name: adamw, lr: 0.001, weight_decay: 0.01, groups: [{pattern: "*w*", weight_decay: 0, lr_scale: 0.5}]}'
             '{name: rmsprop, lr: 0.001, centered: true, momentum: 0.5}' '{name: adagrad, lr: 0.01, lr_decay: 0.01}')
 for ((job = 0; job < jobs; ++job)); do
   stage=$((job % 4))

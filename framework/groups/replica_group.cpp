@@ -205,6 +205,7 @@ void LocalGroup::wait_for_others(std::size_t index, std::uint64_t generation, bo
   MutexLock lock(mutex_);
   // Of members with a run lock only one may run.
   bool may_help = member.run_lock == nullptr;
+  bool has_turn = false;
   // While the work is under way it uses this replica's buffers: whatever ends it waits for that.
   while (generation_ == generation &&
          (working_ || !(error_ || member.cancellation->is_cancelled()))) {
@@ -215,11 +216,18 @@ void LocalGroup::wait_for_others(std::size_t index, std::uint64_t generation, bo
     }
     if (run_lock == nullptr) {
       changed_.wait_for(lock, limit);
+    } else if (has_turn) {
+      // It had its turn for nothing. It gives it back before it says that it waits: who is lined up
+      // meanwhile would give back the turn that it waits for.
+      lock.unlock();
+      run_lock->give();
+      has_turn = false;
+      lock.lock();
+      continue;
     } else {
       waiting_[index] = {run_lock, std::this_thread::get_id()};
       lock.unlock();
-      run_lock->give();  // it had its turn for nothing
-      (void)run_lock->wait_for_turn(limit);
+      has_turn = run_lock->wait_for_turn(limit);
       lock.lock();
     }
     if (!looks_around || working_ || error_ || generation_ != generation) continue;

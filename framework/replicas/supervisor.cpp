@@ -292,7 +292,8 @@ class Supervisor {
     if (!is_well) {
       while (!job_.verdict()) step(kReapInterval);
       job_.flush();
-      if (job_.verdict()->status != 0) end = *job_.verdict();
+      // Of one host alone its own end, which has had the workers' last lines only now.
+      if (job_.has_hosts() && job_.verdict()->status != 0) end = *job_.verdict();
     }
     leave_progress_line();
     log_error(end.text);

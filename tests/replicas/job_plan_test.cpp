@@ -144,7 +144,8 @@ TEST_CASE("hosts share a job's replicas evenly, or as all of them ask") {
   const auto replicas_of = [&](const Counts& asked) {
     Counts counts;
     const Counts cores(asked.size(), 8);
-    for (const auto& host : replicas::make_plan(options, asked, cores).layout.hosts()) {
+    const replicas::JobPlan plan = replicas::make_plan(options, asked, cores);
+    for (const auto& host : plan.layout.hosts()) {
       counts.push_back(host.replicas.size);
     }
     return counts;
