@@ -96,8 +96,9 @@ class LeadersError {
   std::array<char, 984> text_;  // ends with a zero
 };
 
-constexpr std::size_t kErrorBytes = 1024;
-static_assert(sizeof(LeadersError) <= kErrorBytes);
+// Two, which tell() uses in turn: a member may still read what the call before has told.
+constexpr std::size_t kErrorBytes = 2048;
+static_assert(2 * sizeof(LeadersError) <= kErrorBytes);
 
 std::exception_ptr outcome_of(const auto& task) {
   try {
@@ -116,10 +117,10 @@ class Helper : private NonCopyable {
     begun_.release();
   }
   void begin(std::function<void()> task) {
+    if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& s) { work(s); });
     task_ = std::move(task);
     is_busy_ = true;
     begun_.release();
-    if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& s) { work(s); });
   }
   // Waits for the task, if there is one, and returns what it has thrown.
   std::exception_ptr finish() {
@@ -228,7 +229,13 @@ class HostMembers final : public Communicator {
 
   std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,
                                             std::uint64_t channel) override;
-  bool has_common_output(const Verb& verb);
+  // An all_gather and a broadcast may write to an output that members here have together. Then none
+  // returns before all have written: it may change the output.
+  struct Outputs {
+    bool are_one = false;     ///< all have the same
+    bool are_shared = false;  ///< some have
+  };
+  Outputs outputs(const Verb& verb);
   void in_pieces(const Verb& verb);
   void make(const Verb& verb, const Piece& piece);
   void make_sum(const Verb& verb, const Piece& piece);
@@ -236,7 +243,7 @@ class HostMembers final : public Communicator {
   void send_inputs(const Verb& verb, const Piece& piece, Together& hosts) const;
   void take(const Verb& verb, const Piece& piece) const;
   Bytes common_memory(std::size_t bytes);
-  void tell(const std::exception_ptr& error);
+  void tell(const std::exception_ptr& error, std::size_t turn);
   void interrupt_leaders(const std::exception_ptr& error) noexcept {
     for (const auto& sender : senders_) sender->hosts.workers()->interrupt(error);
   }
@@ -297,6 +304,10 @@ void HostMembers::run(const Verb& verb) {
     return network_->run(verb);
   }
   for (const auto& sender : senders_) sender->hosts.workers()->mark(mark);
+  // Some verbs exchange no sizes here. Members with other sizes must not meet.
+  Key sizes = Key(mark).fold(static_cast<std::uint64_t>(verb.kind));
+  for (const std::size_t size : {verb.input.size(), verb.output.size()}) sizes = sizes.fold(size);
+  local_->mark(sizes.bits());
   in_pieces(verb);
 }
 
@@ -328,8 +339,8 @@ void HostMembers::in_pieces(const Verb& verb) {
     return Piece{index * most, bytes, rows, slots.subspan(index % kSlots * slot, slot)};
   };
 
-  // Members then take turns in writing its pieces.
-  const bool is_common = has_common_output(verb);
+  // If all have one output together, they take turns in writing its pieces.
+  const auto [is_common, is_shared] = outputs(verb);
   const std::size_t writers = is_common ? members_here() : 1;
   // An exception first interrupts the leader's messages, and then waits for them.
   struct Leaving {
@@ -351,30 +362,30 @@ void HostMembers::in_pieces(const Verb& verb) {
       if (!error) error = failed;
       if (index < count && !error) {
         const auto task = [&, now = piece(index)] { send(verb, now, sender.hosts); };
-        if (count > 1) {
-          sender.helper.begin(task);
-        } else {
-          error = outcome_of(task);
-        }
+        // One piece needs no other thread.
+        error = count == 1 ? outcome_of(task) : outcome_of([&] { sender.helper.begin(task); });
       }
     }
     if (index < kUnderWay) continue;
-    tell(error);
+    tell(error, index);
     const std::size_t sent = index - kUnderWay;
     if (writers == 1 || sent % writers == own_index()) take(verb, piece(sent));
   }
   leaving.done = true;
-  if (is_common) local_->barrier();
+  if (is_shared) local_->barrier();
 }
 
-// An all_gather and a broadcast may write to an output that the members here have together.
-bool HostMembers::has_common_output(const Verb& verb) {
+HostMembers::Outputs HostMembers::outputs(const Verb& verb) {
   const bool may_have = verb.kind == Verb::Kind::all_gather || verb.kind == Verb::Kind::broadcast;
-  if (!may_have || verb.output.empty()) return false;
+  if (!may_have || verb.output.empty()) return {};
   const SharedAddress own = local_->shared_address(verb.output);
   std::vector<SharedAddress> all(members_here());
   local_->all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
-  return own.extent != 0 && std::ranges::count(all, own) == std::ssize(all);
+  const auto is_of_several = [&](const SharedAddress& each) {
+    return each.extent != 0 && std::ranges::count(all, each) > 1;
+  };
+  return {own.extent != 0 && std::ranges::count(all, own) == std::ssize(all),
+          std::ranges::any_of(all, is_of_several)};
 }
 
 // The members' part of a message, in common memory.
@@ -507,8 +518,8 @@ Bytes HostMembers::common_memory(std::size_t bytes) {
 }
 
 // Ends the leader's part of a verb. If it has failed, all members throw the error.
-void HostMembers::tell(const std::exception_ptr& error) {
-  auto& told = *reinterpret_cast<LeadersError*>(common_.own.data());
+void HostMembers::tell(const std::exception_ptr& error, std::size_t turn) {
+  auto& told = reinterpret_cast<LeadersError*>(common_.own.data())[turn % 2];
   if (error) told.set(error);
   local_->barrier();
   if (error) std::rethrow_exception(error);

@@ -24,7 +24,8 @@ namespace lockstep::comm {
 /// - A buffer of Copies::each is symmetric among the members of a host. A buffer of Copies::one has
 ///   one copy on each host. Of what a verb writes there, each member of the host writes a part.
 /// - ledger() counts what this worker has sent over the network, for all groups that span hosts. So
-///   the sum over a host's workers is what the host has sent.
+///   the sum over a host's workers is what the host has sent; in an all_to_all what they have sent
+///   each other, too.
 /// - If the leader's part of a verb fails, all members of its host throw the same error.
 [[nodiscard]] std::shared_ptr<Communicator> join_hosts(std::shared_ptr<Communicator> local,
                                                        std::shared_ptr<Communicator> network,

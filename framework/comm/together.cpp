@@ -39,7 +39,12 @@ void copy_to_all(Together::Verbs verbs) {
 }  // namespace
 
 void Together::run(Verbs verbs) {
+  scratch_.clear();  // a verb that has thrown may have left some
+  do_verb(verbs);
   scratch_.clear();
+}
+
+void Together::do_verb(Verbs verbs) {
   switch (verbs[0]->kind) {
     case Verb::Kind::all_reduce:
       return all_reduce(verbs);

@@ -109,9 +109,9 @@ void LocalGroup::run_alone(const Member& member, std::uint64_t mark, const comm:
 // The last to arrive does the work of all, with the mutex not held. Where that is much, and nobody
 // else is needed for it, those who wait help.
 void LocalGroup::run_last(MutexLock& lock, std::size_t index) {
-  working_ = true;
   const std::uint64_t mark = mark_;
   if (workers() == nullptr) work_ = comm::LocalWork::of(verbs_);
+  working_ = true;
   std::exception_ptr error;
   if (work_) {
     changed_.notify_all();
