@@ -26,7 +26,9 @@ void RecordReader::check(bool holds, std::string_view why) const {
 std::uint64_t RecordReader::number(std::size_t size, std::uint64_t largest) {
   check(size <= rest_.size(), "it is cut short");
   const std::uint64_t number = number_at(rest_, size);
-  check(number <= largest, str("there is ", number, ", and the largest may be ", largest));
+  if (number > largest) {
+    check(false, str("there is ", number, ", and the largest may be ", largest));
+  }
   rest_.remove_prefix(size);
   return number;
 }

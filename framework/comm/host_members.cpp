@@ -396,8 +396,9 @@ void HostMembers::make(const Verb& verb, const Piece& piece) {
       return make_sum(verb, piece);
     case Verb::Kind::all_gather: {
       const std::size_t first = own_host() * layout_.most_members();
-      return local_->all_gather(verb.input.subspan(piece.offset, piece.bytes),
-                                piece.row(first).first(members_here() * piece.bytes));
+      return local_->all_gather(
+          verb.input.subspan(piece.offset, piece.bytes),
+          piece.slot.subspan(first * piece.bytes, members_here() * piece.bytes));
     }
     case Verb::Kind::broadcast: {
       local_->barrier();  // all have taken what the slot held

@@ -97,7 +97,8 @@ void RunningJob::ask(int signal) {
 
 void RunningJob::warn(const Stall& stall) {
   if (own() != 0) return links_.tell(stall);
-  if (!stalls_.emplace(stall.key, stall.number, stall.times).second) return;
+  // Each host warns of the same call.
+  if (!stalls_.emplace(stall.key, stall.number, stall.times).second && has_hosts()) return;
   links_.tell(stall);
   log_warning(stall.text);
 }

@@ -35,7 +35,7 @@ void JsonScanner::field(std::string_view mark, const char* name) {
 }
 
 std::string JsonScanner::text() {
-  (void)is_next("");
+  if (!is_next("\"")) refuse_next("a text in UTF-8");
   std::size_t end = at_ + 1;
   while (end < text_.size() && text_[end] != '"') end += text_[end] == '\\' ? 2U : 1U;
   const std::string_view token = text_.substr(at_, end + 1 - at_);

@@ -150,6 +150,7 @@ template <typename Items, typename Take>
 void take_lines(JsonScanner& in, const char* field, Items& items, const Take& take) {
   in.field(",", field);
   in.items("[]", [&] {
+    (void)in.is_next("");  // blanks before a line are no part of it
     const std::size_t begin = in.taken();
     items.push_back(take(in));
     const std::string rule = rule_broken_by_line(in.taken() - begin);

@@ -392,8 +392,7 @@ void ZeroTrainer::begin(const AxisCall& call, const at::Tensor& loss) {
                " times for a step of ", microbatches_text(options_.accumulate), ": call step()");
   if (flat_parameters_) {
     wait_for_late();  // a forward may have left out some
-    // Later writes are found by step().
-    if (microbatch_ == 0) (void)flat_parameters_->check(call);
+    (void)flat_parameters_->check(call);
   } else {
     lockstep::training::check_agreement(parameters_.all_names, parameters_.all, axis_);
     lay_out(loss);

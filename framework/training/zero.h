@@ -63,10 +63,10 @@ class NonFiniteStep : public Error {
 /// - **The start.** Parameters on the meta device get their values here, one at a time:
 ///   ZeroOptions::initialize.
 /// - **Writes** into parameters are allowed in edit_parameters() and, if alike on all replicas,
-///   until the buckets are made. Any other write is a ValueError of the next step's first
-///   backward() or of step(), with every placement; after the last call it is a warning when the
-///   trainer ends. Do not write past LibTorch's version counters (data_ptr(), p.data().mul_()):
-///   that is noticed only if it changes one of four sampled elements of the parameter.
+///   until the buckets are made. Any other write is a ValueError of the next backward() or step(),
+///   with every placement; after the last call it is a warning when the trainer ends. Do not write
+///   past LibTorch's version counters (data_ptr(), p.data().mul_()): that is noticed only if it
+///   changes one of four sampled elements of the parameter.
 /// - **Left alone.** As in PyTorch, step() changes no parameter that is frozen or that no replica's
 ///   loss depends on. An unfrozen parameter needs a new trainer.
 /// - **Buffers** differ between replicas after forwards on different samples. step() makes them

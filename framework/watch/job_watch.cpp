@@ -1,7 +1,10 @@
 #include "framework/watch/job_watch.h"
 
 #include <algorithm>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "framework/base/errors.h"
 
@@ -59,6 +62,7 @@ void JobWatch::want(int readings) {
   wanted_ = std::clamp(readings, wanted_, 2);
   if (awaited_.empty()) return begin_reading();
   if (Clock::now() - begun_ < kLateReading) return;
+  begun_ = Clock::now();  // not more often
   for (std::size_t host = 1; host < copy_.workers().size(); ++host) {
     if (!awaited_.contains(host)) send_(host, BoardLook{number_});
   }
@@ -86,8 +90,11 @@ void JobWatch::take(std::size_t /*from*/, const BoardLook& look) {
 }
 
 void JobWatch::take(std::size_t from, const BoardWords& words) {
-  copy_.write(words.words, from);
-  const bool is_answer = words.is_last && words.number == number_ && awaited_.erase(from) > 0;
+  std::string& come = come_[from];
+  come += words.words;
+  if (!words.is_last) return;
+  copy_.write(std::exchange(come, {}), from);
+  const bool is_answer = words.number == number_ && awaited_.erase(from) > 0;
   if (is_answer && awaited_.empty()) end_reading();
 }
 
@@ -154,6 +161,7 @@ void JobWatch::suspect(std::set<Call> told) {
   const auto now = Clock::now();
   suspicions_.clear();
   decltype(since_) since;
+  const auto indices = std::make_shared<VerdictSearch::Indices>();
   for (const auto& [host, seat] : waits()) {
     const Call call{seat.key, seat.number};
     const auto known = since_.find(call);
@@ -161,8 +169,14 @@ void JobWatch::suspect(std::set<Call> told) {
     since.emplace(call, first);
     const FindingRing& verdicts = memory.common(static_cast<int>(host)).verdicts;
     if (published(verdicts, seat.key, seat.number, Which::first)) continue;
+    // Another host has found it, whose members may have gone on since.
+    if (const auto verdict = published(memory, seat.key, seat.number)) {
+      tell(host, {{{seat.key, seat.number, *verdict}}, {}});
+      continue;
+    }
     if (!told.insert(call).second) continue;
-    VerdictSearch& search = suspicions_.emplace_back(Suspicion{VerdictSearch(memory), {}}).search;
+    VerdictSearch& search =
+        suspicions_.emplace_back(Suspicion{VerdictSearch(memory, indices), {}}).search;
     const auto verdict = found_by(memory, search, seat.place);
     const bool is_ripe = verdict && (verdict->settled || now - first >= kGather);
     if (is_ripe) suspicions_.back().verdict = *verdict;
@@ -175,8 +189,14 @@ void JobWatch::suspect(std::set<Call> told) {
 void JobWatch::tell_absentees() {
   static_cast<void>(copy_.read(board_, own_));
   const BoardMemory& memory = copy_.memory();
-  for (const auto& [host, seat] : waits()) {
-    VerdictSearch search(memory);
+  VerdictSearch search(memory);
+  // The oldest wait comes last: of many in a ring it is the one that stays, and is late first.
+  auto all = waits();
+  std::ranges::stable_sort(all, std::greater(), [&](const auto& wait) {
+    const auto known = since_.find({wait.second.key, wait.second.number});
+    return known == since_.end() ? Clock::time_point::max() : known->second;
+  });
+  for (const auto& [host, seat] : all) {
     const PendingCall* const call = search.call_of(seat.place);
     const auto is_here = [&, number = host + 1](const GroupMember& member) {
       return memory.worker(member.worker).host.load() == number;

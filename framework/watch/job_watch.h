@@ -98,8 +98,9 @@ class JobWatch : private NonCopyable {
   BoardCopy copy_;  // on host 0 of all boards; on another of what host 0 knows of this host's
 
   // Of host 0:
-  std::set<std::size_t> awaited_;  // who has not answered in this reading
-  std::uint64_t number_ = 0;       // of this reading
+  std::set<std::size_t> awaited_;            // who has not answered in this reading
+  std::map<std::size_t, std::string> come_;  // of an answer in pieces, by host: half a seat is none
+  std::uint64_t number_ = 0;                 // of this reading
   Clock::time_point begun_{};
   int wanted_ = 0;  // more readings
   std::deque<Suspicion> suspicions_;

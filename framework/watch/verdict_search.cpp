@@ -34,7 +34,7 @@ std::optional<std::uint64_t> arrivals(WorkerWords& worker, std::uint64_t key, in
 }  // namespace
 
 const VerdictSearch::Index& VerdictSearch::seats_of(int worker) {
-  const auto [found, is_new] = indices_.try_emplace(worker);
+  const auto [found, is_new] = indices_->try_emplace(worker);
   if (is_new) {
     const WorkerWords& words = memory_.worker(worker);
     for (const std::uint32_t i : words.used_seats()) {

@@ -70,7 +70,14 @@ struct Edge {
 /// 7. Of a host that has not answered nothing is known, and nothing rests on it.
 class VerdictSearch {
  public:
-  explicit VerdictSearch(const BoardMemory& memory) : memory_(memory) {}
+  /// Where a worker's seats are, by id.
+  using Index = std::unordered_map<std::uint64_t, std::uint32_t>;
+  using Indices = std::map<int, Index>;
+
+  /// Searches in what does not change meanwhile may share `indices`.
+  explicit VerdictSearch(const BoardMemory& memory,
+                         std::shared_ptr<Indices> indices = std::make_shared<Indices>())
+      : memory_(memory), indices_(std::move(indices)) {}
 
   /// The call in which a seat waits, with its members; null if the seat does not wait.
   const PendingCall* call_of(SeatIndex place);
@@ -98,8 +105,6 @@ class VerdictSearch {
   [[nodiscard]] bool holds() const;
 
  private:
-  using Index = std::unordered_map<std::uint64_t, std::uint32_t>;
-
   const Index& seats_of(int worker);
   [[nodiscard]] std::vector<SeatIndex> children_of(std::uint64_t id) const;
   /// Finds a member's seat: with `worker`, or `anywhere` (for elders).
@@ -117,7 +122,7 @@ class VerdictSearch {
   [[nodiscard]] bool holds(const PendingCall& call, const MissingMember& missing) const;
 
   const BoardMemory& memory_;
-  std::map<int, Index> indices_;
+  std::shared_ptr<Indices> indices_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, PendingCall> known_calls_;
   std::set<SeatIndex> seen_maps_;
   Found found_;
