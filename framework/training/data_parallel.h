@@ -54,8 +54,8 @@ struct DataParallelOptions {
 /// - **Buffers** differ between replicas after forwards on different samples. Each backward but
 ///   accumulate() makes them equal again (`buffers`; by default floating ones become their mean):
 ///   an evaluation sees one model. lockstep::BatchNorm's are equal at all times.
-/// - **The state** (Stateful) is buffers, residuals of compression, steps, and the parameters, if no
-///   ShardedOptimizer has these. An optimizer of one's own is no part of it.
+/// - **The state** (Stateful) is buffers, residuals of compression, steps, and the parameters, if
+///   no ShardedOptimizer has these. An optimizer of one's own is no part of it.
 /// - **Calls.** All replicas call everything alike, in the same order; for one thread.
 class DataParallel : public training::ArchivedState {
  public:

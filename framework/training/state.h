@@ -96,8 +96,8 @@ inline const std::string kAverageUpdates = "ema_updates";
 inline const std::string kResiduals = "residuals/";
 inline const std::string kSteps = "steps";
 
-/// Where a state's pieces go when it is saved, and come from when it is restored: who has some lists
-/// them once for both. A replica restores all that it keeps, and saves its part of that.
+/// Where a state's pieces go when it is saved, and come from when it is restored: who has some
+/// lists them once for both. A replica restores all that it keeps, and saves its part of that.
 class StateArchive {
  public:
   explicit StateArchive(const VisitState& visit) : visit_(&visit) {}
