@@ -103,10 +103,10 @@ std::string text_of(const AxisIndexGroups& groups) {
   return str("[", join(parts), "]");
 }
 
+// Without a stream: every call of a collective says where it is.
 std::string text_of(const std::source_location& where) {
-  std::string_view file = where.file_name();
-  file.remove_prefix(file.find_last_of('/') + 1);
-  return str(file, ":", where.line());
+  const std::string_view path = where.file_name();
+  return std::string(path.substr(path.find_last_of('/') + 1)) + ':' + std::to_string(where.line());
 }
 
 std::string AxisCall::text() const {

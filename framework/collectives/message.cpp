@@ -76,7 +76,8 @@ at::Tensor pack(const Leaves& leaves, const std::vector<std::size_t>& indices,
   };
   if (indices.size() == 1) {
     const at::Tensor& leaf = leaves[indices[0]];
-    return as_message(leaf).view(shape_of(leaf.numel()));
+    const at::Tensor whole = as_message(leaf);
+    return slices == 0 && whole.dim() == 1 ? whole : whole.view(shape_of(leaf.numel()));
   }
   std::int64_t elements = 0;
   for (const std::size_t i : indices) elements += leaves[i].numel();
@@ -178,7 +179,8 @@ Leaves in_messages(const Leaves& leaves, std::int64_t slices, const MessageFunct
       const at::IntArrayRef sizes = leaves[i].sizes().slice(slices == 0 ? 0 : 1);
       const std::int64_t elements = c10::multiply_integers(sizes);
       if (message.dim() == 1) {
-        results[i] = part_of(message, offset, sizes);
+        const bool is_all = indices.size() == 1 && sizes.size() == 1;
+        results[i] = is_all ? message : part_of(message, offset, sizes);
       } else {
         auto stacked = sizes.vec();
         stacked.insert(stacked.begin(), message.size(0));
