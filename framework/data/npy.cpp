@@ -251,7 +251,7 @@ class NpyPair {
 
  private:
   static void check_samples(const NpyArray& array) {
-    if (!array.shape().empty() && array.count() > 0) return;
+    if (!array.shape().empty() && std::ranges::count(array.shape(), 0) == 0) return;
     array.fail(str("its shape (", join(array.shape()), ") has no samples"));
   }
 

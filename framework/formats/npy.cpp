@@ -53,10 +53,6 @@ constexpr std::array<NpyTypeEntry, std::variant_size_v<NpyElements>> kTypes{
     entry<float>("f4", "float32"),
     entry<double>("f8", "float64")};
 
-const NpyTypeEntry& entry_of(NpyType type) {
-  return kTypes.at(static_cast<std::size_t>(type));
-}
-
 struct NpyHeader {
   std::string descr;
   bool fortran_order = false;
@@ -222,11 +218,7 @@ std::vector<std::uint8_t> row_major(std::span<const std::uint8_t> from,
 }  // namespace
 
 const char* name_of(NpyType type) {
-  return entry_of(type).name;
-}
-
-std::size_t element_bytes(NpyType type) {
-  return entry_of(type).bytes;
+  return kTypes.at(static_cast<std::size_t>(type)).name;
 }
 
 NpyFloat16::operator float() const noexcept {
@@ -282,27 +274,26 @@ NpyArray::NpyArray(const std::string& path) : path_(path) {
   NpyHeader header = NpyHeaderParser(file, text).parse();
   const auto [type, is_big_endian] = type_of(file, header.descr);
   shape_ = std::move(header.shape);
-  data_ = all.subspan(header_begin + header_bytes);
+  std::span<const std::uint8_t> data = all.subspan(header_begin + header_bytes);
   const auto bytes = bytes_for(shape_, type.bytes);
-  if (bytes != data_.size()) {
+  if (bytes != data.size()) {
     file.fail(str("its header says (", join(shape_), ") elements of ", type.bytes, " bytes, but ",
-                  data_.size(), " bytes follow it"));
+                  data.size(), " bytes follow it"));
   }
 
-  const bool is_aligned = reinterpret_cast<std::uintptr_t>(data_.data()) % kAlignment == 0;
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(data.data()) % kAlignment == 0;
   if ((header.fortran_order && shape_.size() > 1) || !is_aligned || is_big_endian) {
-    require_memory(path, data_.size(), "its elements have to be moved, and a copy takes",
+    require_memory(path, data.size(), "its elements have to be moved, and a copy takes",
                    "; numpy.ascontiguousarray() makes an array that is read where it lies");
-    std::vector<std::uint8_t> moved = header.fortran_order
-                                          ? row_major(data_, shape_, type.bytes)
-                                          : std::vector(data_.begin(), data_.end());
+    std::vector<std::uint8_t> moved = header.fortran_order ? row_major(data, shape_, type.bytes)
+                                                           : std::vector(data.begin(), data.end());
     if (is_big_endian) turn(moved, type.bytes);
     owner_ = FileBytes(std::move(moved));
-    data_ = owner_.span();
+    data = owner_.span();
   }
-  elements_ = type.elements(data_);
+  elements_ = type.elements(data);
   if (this->type() == NpyType::boolean &&
-      std::ranges::any_of(data_, [](auto byte) { return byte > 1; })) {
+      std::ranges::any_of(data, [](auto byte) { return byte > 1; })) {
     file.fail("it has booleans that are neither 0 nor 1");
   }
 }

@@ -46,7 +46,6 @@ using NpyElements =
 
 /// NumPy's name of a type: "bool", "int8", …
 [[nodiscard]] const char* name_of(NpyType type);
-[[nodiscard]] std::size_t element_bytes(NpyType type);
 
 /// An array as numpy.save writes it: one .npy file of version 1, 2 or 3, whose elements are of one
 /// of the types above, little-endian or big-endian. Source:
@@ -64,12 +63,7 @@ class NpyArray {
   [[nodiscard]] NpyType type() const noexcept { return static_cast<NpyType>(elements_.index()); }
   /// Empty for a scalar.
   [[nodiscard]] const std::vector<std::int64_t>& shape() const noexcept { return shape_; }
-  /// How many elements the shape makes.
-  [[nodiscard]] std::size_t count() const noexcept { return data_.size() / element_bytes(type()); }
-  /// The elements, row-major whatever the file has, aligned as their type needs it.
-  [[nodiscard]] std::span<const std::uint8_t> bytes() const noexcept { return data_; }
-
-  /// The same by their type.
+  /// The elements, as many as the shape makes, row-major whatever the file has.
   [[nodiscard]] const NpyElements& elements() const noexcept { return elements_; }
   /// The same as T. ValueError if they are of another type.
   template <typename T>
@@ -92,8 +86,7 @@ class NpyArray {
   std::string path_;
   std::vector<std::int64_t> shape_;
   FileBytes owner_;
-  std::span<const std::uint8_t> data_;  // in owner_
-  NpyElements elements_;                // the same
+  NpyElements elements_;  // in owner_
 };
 
 }  // namespace lockstep::formats

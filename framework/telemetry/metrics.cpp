@@ -1,9 +1,8 @@
 #include "framework/telemetry/metrics.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <span>
+#include <fstream>
 #include <string_view>
 #include <system_error>
 
@@ -114,26 +113,16 @@ bool is_up_to(std::string_view text, std::int64_t step) {
 }
 
 // The bytes of the file's first lines, as far as they are of steps up to `step`.
-std::uint64_t bytes_up_to(const File& file, std::int64_t step) {
-  constexpr std::uint64_t kPart = std::uint64_t{1} << 20;
-  const std::uint64_t size = file.size();
+std::uint64_t bytes_up_to(const std::filesystem::path& path, std::int64_t step) {
+  std::ifstream lines(path);
   std::uint64_t kept = 0;
-  std::string text;  // read, from `kept` on
-  for (std::uint64_t end = 0; end < size;) {
-    const std::size_t before = text.size();
-    text.resize(before + std::min(kPart, size - end));
-    file.read(end, std::as_writable_bytes(std::span(text).subspan(before)));
-    end += text.size() - before;
-    std::size_t begin = 0;
-    for (std::size_t newline = text.find('\n', before); newline != std::string::npos;
-         newline = text.find('\n', begin)) {
-      const std::string_view line = std::string_view(text).substr(begin, newline - begin);
-      if (!is_up_to(line, step)) return kept;
-      kept += line.size() + 1;
-      begin = newline + 1;
-    }
-    text.erase(0, begin);
+  // A last line without an end sets eof().
+  for (std::string line; std::getline(lines, line) && !lines.eof();) {
+    if (!is_up_to(line, step)) break;
+    kept += line.size() + 1;
   }
+  if (!lines.is_open() || lines.bad())
+    throw Error(str(path.string(), " can't be read: ", text_of_errno(errno)));
   return kept;
 }
 
@@ -171,7 +160,7 @@ void cut_metrics(const std::filesystem::path& folder, std::int64_t step) {
   std::error_code missing;
   if (!std::filesystem::exists(std::filesystem::symlink_status(path, missing))) return;
   const File file(path, O_RDWR);
-  const std::uint64_t kept = bytes_up_to(file, step);
+  const std::uint64_t kept = bytes_up_to(path, step);
   if (::ftruncate(file.descriptor(), static_cast<off_t>(kept)) != 0) {
     throw Error(str(path.string(), " can't be cut: ", text_of_errno(errno)));
   }

@@ -81,9 +81,10 @@ void read_npy(const TemporaryFolder&, const std::string& path) {
   const formats::NpyArray array(path);
   std::size_t count = 1;
   for (const std::int64_t size : array.shape()) count *= static_cast<std::size_t>(size);
-  must(array.count() == count, "as many elements as the shape");
-  const std::vector<std::uint8_t> copy(array.bytes().begin(), array.bytes().end());
-  must(copy.size() == count * element_bytes(array.type()), "as many bytes as elements");
+  const auto copied = [](const auto& values) {
+    return std::vector(values.begin(), values.end()).size();
+  };
+  must(std::visit(copied, array.elements()) == count, "as many elements as the shape");
 }
 
 void read_picture(const TemporaryFolder&, const std::string& path) {

@@ -47,7 +47,6 @@ void check_type(const char* descr, NpyType type) {
         folder.write("a.npy", npy_file(descr, false, "(2, 3)", bytes_of_values(values), version)));
     CHECK(array.type() == type);
     CHECK(array.shape() == std::vector<std::int64_t>{2, 3});
-    CHECK(array.count() == 6);
     const auto read = array.values<T>();
     CHECK(std::vector<T>(read.begin(), read.end()) == values);
   }
@@ -166,10 +165,10 @@ TEST_CASE("scalars, empty arrays and large ones are read") {
   const TemporaryFolder folder;
   const NpyArray scalar(folder.write("s.npy", npy_file("<f4", true, "()", std::string(4, '\0'))));
   CHECK(scalar.shape().empty());
-  CHECK(scalar.count() == 1);
+  CHECK(scalar.values<float>().size() == 1);
   const NpyArray empty(
       folder.write("e.npy", npy_file("<f8", false, "(0, 9223372036854775807, 3)", "")));
-  CHECK(empty.count() == 0);
+  CHECK(empty.values<double>().empty());
   CHECK(empty.shape() == std::vector<std::int64_t>{0, 9223372036854775807, 3});
 
   // Large enough to be mapped.
@@ -187,7 +186,7 @@ TEST_CASE("elements that lie unaligned in a file are aligned in memory") {
     const std::string header =
         "{'descr':'<f8','fortran_order':False,'shape':(2,)}" + std::string(blanks, ' ') + "\n";
     const NpyArray array(folder.write("a.npy", npy_of_header(header, bytes_of_values(values))));
-    CHECK(reinterpret_cast<std::uintptr_t>(array.bytes().data()) % alignof(double) == 0);
+    CHECK(reinterpret_cast<std::uintptr_t>(array.values<double>().data()) % alignof(double) == 0);
     CHECK(std::ranges::equal(array.values<double>(), values));
   }
 }
