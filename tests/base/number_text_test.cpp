@@ -1,0 +1,34 @@
+#include "framework/base/number_text.h"
+
+#include <cstdint>
+#include <limits>
+
+#include "tests/catch.h"
+
+using lockstep::parse_number;
+using lockstep::shortest_text;
+
+TEST_CASE("a number's shortest text reads back as it") {
+  CHECK(shortest_text(0.1) == "0.1");
+  CHECK(shortest_text(0.16F) == "0.16");
+  CHECK(shortest_text(1e23) == "1e+23");
+  CHECK(shortest_text(1e23, std::chars_format::fixed) == "99999999999999991611392");
+  CHECK(shortest_text(250.0, std::chars_format::scientific) == "2.5e+02");
+  const double largest = -std::numeric_limits<double>::max();
+  CHECK(shortest_text(largest, std::chars_format::fixed).size() == 310);
+  for (const double number : {largest, std::numeric_limits<double>::denorm_min(), 1.0 / 3, -0.0}) {
+    CHECK(parse_number<double>(shortest_text(number)) == number);
+    CHECK(parse_number<double>(shortest_text(number, std::chars_format::fixed)) == number);
+  }
+}
+
+TEST_CASE("a number is all of a text, and one that its type holds") {
+  CHECK(parse_number<std::int64_t>("-12") == -12);
+  CHECK(parse_number<double>("1e3") == 1000);
+  for (const char* const text : {"", " 1", "1 ", "+1", "1.5", "x", "9223372036854775808"}) {
+    INFO(text);
+    CHECK(!parse_number<std::int64_t>(text));
+  }
+  CHECK(!parse_number<std::uint64_t>("-1"));
+  CHECK(!parse_number<double>("1e999"));
+}
