@@ -111,17 +111,17 @@ void check_class(const NpyArray& array, std::size_t i, T element, std::int64_t c
                  !ignored && value && *value < 0 ? " and loss.ignore_index" : ""));
 }
 
-// Inputs and targets that belong together, or inputs alone.
-class NpyPair {
- public:
-  // How targets are read.
-  struct Reading {
-    NpyTask task = NpyTask::automatic;
-    std::optional<std::int64_t> ignored = {};
-    bool keeps_damaged = false;  // classes and tokens that are none are left to batch()
-  };
+// How targets are read.
+struct NpyReading {
+  NpyTask task = NpyTask::automatic;
+  std::optional<std::int64_t> ignored = {};
+  bool keeps_damaged = false;  // classes and tokens that are none are left to batch()
+};
 
-  NpyPair(const std::string& inputs, const std::optional<std::string>& targets, Reading reading)
+// Inputs and targets that belong together, or inputs alone. A set once set_type() was called.
+class NpySet final : public Dataset {
+ public:
+  NpySet(const std::string& inputs, const std::optional<std::string>& targets, NpyReading reading)
       : inputs_(open_npy(inputs)), reading_(reading) {
     check_samples(inputs_);
     if (!targets) return;
@@ -133,19 +133,15 @@ class NpyPair {
     }
   }
 
-  [[nodiscard]] std::int64_t size() const { return inputs_.shape()[0]; }
-  [[nodiscard]] const NpyArray& inputs() const { return inputs_; }
-  [[nodiscard]] const std::optional<NpyArray>& targets() const { return targets_; }
-  [[nodiscard]] const std::optional<std::int64_t>& ignored() const { return reading_.ignored; }
-
-  /// Whether inputs are pictures, with or without a dimension of channels.
-  [[nodiscard]] bool has_pictures() const {
-    return inputs_.type() == NpyType::uint8 && inputs_.shape().size() >= 3;
-  }
-  /// Whether pictures have their channels in front.
-  [[nodiscard]] bool has_channels_first() const {
-    const std::vector<std::int64_t>& shape = inputs_.shape();
-    return shape.size() == 4 && shape[3] > kMostChannels && shape[1] <= kMostChannels;
+  std::int64_t size() const override { return inputs_.shape()[0]; }
+  SampleType type() const override { return type_; }
+  bool has_targets() const override { return targets_.has_value(); }
+  std::optional<std::int64_t> label(std::int64_t index) const override {
+    if (!has_targets() || !type_.has_label()) return std::nullopt;
+    const auto own = [&](const auto& values) {
+      return class_of(values[static_cast<std::size_t>(index)]).value_or(-1);
+    };
+    return std::visit(own, targets_->elements());
   }
 
   /// DataError if targets may be classes or values, and the task does not say which.
@@ -166,7 +162,69 @@ class NpyPair {
             ", which may be classes or values: set data.task to classification or regression"));
   }
 
-  /// DataError if each sample's values to predict are 0 but for a single 1.
+  /// What the samples are, if they have targets; `classes` as NpySetOptions has them.
+  [[nodiscard]] SampleType type_with(const std::optional<std::int64_t>& classes) const {
+    const NpyTask task = reading_.task;
+    const bool has_classes =
+        task == NpyTask::automatic ? !is_floating(*targets_) : task == NpyTask::classification;
+    const auto count = [&](const NpyArray& array, const std::optional<std::int64_t>& no_class) {
+      return classes ? *classes : classes_of(array, no_class);
+    };
+    if (has_classes && has_tokens()) {
+      return token_sample(inputs_.shape()[1], std::max(count(inputs_, std::nullopt),
+                                                       count(*targets_, reading_.ignored)));
+    }
+    const std::vector<std::int64_t>& shape = targets_->shape();
+    const bool is_column = task == NpyTask::classification && shape.size() == 2 && shape[1] == 1;
+    if (shape.size() > (has_classes ? 1 : 2) && !is_column) {
+      targets_->fail(str("its shape is (", join(shape), "), but ",
+                         has_classes ? "classes must be (samples), or tokens of the inputs' shape"
+                                     : "values to predict must be (samples) or (samples, values)"));
+    }
+    if (has_classes) {
+      return class_sample(input_shape(), count(*targets_, reading_.ignored));
+    }
+    return value_sample(input_shape(), shape.size() == 1 ? 1 : shape[1]);
+  }
+
+  /// For DataSets::notes, of a pair with targets.
+  [[nodiscard]] std::vector<std::string> notes() const {
+    const auto array = [](const NpyArray& of) {
+      return str(formats::name_of(of.type()), " (", join(of.shape()), ")");
+    };
+    return {str("arrays: inputs ", array(inputs_), ", targets ", array(*targets_), "; ",
+                has_pictures() ? "inputs are pictures, whose pixels are scaled to 0 ... 1"
+                               : "inputs are as the file has them")};
+  }
+
+  /// DataError unless the samples are of this type.
+  void set_type(const SampleType& type) {
+    const auto classes = type.classes > 0 ? std::optional(type.classes) : std::nullopt;
+    SampleType own = type;
+    if (targets_) {
+      own = type_with(classes);
+    } else if (type.input.dtype != at::kLong) {
+      own.input.shape = input_shape();
+    }
+    if (own.input != type.input) {
+      inputs_.fail(str("its samples give inputs of ", described(own.input),
+                       ", but those to train on of ", described(type.input)));
+    }
+    if (own != type) {
+      targets_->fail(str("its samples give targets of ", described(own.target),
+                         ", but those to train on of ", described(type.target)));
+    }
+    if (targets_ && type.classes > 0) {
+      check_classes(*targets_, type.classes, reading_.ignored);
+    }
+    if (type.input.dtype == at::kLong) {
+      check_classes(inputs_, type.classes, std::nullopt);
+    }
+    type_ = type;
+  }
+
+ private:
+  // DataError if each sample's values to predict are 0 but for a single 1.
   void check_not_one_hot() const {
     const std::vector<std::int64_t>& shape = targets_->shape();
     if (shape.size() != 2) return;
@@ -189,67 +247,16 @@ class NpyPair {
             "the classes' numbers (array.argmax(1)), or set data.task to regression"));
   }
 
-  /// What the samples are, if they have targets; `classes` as NpySetOptions has them.
-  [[nodiscard]] SampleType type(const std::optional<std::int64_t>& classes) const {
-    const NpyTask task = reading_.task;
-    const bool has_classes =
-        task == NpyTask::automatic ? !is_floating(*targets_) : task == NpyTask::classification;
-    const auto count = [&](const NpyArray& array, const std::optional<std::int64_t>& no_class) {
-      return classes ? *classes : classes_of(array, no_class);
-    };
-    if (has_classes && has_tokens()) {
-      return token_sample(inputs_.shape()[1],
-                          std::max(count(inputs_, std::nullopt), count(*targets_, ignored())));
-    }
-    const std::vector<std::int64_t>& shape = targets_->shape();
-    const bool is_column = task == NpyTask::classification && shape.size() == 2 && shape[1] == 1;
-    if (shape.size() > (has_classes ? 1 : 2) && !is_column) {
-      targets_->fail(str("its shape is (", join(shape), "), but ",
-                         has_classes ? "classes must be (samples), or tokens of the inputs' shape"
-                                     : "values to predict must be (samples) or (samples, values)"));
-    }
-    if (has_classes) {
-      return class_sample(input_shape(), count(*targets_, ignored()));
-    }
-    return value_sample(input_shape(), shape.size() == 1 ? 1 : shape[1]);
+  // Whether inputs are pictures, with or without a dimension of channels.
+  [[nodiscard]] bool has_pictures() const {
+    return inputs_.type() == NpyType::uint8 && inputs_.shape().size() >= 3;
+  }
+  // Whether pictures have their channels in front.
+  [[nodiscard]] bool has_channels_first() const {
+    const std::vector<std::int64_t>& shape = inputs_.shape();
+    return shape.size() == 4 && shape[3] > kMostChannels && shape[1] <= kMostChannels;
   }
 
-  /// For DataSets::notes, of a pair with targets.
-  [[nodiscard]] std::vector<std::string> notes() const {
-    const auto array = [](const NpyArray& of) {
-      return str(formats::name_of(of.type()), " (", join(of.shape()), ")");
-    };
-    return {str("arrays: inputs ", array(inputs_), ", targets ", array(*targets_), "; ",
-                has_pictures() ? "inputs are pictures, whose pixels are scaled to 0 ... 1"
-                               : "inputs are as the file has them")};
-  }
-
-  /// DataError unless the samples are of this type.
-  void check(const SampleType& type) const {
-    const auto classes = type.classes > 0 ? std::optional(type.classes) : std::nullopt;
-    SampleType own = type;
-    if (targets_) {
-      own = this->type(classes);
-    } else if (type.input.dtype != at::kLong) {
-      own.input.shape = input_shape();
-    }
-    if (own.input != type.input) {
-      inputs_.fail(str("its samples give inputs of ", described(own.input),
-                       ", but those to train on of ", described(type.input)));
-    }
-    if (own != type) {
-      targets_->fail(str("its samples give targets of ", described(own.target),
-                         ", but those to train on of ", described(type.target)));
-    }
-    if (targets_ && type.classes > 0) {
-      check_classes(*targets_, type.classes, ignored());
-    }
-    if (type.input.dtype == at::kLong) {
-      check_classes(inputs_, type.classes, std::nullopt);
-    }
-  }
-
- private:
   static void check_samples(const NpyArray& array) {
     if (!array.shape().empty() && std::ranges::count(array.shape(), 0) == 0) return;
     array.fail(str("its shape (", join(array.shape()), ") has no samples"));
@@ -315,38 +322,12 @@ class NpyPair {
     return most + 1;
   }
 
-  static constexpr std::int64_t kMostChannels = 4;
-
-  NpyArray inputs_;
-  std::optional<NpyArray> targets_;
-  Reading reading_;
-};
-
-class NpySet final : public Dataset {
- public:
-  NpySet(NpyPair pair, SampleType type) : pair_(std::move(pair)), type_(std::move(type)) {
-    pair_.check(type_);
-  }
-
-  std::int64_t size() const override { return pair_.size(); }
-  SampleType type() const override { return type_; }
-  bool has_targets() const override { return pair_.targets().has_value(); }
-  std::optional<std::int64_t> label(std::int64_t index) const override {
-    if (!has_targets() || !type_.has_label()) return std::nullopt;
-    const auto own = [&](const auto& values) {
-      return class_of(values[static_cast<std::size_t>(index)]).value_or(-1);
-    };
-    return std::visit(own, pair_.targets()->elements());
-  }
-
- private:
   Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
-    return {pair_.has_pictures()
-                ? pictures_of(indices)
-                : elements_of(pair_.inputs(), type_.input, std::nullopt, indices, is_input_told_),
-            pair_.targets() ? elements_of(*pair_.targets(), type_.target, pair_.ignored(), indices,
-                                          is_target_told_)
-                            : unknown_targets(type_.target, std::ssize(indices))};
+    return {
+        has_pictures() ? pictures_of(indices)
+                       : elements_of(inputs_, type_.input, std::nullopt, indices, is_input_told_),
+        targets_ ? elements_of(*targets_, type_.target, reading_.ignored, indices, is_target_told_)
+                 : unknown_targets(type_.target, std::ssize(indices))};
   }
 
   at::Tensor elements_of(const NpyArray& array, const TensorType& type,
@@ -399,9 +380,9 @@ class NpySet final : public Dataset {
   at::Tensor pictures_of(std::span<const std::int64_t> indices) const {
     at::Tensor made = at::empty(type_.input.sizes(std::ssize(indices)), type_.input.dtype);
     float* into = made.data_ptr<float>();
-    const auto bytes = pair_.inputs().values<std::uint8_t>();
+    const auto bytes = inputs_.values<std::uint8_t>();
     const std::size_t channels =
-        pair_.has_channels_first() ? 1 : static_cast<std::size_t>(type_.input.shape[0]);
+        has_channels_first() ? 1 : static_cast<std::size_t>(type_.input.shape[0]);
     const auto count = static_cast<std::size_t>(type_.input.values());
     for (const std::int64_t index : indices) {
       const auto picture = bytes.subspan(static_cast<std::size_t>(index) * count, count);
@@ -414,7 +395,11 @@ class NpySet final : public Dataset {
     return made;
   }
 
-  NpyPair pair_;
+  static constexpr std::int64_t kMostChannels = 4;
+
+  NpyArray inputs_;
+  std::optional<NpyArray> targets_;
+  NpyReading reading_;
   SampleType type_;
   mutable std::atomic<bool> is_input_told_ = false;  // that float32 rounds some
   mutable std::atomic<bool> is_target_told_ = false;
@@ -422,13 +407,15 @@ class NpySet final : public Dataset {
 
 std::shared_ptr<const Dataset> other_npy(const char* name, const std::optional<std::string>& inputs,
                                          const std::optional<std::string>& targets,
-                                         const SampleType& type, const NpyPair::Reading& reading,
+                                         const SampleType& type, const NpyReading& reading,
                                          const DataContext& context) {
   require((inputs && !context.needs_targets) || inputs.has_value() == targets.has_value(),
           "npy: data.", name, inputs ? "_inputs" : "_targets", " is there, but data.", name,
           inputs ? "_targets" : "_inputs", " is not");
   if (!inputs) return nullptr;
-  return std::make_shared<const NpySet>(NpyPair(*inputs, targets, reading), type);
+  const auto set = std::make_shared<NpySet>(*inputs, targets, reading);
+  set->set_type(type);
+  return set;
 }
 
 // All files that can't be read.
@@ -446,16 +433,17 @@ DataSets load_npy(const NpySetOptions& options, const DataContext& context) {
   std::optional<SampleType> type = context.fitted ? context.fitted->sample : std::nullopt;
   DataSets sets;
   if (context.on_damage) tell_damaged_arrays(options, context);
-  const NpyPair::Reading reading{options.task, context.ignored, context.keeps_damaged};
+  const NpyReading reading{options.task, context.ignored, context.keeps_damaged};
   const auto load_train = [&] {
-    NpyPair train(options.inputs, options.targets, reading);
+    const auto train = std::make_shared<NpySet>(options.inputs, options.targets, reading);
     std::optional<std::int64_t> classes = options.classes;
     const bool are_classes_known = context.fitted && context.fitted->class_count > 0;
     if (are_classes_known) classes = context.fitted->class_count;
-    if (!type && !are_classes_known) train.check_task();
-    if (!type) type = train.type(classes);
-    sets.notes = train.notes();
-    sets.train = std::make_shared<const NpySet>(std::move(train), *type);
+    if (!type && !are_classes_known) train->check_task();
+    if (!type) type = train->type_with(classes);
+    sets.notes = train->notes();
+    train->set_type(*type);
+    sets.train = train;
   };
   if (context.wanted.train || !type) load_or_tell(context, load_train);
   if (!type) return sets;  // not without DataContext::on_damage
