@@ -27,7 +27,6 @@ namespace {
 
 using formats::NpyArray;
 using formats::NpyFloat16;
-using formats::NpyType;
 
 using NpyTask = NpySetOptions::Task;
 
@@ -39,8 +38,8 @@ NpyArray open_npy(const std::string& path) {
 }
 
 bool is_floating(const NpyArray& array) {
-  return array.type() == NpyType::float16 || array.type() == NpyType::float32 ||
-         array.type() == NpyType::float64;
+  return array.type() == ElementType::float16 || array.type() == ElementType::float32 ||
+         array.type() == ElementType::float64;
 }
 
 template <typename T>
@@ -190,7 +189,7 @@ class NpySet final : public Dataset {
   /// For DataSets::notes, of a pair with targets.
   [[nodiscard]] std::vector<std::string> notes() const {
     const auto array = [](const NpyArray& of) {
-      return str(formats::name_of(of.type()), " (", join(of.shape()), ")");
+      return str(name_of(of.type()), " (", join(of.shape()), ")");
     };
     return {str("arrays: inputs ", array(inputs_), ", targets ", array(*targets_), "; ",
                 has_pictures() ? "inputs are pictures, whose pixels are scaled to 0 ... 1"
@@ -249,7 +248,7 @@ class NpySet final : public Dataset {
 
   // Whether inputs are pictures, with or without a dimension of channels.
   [[nodiscard]] bool has_pictures() const {
-    return inputs_.type() == NpyType::uint8 && inputs_.shape().size() >= 3;
+    return inputs_.type() == ElementType::uint8 && inputs_.shape().size() >= 3;
   }
   // Whether pictures have their channels in front.
   [[nodiscard]] bool has_channels_first() const {
@@ -263,8 +262,8 @@ class NpySet final : public Dataset {
   }
 
   [[nodiscard]] bool has_tokens() const {
-    return !is_floating(inputs_) && inputs_.type() != NpyType::boolean &&
-           targets_->type() != NpyType::boolean && inputs_.shape().size() == 2 &&
+    return !is_floating(inputs_) && inputs_.type() != ElementType::boolean &&
+           targets_->type() != ElementType::boolean && inputs_.shape().size() == 2 &&
            inputs_.shape() == targets_->shape();
   }
 

@@ -1,13 +1,13 @@
 #include "framework/formats/npy.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <ranges>
 #include <string_view>
 #include <utility>
 
@@ -24,34 +24,21 @@ constexpr std::size_t kVersionEnd = 8;       // the magic, then major and minor 
 constexpr std::size_t kMostDimensions = 64;  // as NumPy 2 has it
 constexpr std::size_t kAlignment = 8;
 
-struct NpyTypeEntry {
-  std::string_view code;  // behind the byte order
-  const char* name;
-  std::size_t bytes;
-  NpyElements (*elements)(std::span<const std::uint8_t> bytes);
-};
-
-template <typename T>
-constexpr NpyTypeEntry entry(std::string_view code, const char* name) {
-  return {code, name, sizeof(T), [](std::span<const std::uint8_t> bytes) -> NpyElements {
-            return std::span(reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T));
-          }};
+// What NumPy calls a type behind the byte order: "f4".
+std::string code_of(ElementType type) {
+  return str(name_of(type)[0], size_of(type));
 }
 
-// In the order of NpyType.
-constexpr std::array<NpyTypeEntry, std::variant_size_v<NpyElements>> kTypes{
-    entry<bool>("b1", "bool"),
-    entry<std::int8_t>("i1", "int8"),
-    entry<std::int16_t>("i2", "int16"),
-    entry<std::int32_t>("i4", "int32"),
-    entry<std::int64_t>("i8", "int64"),
-    entry<std::uint8_t>("u1", "uint8"),
-    entry<std::uint16_t>("u2", "uint16"),
-    entry<std::uint32_t>("u4", "uint32"),
-    entry<std::uint64_t>("u8", "uint64"),
-    entry<NpyFloat16>("f2", "float16"),
-    entry<float>("f4", "float32"),
-    entry<double>("f8", "float64")};
+// `bytes` as alternative number `index` of NpyElements.
+template <std::size_t I = 0>
+NpyElements elements_of(std::size_t index, std::span<const std::uint8_t> bytes) {
+  if constexpr (I + 1 < std::variant_size_v<NpyElements>) {
+    if (index > I) return elements_of<I + 1>(index, bytes);
+  }
+  using Elements = std::variant_alternative_t<I, NpyElements>;
+  using T = typename Elements::element_type;
+  return Elements(reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T));
+}
 
 struct NpyHeader {
   std::string descr;
@@ -157,19 +144,18 @@ class NpyHeaderParser {
   std::string_view text_;
 };
 
-// What elements are, and whether they are big-endian.
-std::pair<NpyTypeEntry, bool> type_of(const DataFile& file, const std::string& descr) {
+// The elements' place in kNpyTypes, and whether they are big-endian.
+std::pair<std::size_t, bool> type_of(const DataFile& file, const std::string& descr) {
   const std::string_view code = std::string_view(descr).substr(descr.empty() ? 0 : 1);
-  const auto* const found = std::ranges::find(kTypes, code, &NpyTypeEntry::code);
+  const auto* const found = std::ranges::find(kNpyTypes, code, code_of);
   const char order = descr.empty() ? '\0' : descr[0];
-  if (found != kTypes.end() &&
-      (order == '<' || order == '>' || (order == '|' && found->bytes == 1))) {
-    return {*found, order == '>' && found->bytes > 1};
+  if (found != kNpyTypes.end() &&
+      (order == '<' || order == '>' || (order == '|' && size_of(*found) == 1))) {
+    return {static_cast<std::size_t>(found - kNpyTypes.begin()),
+            order == '>' && size_of(*found) > 1};
   }
-  std::string codes;
-  for (const NpyTypeEntry& entry : kTypes) codes += str(codes.empty() ? "" : ", ", entry.code);
-  file.fail(str("its elements are of type '", cut(descr), "', but only those of ", codes,
-                " can be read"));
+  file.fail(str("its elements are of type '", cut(descr), "', but only those of ",
+                join(kNpyTypes | std::views::transform(code_of)), " can be read"));
 }
 
 // Turns the bytes of each element around.
@@ -216,10 +202,6 @@ std::vector<std::uint8_t> row_major(std::span<const std::uint8_t> from,
 }
 
 }  // namespace
-
-const char* name_of(NpyType type) {
-  return kTypes.at(static_cast<std::size_t>(type)).name;
-}
 
 NpyFloat16::operator float() const noexcept {
   const std::uint32_t sign = std::uint32_t{bits & 0x8000U} << 16;
@@ -273,11 +255,12 @@ NpyArray::NpyArray(const std::string& path) : path_(path) {
                               header_bytes);
   NpyHeader header = NpyHeaderParser(file, text).parse();
   const auto [type, is_big_endian] = type_of(file, header.descr);
+  const std::size_t element = size_of(kNpyTypes[type]);
   shape_ = std::move(header.shape);
   std::span<const std::uint8_t> data = all.subspan(header_begin + header_bytes);
-  const auto bytes = bytes_for(shape_, type.bytes);
+  const auto bytes = bytes_for(shape_, element);
   if (bytes != data.size()) {
-    file.fail(str("its header says (", join(shape_), ") elements of ", type.bytes, " bytes, but ",
+    file.fail(str("its header says (", join(shape_), ") elements of ", element, " bytes, but ",
                   data.size(), " bytes follow it"));
   }
 
@@ -285,14 +268,14 @@ NpyArray::NpyArray(const std::string& path) : path_(path) {
   if ((header.fortran_order && shape_.size() > 1) || !is_aligned || is_big_endian) {
     require_memory(path, data.size(), "its elements have to be moved, and a copy takes",
                    "; numpy.ascontiguousarray() makes an array that is read where it lies");
-    std::vector<std::uint8_t> moved = header.fortran_order ? row_major(data, shape_, type.bytes)
+    std::vector<std::uint8_t> moved = header.fortran_order ? row_major(data, shape_, element)
                                                            : std::vector(data.begin(), data.end());
-    if (is_big_endian) turn(moved, type.bytes);
+    if (is_big_endian) turn(moved, element);
     owner_ = FileBytes(std::move(moved));
     data = owner_.span();
   }
-  elements_ = type.elements(data);
-  if (this->type() == NpyType::boolean &&
+  elements_ = elements_of(type, data);
+  if (kNpyTypes[type] == ElementType::boolean &&
       std::ranges::any_of(data, [](auto byte) { return byte > 1; })) {
     file.fail("it has booleans that are neither 0 nor 1");
   }

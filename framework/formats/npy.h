@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -7,27 +8,12 @@
 #include <variant>
 #include <vector>
 
+#include "framework/base/element_type.h"
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
 
 namespace lockstep::formats {
-
-/// Types of the elements that NpyArray reads, by NumPy's names; in the order of NpyElements.
-enum class NpyType {
-  boolean,
-  int8,
-  int16,
-  int32,
-  int64,
-  uint8,
-  uint16,
-  uint32,
-  uint64,
-  float16,
-  float32,
-  float64
-};
 
 /// A float16 as it lies in a file. Its value is exact in float32.
 struct NpyFloat16 {
@@ -36,7 +22,7 @@ struct NpyFloat16 {
   operator float() const noexcept;  // NOLINT: it is a number
 };
 
-/// Elements as what they are: of the C++ type of the same name (bool for boolean, NpyFloat16).
+/// Elements as what they are: of the C++ type of the same name (NpyFloat16 for float16).
 using NpyElements =
     std::variant<std::span<const bool>, std::span<const std::int8_t>, std::span<const std::int16_t>,
                  std::span<const std::int32_t>, std::span<const std::int64_t>,
@@ -44,8 +30,11 @@ using NpyElements =
                  std::span<const std::uint32_t>, std::span<const std::uint64_t>,
                  std::span<const NpyFloat16>, std::span<const float>, std::span<const double>>;
 
-/// NumPy's name of a type: "bool", "int8", …
-[[nodiscard]] const char* name_of(NpyType type);
+/// The types of NpyElements, in their order.
+inline constexpr std::array<ElementType, std::variant_size_v<NpyElements>> kNpyTypes{
+    ElementType::boolean, ElementType::int8,    ElementType::int16,   ElementType::int32,
+    ElementType::int64,   ElementType::uint8,   ElementType::uint16,  ElementType::uint32,
+    ElementType::uint64,  ElementType::float16, ElementType::float32, ElementType::float64};
 
 /// An array as numpy.save writes it: one .npy file of version 1, 2 or 3, whose elements are of one
 /// of the types above, little-endian or big-endian. Source:
@@ -60,7 +49,7 @@ class NpyArray {
  public:
   explicit NpyArray(const std::string& path);
 
-  [[nodiscard]] NpyType type() const noexcept { return static_cast<NpyType>(elements_.index()); }
+  [[nodiscard]] ElementType type() const noexcept { return kNpyTypes[elements_.index()]; }
   /// Empty for a scalar.
   [[nodiscard]] const std::vector<std::int64_t>& shape() const noexcept { return shape_; }
   /// The elements, as many as the shape makes, row-major whatever the file has.
@@ -70,8 +59,7 @@ class NpyArray {
   [[nodiscard]] std::span<const T> values() const {
     using Wanted = std::span<const T>;
     require(std::holds_alternative<Wanted>(elements_), "npy: '", path_, "' has elements of type ",
-            name_of(type()), ", not ",
-            name_of(static_cast<NpyType>(NpyElements(Wanted()).index())));
+            name_of(type()), ", not ", name_of(kNpyTypes[NpyElements(Wanted()).index()]));
     return std::get<Wanted>(elements_);
   }
 

@@ -16,10 +16,10 @@
 #include "tests/support/temporary_folder.h"
 
 using lockstep::DataError;
+using lockstep::ElementType;
 using lockstep::ValueError;
 using lockstep::formats::NpyArray;
 using lockstep::formats::NpyFloat16;
-using lockstep::formats::NpyType;
 using lockstep::testing::message_of;
 using lockstep::testing::npy_file;
 using lockstep::testing::npy_of_header;
@@ -33,7 +33,7 @@ std::string bytes_of_values(const std::vector<T>& values) {
 }
 
 template <typename T>
-void check_type(const char* descr, NpyType type) {
+void check_type(const char* descr, ElementType type) {
   INFO(descr);
   const TemporaryFolder folder;
   const std::vector<T> values{T{0},
@@ -68,18 +68,18 @@ std::string header_error(const std::string& header) {
 }  // namespace
 
 TEST_CASE("an array of NumPy is read in each of its types and versions") {
-  check_type<std::int8_t>("|i1", NpyType::int8);
-  check_type<std::int8_t>("<i1", NpyType::int8);
-  check_type<std::int16_t>("<i2", NpyType::int16);
-  check_type<std::int32_t>("<i4", NpyType::int32);
-  check_type<std::int64_t>("<i8", NpyType::int64);
-  check_type<std::uint8_t>("|u1", NpyType::uint8);
-  check_type<std::uint16_t>("<u2", NpyType::uint16);
-  check_type<std::uint32_t>("<u4", NpyType::uint32);
-  check_type<std::uint64_t>("<u8", NpyType::uint64);
-  check_type<float>("<f4", NpyType::float32);
-  check_type<double>("<f8", NpyType::float64);
-  CHECK(std::string(name_of(NpyType::float64)) == "float64");
+  check_type<std::int8_t>("|i1", ElementType::int8);
+  check_type<std::int8_t>("<i1", ElementType::int8);
+  check_type<std::int16_t>("<i2", ElementType::int16);
+  check_type<std::int32_t>("<i4", ElementType::int32);
+  check_type<std::int64_t>("<i8", ElementType::int64);
+  check_type<std::uint8_t>("|u1", ElementType::uint8);
+  check_type<std::uint16_t>("<u2", ElementType::uint16);
+  check_type<std::uint32_t>("<u4", ElementType::uint32);
+  check_type<std::uint64_t>("<u8", ElementType::uint64);
+  check_type<float>("<f4", ElementType::float32);
+  check_type<double>("<f8", ElementType::float64);
+  CHECK(std::string(name_of(ElementType::float64)) == "float64");
 
   const TemporaryFolder folder;
   const NpyArray booleans(
@@ -94,7 +94,7 @@ TEST_CASE("big-endian elements are read as the numbers that they are") {
   const TemporaryFolder folder;
   const NpyArray integers(folder.write(
       "i.npy", npy_file(">i4", false, "(2,)", std::string("\0\1\2\3\xff\xff\xff\xfe", 8))));
-  CHECK(integers.type() == NpyType::int32);
+  CHECK(integers.type() == ElementType::int32);
   CHECK(std::ranges::equal(integers.values<std::int32_t>(), std::vector<std::int32_t>{66051, -2}));
   const NpyArray bytes(folder.write("b.npy", npy_file(">u1", false, "(2,)", "\1\2")));
   CHECK(std::ranges::equal(bytes.values<std::uint8_t>(), std::vector<std::uint8_t>{1, 2}));
