@@ -89,11 +89,12 @@ struct Ledger {
   std::atomic<std::uint64_t> connections{0};
 };
 
-/// Moves bytes between the replicas of a group. All replicas of a group call the same verbs with
-/// the same sizes in the same order. A verb returns once this replica's result is there. Buffers
-/// are the caller's, aligned to their element type, and may be used again when the verb returns.
-/// One thread at a time, except for interrupt(), abort() and ledger(). A group of one sends
-/// nothing, but its arguments are checked all the same. Empty buffers are fine everywhere.
+/// Moves bytes between the members of a group, called replicas here; below groups/ they are
+/// workers. All replicas of a group call the same verbs with the same sizes in the same order. A
+/// verb returns once this replica's result is there. Buffers are the caller's, aligned to their
+/// element type, and may be used again when the verb returns. One thread at a time, except for
+/// interrupt(), abort() and ledger(). A group of one sends nothing, but its arguments are checked
+/// all the same. Empty buffers are fine everywhere.
 ///
 /// Sizes that break a verb's rule are ValueErrors and leave the group usable. Failures of the job
 /// are CollectiveMismatch, ReplicaLost, Timeout and Aborted. After one of these the group can't be

@@ -10,8 +10,9 @@
 
 namespace lockstep::comm {
 
-/// Which members of a group are in which worker, or on which host. A member's place is its rank in
-/// the group; workers are counted in the order of their first places.
+/// Which members of a group are in which worker. Where workers of several hosts meet
+/// (host_members.cpp), members are workers, and a host is a "worker" here. A member's place is its
+/// rank in the group; workers are counted in the order of their first places.
 class GroupLayout {
  public:
   /// As seen from worker `own_worker`, which has members in the group.

@@ -9,7 +9,8 @@
 
 namespace lockstep::comm {
 
-/// Joins the workers of several hosts. `network` joins all workers of the job; worker `rank` of it
+/// Joins the workers of several hosts: makes a HostMembers (host_members.cpp), which is a group of
+/// workers on any hosts. `network` joins all workers of the job; worker `rank` of it
 /// is on host host_of[rank], and a host's workers are next to each other. `local` joins those of
 /// this worker's host, in the same order, through memory that they share. All workers call this
 /// with the same `host_of`. ValueError if these do not fit together.

@@ -20,8 +20,8 @@
 namespace lockstep::replicas {
 
 /// One run of a job on all of its hosts, seen by one of their launchers; also of a job on this host
-/// alone. A launcher that says nothing for so long as replicas wait for each other is lost. No
-/// method blocks but flush(). For one thread, which calls progress() often.
+/// alone. A launcher whose link closes, or that says nothing for `timeout`, is lost, and the job
+/// has failed. No method blocks but flush(). For one thread, which calls progress() often.
 class RunningJob : private NonCopyable {
  public:
   /// Makes `store` one of all hosts, but for keys that begin with "local/". Verdicts on calls with

@@ -18,8 +18,8 @@ struct JobEnd {
 };
 
 /// Watches the workers until all have ended: answers their stores, passes on their output, reaps
-/// them. When one fails or a signal of `stop` ends the job, ends the others, within 2 seconds, and
-/// says on stderr what went wrong.
+/// them. When one fails or a signal of `stop` ends the job, ends the others by signals, within 2
+/// seconds, and says on stderr what went wrong.
 ///
 /// With `may_restart`, a job that has lost a replica starts again, unless a signal has come. Then
 /// this function returns once all of its processes are gone, however long that takes.

@@ -66,7 +66,7 @@ class Link : private NonCopyable {
   [[nodiscard]] std::optional<std::string> receive();
 
   /// From here on the link closes if the other host's system does not answer for `limit`. Where
-  /// only the process is paused, it answers.
+  /// only the process is paused, it answers. Launchers ask for it when they meet.
   void limit_silence(std::chrono::milliseconds limit) noexcept;
 
   [[nodiscard]] bool is_open() const noexcept { return socket_.open(); }
