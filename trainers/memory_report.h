@@ -13,7 +13,7 @@
 namespace lockstep {
 
 /// Predicts the memory of the model's training by category, without allocating any.
-/// `link` is what a trainer has measured.
+/// `link` is ZeroTrainer::link_cost().
 [[nodiscard]] HostMemoryUse predicted_memory(const Config& config, const DataSets& data,
                                              const LinkCost& link = {});
 

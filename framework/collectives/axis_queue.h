@@ -37,6 +37,10 @@ class AxisQueue : private NonCopyable {
 
   /// Whether a call goes on while its caller does other work.
   [[nodiscard]] bool overlaps() const noexcept { return group_ != nullptr; }
+  /// How long an average of so many bytes is on the network: Communicator::all_reduce_seconds().
+  [[nodiscard]] double seconds_of(std::size_t bytes) const {
+    return overlaps() ? group_->all_reduce_seconds(bytes) : 0;
+  }
   /// Whether the calls of a queue made with `overlap` would go on so.
   [[nodiscard]] static bool would_overlap(bool overlap, bool is_network) {
     return overlap && is_network;

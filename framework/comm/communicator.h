@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -196,12 +195,14 @@ class Communicator : private NonCopyable {
   /// Whether some of the group's replicas share memory.
   [[nodiscard]] virtual bool shares_memory() const noexcept = 0;
 
-  /// How fast messages between the group's hosts, or the processes of one host, are: the same on
-  /// all replicas. Nothing in shared memory, and before set_link_speed().
-  [[nodiscard]] virtual std::optional<LinkSpeed> link_speed() const { return {}; }
+  /// How fast messages on a network are: kLoopback, or what was set.
+  [[nodiscard]] virtual LinkSpeed link_speed() const { return kLoopback; }
   /// Sets it for all groups that share this group's connections. All replicas set the same before a
   /// verb.
   virtual void set_link_speed(const LinkSpeed& /*speed*/) {}
+  /// How long an all-reduce takes on a network by that speed (schedule_choice.h), the same on all
+  /// replicas. 0 in shared memory.
+  [[nodiscard]] virtual double all_reduce_seconds(std::size_t /*bytes*/) const { return 0; }
 
   /// The address of `memory`, or {} if replicas do not share it. Equal ones are the same memory.
   [[nodiscard]] virtual SharedAddress shared_address(ConstBytes /*memory*/) const { return {}; }

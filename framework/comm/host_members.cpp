@@ -182,10 +182,12 @@ class HostMembers final : public Communicator {
   SharedAddress shared_address(ConstBytes memory) const override {
     return spans_hosts() ? SharedAddress{} : local_->shared_address(memory);
   }
-  std::optional<LinkSpeed> link_speed() const override {
-    return spans_hosts() ? workers_->network->link_speed() : std::nullopt;
-  }
   void set_link_speed(const LinkSpeed& speed) override { workers_->network->set_link_speed(speed); }
+  double all_reduce_seconds(std::size_t bytes) const override {
+    if (!spans_hosts()) return 0;
+    const ScheduleChoice choice(static_cast<int>(hosts()), workers_->network->link_speed());
+    return choice.all_reduce_seconds(bytes);
+  }
   const Ledger& ledger() const noexcept override {
     return spans_hosts() ? workers_->network->ledger() : local_->ledger();
   }

@@ -32,7 +32,7 @@ namespace lockstep::comm {
                                                        std::shared_ptr<Communicator> network,
                                                        std::vector<int> host_of);
 
-/// Sets the link_speed() of `world`, which join_hosts() has made with the same `host_of`: `known`,
+/// Sets the link speed of `world`, which join_hosts() has made with the same `host_of`: `known`,
 /// or what one worker of each host measures. All workers call this, with the same arguments, before
 /// any other verb. Worker 0 logs the speed and what follows from it.
 void set_up_links(Communicator& world, const std::vector<int>& host_of,

@@ -256,9 +256,13 @@ void NetworkCommunicator::broadcast(const Verb& verb) {
   rounds.pass_on(part);
 }
 
+double NetworkCommunicator::all_reduce_seconds(std::size_t bytes) const {
+  return ScheduleChoice(size(), link_speed()).all_reduce_seconds(bytes);
+}
+
 // Made when the first verb needs them, or another speed was said.
 const ScheduleChoice& NetworkCommunicator::schedules() {
-  const LinkSpeed link = link_speed().value_or(kLoopback);
+  const LinkSpeed link = link_speed();
   if (!schedules_ || schedules_->link() != link) schedules_.emplace(size(), link);
   return *schedules_;
 }

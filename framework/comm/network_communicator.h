@@ -27,6 +27,7 @@ class NetworkCommunicator : public Communicator {
   void run(const Verb& verb) final;
   [[nodiscard]] bool is_network() const noexcept final { return true; }
   [[nodiscard]] bool shares_memory() const noexcept final { return false; }
+  [[nodiscard]] double all_reduce_seconds(std::size_t bytes) const final;
 
  protected:
   /// Sends sent[p] to each other member p and receives received[p] from it; both sides leave out

@@ -59,14 +59,12 @@ double ScheduleCost::seconds(std::size_t bytes, const LinkSpeed& link) const {
   return total;
 }
 
-ScheduleChoice::ScheduleChoice(int members, const LinkSpeed& link, bool one_round_each)
-    : link_(link) {
+ScheduleChoice::ScheduleChoice(int members, const LinkSpeed& link) : link_(link) {
   const auto add = [](Candidates& to, Schedule schedule) {
     const ScheduleCost cost(schedule);
     to.push_back({std::move(schedule), cost});
   };
-  const int most = all_levels(members);
-  for (int levels = one_round_each ? most : 1; levels <= most; ++levels) {
+  for (int levels = 1; levels <= all_levels(members); ++levels) {
     const Schedule gathers = gathering(members, levels);
     add(all_reduce_, recursive_doubling(members, levels));
     add(all_reduce_, in_turn(recursive_halving(members, levels), gathers));
@@ -78,19 +76,23 @@ ScheduleChoice::ScheduleChoice(int members, const LinkSpeed& link, bool one_roun
 }
 
 const Schedule& ScheduleChoice::all_reduce(std::size_t bytes, const Limits& limits) const {
-  return cheapest(all_reduce_, bytes, limits);
+  return cheapest(all_reduce_, bytes, limits).schedule;
+}
+
+double ScheduleChoice::all_reduce_seconds(std::size_t bytes) const {
+  return cheapest(all_reduce_, bytes, {}).cost.seconds(bytes, link_);
 }
 
 const Schedule& ScheduleChoice::reduce_scatter(std::size_t bytes, const Limits& limits) const {
-  return cheapest(reduce_scatter_, bytes, limits);
+  return cheapest(reduce_scatter_, bytes, limits).schedule;
 }
 
 const Schedule& ScheduleChoice::all_gather(std::size_t bytes) const {
-  return cheapest(all_gather_, bytes, {});
+  return cheapest(all_gather_, bytes, {}).schedule;
 }
 
 const Schedule& ScheduleChoice::broadcast(std::size_t bytes) const {
-  return cheapest(broadcast_, bytes, {});
+  return cheapest(broadcast_, bytes, {}).schedule;
 }
 
 std::string ScheduleChoice::text() const {
@@ -106,8 +108,9 @@ std::string ScheduleChoice::text() const {
              " KiB takes ", most);
 }
 
-const Schedule& ScheduleChoice::cheapest(const Candidates& candidates, std::size_t bytes,
-                                         const Limits& limits) const {
+const ScheduleChoice::Candidate& ScheduleChoice::cheapest(const Candidates& candidates,
+                                                          std::size_t bytes,
+                                                          const Limits& limits) const {
   const Candidate* best = nullptr;
   double least = 0;
   for (const Candidate& each : candidates) {
@@ -119,7 +122,7 @@ const Schedule& ScheduleChoice::cheapest(const Candidates& candidates, std::size
     best = &each;
     least = seconds;
   }
-  return best->schedule;
+  return *best;
 }
 
 }  // namespace lockstep::comm

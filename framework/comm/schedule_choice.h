@@ -51,8 +51,7 @@ class ScheduleCost {
 /// rounded once, travel as the members' own inputs: they are added in one round.
 class ScheduleChoice {
  public:
-  /// With `one_round_each` only schedules whose members exchange messages with all others at once.
-  ScheduleChoice(int members, const LinkSpeed& link, bool one_round_each = false);
+  ScheduleChoice(int members, const LinkSpeed& link);
   [[nodiscard]] const LinkSpeed& link() const noexcept { return link_; }
 
   /// Which schedules may be chosen: those that add in one round, that cut the buffer into slices,
@@ -63,6 +62,8 @@ class ScheduleChoice {
     bool whole = false;
   };
   [[nodiscard]] const Schedule& all_reduce(std::size_t bytes, const Limits& limits) const;
+  /// The seconds that the cheapest takes.
+  [[nodiscard]] double all_reduce_seconds(std::size_t bytes) const;
   [[nodiscard]] const Schedule& reduce_scatter(std::size_t bytes, const Limits& limits) const;
   /// `bytes` are those of the output.
   [[nodiscard]] const Schedule& all_gather(std::size_t bytes) const;
@@ -77,8 +78,8 @@ class ScheduleChoice {
     ScheduleCost cost;
   };
   using Candidates = std::vector<Candidate>;
-  [[nodiscard]] const Schedule& cheapest(const Candidates& candidates, std::size_t bytes,
-                                         const Limits& limits) const;
+  [[nodiscard]] const Candidate& cheapest(const Candidates& candidates, std::size_t bytes,
+                                          const Limits& limits) const;
 
   LinkSpeed link_;
   Candidates all_reduce_;

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -113,8 +112,8 @@ class ReplicaGroup final : public comm::Communicator {
     return layout().workers() < layout().size() ||
            (workers() != nullptr && workers()->shares_memory());
   }
-  [[nodiscard]] std::optional<comm::LinkSpeed> link_speed() const override {
-    return workers() != nullptr ? workers()->link_speed() : std::nullopt;
+  [[nodiscard]] double all_reduce_seconds(std::size_t bytes) const override {
+    return workers() != nullptr ? workers()->all_reduce_seconds(bytes) : 0;
   }
   [[nodiscard]] const comm::Ledger& ledger() const noexcept override {
     return workers() != nullptr ? workers()->ledger() : own_ledger_;

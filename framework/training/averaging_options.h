@@ -7,7 +7,7 @@ namespace lockstep {
 enum class Overlap { automatic, on, off };
 
 /// What it takes to average gradients over a network: `call_s` seconds a call, and the time of its
-/// bytes. As it stands here, what is assumed before it is measured.
+/// bytes. As it stands here, what is assumed before the links are known.
 struct LinkCost {
   double call_s = 5e-4;
   double bytes_per_s = 1e8;

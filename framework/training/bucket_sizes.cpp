@@ -2,12 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
-#include <limits>
-
-#include <ATen/ops/zeros.h>
-
-#include "framework/collectives/psum.h"
 
 namespace lockstep::training {
 namespace {
@@ -20,6 +14,10 @@ constexpr std::int64_t kSmallest = kMiB / 16;
 constexpr std::int64_t kBuckets = 8;
 // How many times a call's cost its bytes should take.
 constexpr double kWorthwhile = 10;
+// Seconds that a call takes beside its messages, for the queue's thread and the board: 1e-4 to 4e-4
+// on 2-core machines, by how many replicas want a core. The least counts: the others have work
+// then.
+constexpr double kOfCall = 1e-4;
 
 std::int64_t least_size(std::int64_t shards, const LinkCost& link) {
   const double bytes =
@@ -30,19 +28,6 @@ std::int64_t least_size(std::int64_t shards, const LinkCost& link) {
   const auto least =
       std::max(static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(kWorthwhile) * padding);
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(least)));
-}
-
-// The least time of a few calls: what delays some of them is not the link.
-double seconds_of_call(collectives::AxisQueue& queue, const at::Tensor& values, int times) {
-  using Clock = std::chrono::steady_clock;
-  double least = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < times; ++i) {
-    const auto begin = Clock::now();
-    auto call = queue.pmean_(values);
-    queue.wait(call);
-    least = std::min(least, std::chrono::duration<double>(Clock::now() - begin).count());
-  }
-  return least;
 }
 
 }  // namespace
@@ -56,21 +41,12 @@ tree::BucketSizes bucket_sizes(std::optional<double> bucket_mb, std::int64_t byt
   return {most, std::max(least, most / 4)};
 }
 
-std::optional<LinkCost> measured_cost(collectives::AxisQueue& queue, const AxisNames& axis_name) {
+std::optional<LinkCost> link_cost(const collectives::AxisQueue& queue) {
   if (!queue.overlaps()) return {};
-  constexpr std::int64_t kBytes = kMiB / 4;
-  const at::Tensor one = at::zeros({1}, at::kFloat);
-  const at::Tensor many = at::zeros({kBytes / std::int64_t{sizeof(float)}}, at::kFloat);
-  (void)seconds_of_call(queue, many, 1);  // makes the connections
-  const at::Tensor seconds = at::zeros({2}, at::kDouble);
-  auto* const own = seconds.data_ptr<double>();
-  own[0] = seconds_of_call(queue, one, 5);
-  own[1] = seconds_of_call(queue, many, 2);
-  const at::Tensor slowest = pmax(seconds, axis_name);
-  const auto* const all = slowest.data_ptr<double>();
-  // Not less than a tenth of the time is the bytes'.
-  const double of_bytes = std::max(all[1] - all[0], all[1] / 10);
-  return LinkCost{.call_s = all[0], .bytes_per_s = static_cast<double>(kBytes) / of_bytes};
+  constexpr std::size_t kBytes = kMiB / 4;
+  const double small = queue.seconds_of(sizeof(float));
+  const double of_bytes = queue.seconds_of(kBytes) - small;
+  return LinkCost{.call_s = kOfCall + small, .bytes_per_s = static_cast<double>(kBytes) / of_bytes};
 }
 
 std::int64_t total_bytes(const std::vector<at::Tensor>& parameters) {

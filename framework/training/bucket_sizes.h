@@ -6,7 +6,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "framework/axes/axis_names.h"
 #include "framework/collectives/axis_queue.h"
 #include "framework/training/averaging_options.h"
 #include "framework/tree/flat_layout.h"
@@ -22,15 +21,14 @@ namespace lockstep::training {
 /// are there and little to do after the last: an eighth of the `bytes` of all gradients, and less
 /// for the first and the last bucket. But a call should cost little beside its bytes' time, at most
 /// a tenth, and padding for so many `shards` little beside the bytes: so there is a least size. It
-/// is a power of two, for measurements that differ a little to give one layout.
+/// is a power of two, for links whose speed differs a little to give one layout.
 [[nodiscard]] tree::BucketSizes bucket_sizes(std::optional<double> bucket_mb, std::int64_t bytes,
                                              std::int64_t shards,
                                              const std::optional<LinkCost>& link);
 
-/// What calls of this queue cost: measured, the same on all replicas. nullopt if they do not
-/// overlap anything. All replicas together.
-[[nodiscard]] std::optional<LinkCost> measured_cost(collectives::AxisQueue& queue,
-                                                    const AxisNames& axis_name);
+/// What calls of this queue cost by the speed of the links, the same on all replicas. nullopt if
+/// they do not overlap anything.
+[[nodiscard]] std::optional<LinkCost> link_cost(const collectives::AxisQueue& queue);
 
 /// Bytes of the parameters' values.
 [[nodiscard]] std::int64_t total_bytes(const std::vector<at::Tensor>& parameters);

@@ -174,7 +174,7 @@ void DataParallel::show_means() {
 
 void DataParallel::lay_out(const at::Tensor& loss) {
   const c10::AutoGradMode no_grad(false);
-  const auto link = options_.bucket_mb ? std::nullopt : training::measured_cost(queue_, axis_);
+  const auto link = options_.bucket_mb ? std::nullopt : training::link_cost(queue_);
   std::vector<std::size_t> order = training::agreed_backward_order(loss, all_.tensors, axis_);
   vote_ = at::zeros({1}, order.empty() ? at::kFloat : all_.tensors[order.back()].scalar_type());
   order.push_back(order.size());

@@ -470,7 +470,7 @@ void ZeroTrainer::lay_out(const at::Tensor& loss) {
   // Parameters that replicas hold together need not be gathered.
   const bool is_common = common_zeros({1}, at::kByte, axis_).holders.size() == 1;
   const bool cuts = options_.stage == 3 && !is_common;
-  if (!options_.bucket_mb) link_ = training::measured_cost(*queue_, axis_);
+  if (!options_.bucket_mb) link_ = training::link_cost(*queue_);
   const tree::FlatLayout layout = training::flat_layout(
       parameters_, training::agreed_backward_order(loss, parameters_.tensors, axis_),
       options_.bucket_mb, link_, axis_size(axis_), cuts);

@@ -178,8 +178,8 @@ class ZeroTrainer : public training::ArchivedState {
   /// any more. All replicas together.
   void release_parameters(std::source_location where = std::source_location::current());
 
-  /// What was measured for the choice of bucket sizes, the same on all replicas; nothing before the
-  /// buckets are made, and where options.bucket_mb or the lack of overlap has decided.
+  /// By what bucket sizes were chosen, the same on all replicas; nothing before the buckets are
+  /// made, and where options.bucket_mb or the lack of overlap has decided.
   [[nodiscard]] const std::optional<LinkCost>& link_cost() const noexcept { return link_; }
   /// What this replica's buffers hold now: nothing before they are made.
   [[nodiscard]] MemoryUse memory() const;

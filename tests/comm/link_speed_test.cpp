@@ -1,6 +1,8 @@
 #include "framework/comm/link_speed.h"
 
+#include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -8,6 +10,7 @@
 #include "framework/base/text.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/host_members.h"
+#include "framework/comm/schedule_choice.h"
 #include "tests/catch.h"
 #include "tests/comm/replicas.h"
 #include "tests/comm/words.h"
@@ -33,7 +36,7 @@ TEST_CASE("the speed of a link is a text, and the other way round", "[schedule]"
 TEST_CASE("all replicas measure the same links", "[schedule][tcp]") {
   for (const int replicas : {2, 3, 5}) {
     CHECK_NOTHROW(testing::in_threads(Backend::tcp, replicas, [](comm::Communicator& group) {
-      expect(!group.link_speed(), "nobody has said it");
+      expect(group.link_speed() == comm::kLoopback, "nobody has said it");
       const LinkSpeed speed = comm::measure_links(group);
       expect(speed.latency > 0 && speed.latency < 0.1, str("latency: ", speed));
       expect(speed.bytes_per_second > 1e6 && speed.bytes_per_second < 1e12, str(speed));
@@ -49,11 +52,19 @@ TEST_CASE("groups that span hosts have the links that were measured or said", "[
     const std::vector<int> hosts{0, 0, 1, 2, 2};
     CHECK_NOTHROW(testing::in_threads_on(hosts, [&](comm::Communicator& world) {
       comm::set_up_links(world, hosts, known);
-      expect(world.link_speed().has_value(), "it has one");
-      if (known) expect(world.link_speed() == known, "it was said");
+      std::vector<double> all(hosts.size());
+      const double own = world.all_reduce_seconds(1 << 20);
+      world.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+      expect(own > 0 && std::ranges::count(all, own) == world.size(), "the same on all");
+      const auto seconds_of = [&](int members) {
+        return comm::ScheduleChoice(members, *known).all_reduce_seconds(1 << 20);
+      };
+      if (known) expect(own == seconds_of(3), "it was said, and each host sends once");
       const bool first = world.rank() < 2;
       const auto group = world.subgroup(first ? std::vector<int>{0, 1} : std::vector<int>{2, 3, 4});
-      expect(group->link_speed() == (first ? std::nullopt : world.link_speed()), "a subgroup's");
+      const double of_group = group->all_reduce_seconds(1 << 20);
+      expect(first == (of_group == 0), "memory has no link");
+      if (known && !first) expect(of_group == seconds_of(2), "a subgroup's");
       world.barrier();
     }));
   }

@@ -33,7 +33,7 @@ class TcpCommunicator final : public NetworkCommunicator {
   void abort(const std::string& reason) noexcept override {
     if (link_->cancellation()->cancel(reason)) link_->wake();
   }
-  std::optional<LinkSpeed> link_speed() const override { return link_->speed(); }
+  LinkSpeed link_speed() const override { return link_->speed(); }
   void set_link_speed(const LinkSpeed& speed) override { link_->set_speed(speed); }
   const Ledger& ledger() const noexcept override { return link_->ledger(); }
 

@@ -43,8 +43,7 @@ class TcpLink : private NonCopyable {
   ~TcpLink();
 
   [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
-  /// What set_speed() has set; nothing before.
-  [[nodiscard]] std::optional<LinkSpeed> speed() const {
+  [[nodiscard]] LinkSpeed speed() const {
     const MutexLock lock(speed_mutex_);
     return speed_;
   }
@@ -109,7 +108,7 @@ class TcpLink : private NonCopyable {
   const std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
   Ledger ledger_;
   mutable Mutex speed_mutex_;
-  std::optional<LinkSpeed> speed_ LOCKSTEP_GUARDED_BY(speed_mutex_);
+  LinkSpeed speed_ LOCKSTEP_GUARDED_BY(speed_mutex_) = kLoopback;
 
   // Only the thread that sends and receives uses these.
   std::optional<Listener> listener_;
