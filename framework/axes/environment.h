@@ -61,6 +61,8 @@ struct AxisCall {
   AxisNames axes;
   std::source_location where;
 
+  /// Another operation of the same caller: its derivative.
+  [[nodiscard]] AxisCall as(const char* other) const { return {other, axes, where}; }
   /// The call that messages name in place of this one: see CalledFrom.
   [[nodiscard]] const AxisCall& shown() const noexcept;
   /// "psum over 'data' (model.cpp:41)"

@@ -28,12 +28,12 @@ struct PsumScatterOptions {
   AxisIndexGroups axis_index_groups = {};
 };
 
-namespace collectives_detail {
+namespace collectives {
 Leaves all_gather_leaves(const AxisCall& call, const Leaves& leaves,
                          const AllGatherOptions& options);
 Leaves psum_scatter_leaves(const AxisCall& call, const Leaves& leaves,
                            const PsumScatterOptions& options);
-}  // namespace collectives_detail
+}  // namespace collectives
 
 /// The values of all replicas of the axis (or of this replica's group), leaf by leaf, the same on
 /// each. With N replicas a leaf of shape (a, b) gives (N, a, b), or tiled (N a, b), for axis 0. All
@@ -46,8 +46,8 @@ template <Tree T>
 [[nodiscard]] T all_gather(const T& x, const AxisNames& axis_name,
                            const AllGatherOptions& options = {},
                            std::source_location where = std::source_location::current()) {
-  return tree_unflatten(x, collectives_detail::all_gather_leaves({"all_gather", axis_name, where},
-                                                                 tree_leaves(x), options));
+  return tree_unflatten(
+      x, collectives::all_gather_leaves({"all_gather", axis_name, where}, tree_leaves(x), options));
 }
 
 /// This replica's piece of psum(x): with N replicas, piece i of the scatter dimension goes to
@@ -61,8 +61,8 @@ template <Tree T>
 [[nodiscard]] T psum_scatter(const T& x, const AxisNames& axis_name,
                              const PsumScatterOptions& options = {},
                              std::source_location where = std::source_location::current()) {
-  return tree_unflatten(x, collectives_detail::psum_scatter_leaves(
-                               {"psum_scatter", axis_name, where}, tree_leaves(x), options));
+  return tree_unflatten(x, collectives::psum_scatter_leaves({"psum_scatter", axis_name, where},
+                                                            tree_leaves(x), options));
 }
 
 LOCKSTEP_NEEDS_AXIS(all_gather)

@@ -6,39 +6,35 @@
 #include "framework/base/text.h"
 #include "framework/collectives/differentiable.h"
 
-namespace lockstep::collectives_detail {
+namespace lockstep::collectives {
 
 Leaves all_to_all_leaves(const AxisCall& call, const Leaves& leaves, std::int64_t split_axis,
                          std::int64_t concat_axis, const AllToAllOptions& options) {
   auto& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::equal);
-  collectives::check_leaves(leaves, call);
+  check_leaves(leaves, call);
   const std::int64_t size = replicas.size();
   const bool one_axis = std::string_view(call.operation) == "pswapaxes";
-  const collectives::Cut split = collectives::cut_of(
-      leaves, split_axis, one_axis ? "axis" : "split_axis", size, options.tiled, call);
-  collectives::Cut concat{{}, options.tiled};
+  const Cut split =
+      cut_of(leaves, split_axis, one_axis ? "axis" : "split_axis", size, options.tiled, call);
+  Cut concat{{}, options.tiled};
   for (const Tensor& leaf : leaves) {
-    concat.dimensions.push_back(
-        collectives::wrap_dimension(concat_axis, leaf.dim(), "concat_axis", call));
+    concat.dimensions.push_back(wrap_dimension(concat_axis, leaf.dim(), "concat_axis", call));
   }
-  return collectives::differentiable(
+  return differentiable(
       call, replicas, leaves,
       lockstep::str("split_axis ", split_axis, ", concat_axis ", concat_axis,
-                    options.tiled ? ", tiled" : "",
-                    collectives::group_text(options.axis_index_groups)),
+                    options.tiled ? ", tiled" : "", group_text(options.axis_index_groups)),
       [&](const Leaves& operands) {
-        const Leaves slices = collectives::slices_along(split, operands, size);
-        return collectives::joined_along(
-            concat, collectives::in_messages(slices, size, [&](const Tensor& sent, bool) {
-              const Tensor received = collectives::result_memory_like(sent);
-              const auto slots = static_cast<std::size_t>(size);
-              const std::vector<std::size_t> bytes(slots, sent.nbytes() / slots);
-              replicas.all_to_all(collectives::bytes_of(sent), bytes,
-                                  collectives::bytes_of(received), bytes);
-              return received;
-            }));
+        const Leaves slices = slices_along(split, operands, size);
+        return joined_along(concat, in_messages(slices, size, [&](const Tensor& sent, bool) {
+                              const Tensor received = result_memory_like(sent);
+                              const auto slots = static_cast<std::size_t>(size);
+                              const std::vector<std::size_t> bytes(slots, sent.nbytes() / slots);
+                              replicas.all_to_all(bytes_of(sent), bytes, bytes_of(received), bytes);
+                              return received;
+                            }));
       },
-      [&](const Leaves&) -> collectives::BackwardRule {
+      [&](const Leaves&) -> BackwardRule {
         // Operand and result have as many dimensions: negative axes mean the same in both.
         return [=](const Leaves& gradients) {
           return all_to_all_leaves(call, gradients, concat_axis, split_axis, options);
@@ -46,4 +42,4 @@ Leaves all_to_all_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
       });
 }
 
-}  // namespace lockstep::collectives_detail
+}  // namespace lockstep::collectives

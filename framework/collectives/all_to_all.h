@@ -23,11 +23,11 @@ struct PswapaxesOptions {
   AxisIndexGroups axis_index_groups = {};
 };
 
-namespace collectives_detail {
+namespace collectives {
 /// The call is an "all_to_all", or a "pswapaxes", whose two axes are the same.
 Leaves all_to_all_leaves(const AxisCall& call, const Leaves& leaves, std::int64_t split_axis,
                          std::int64_t concat_axis, const AllToAllOptions& options);
-}  // namespace collectives_detail
+}  // namespace collectives
 
 /// Cuts each leaf along split_axis into one piece a replica, sends piece r to replica r of the axis
 /// (or of this replica's group), and puts what comes from replica r at place r of concat_axis. With
@@ -44,8 +44,8 @@ template <Tree T>
                            std::int64_t concat_axis, const AllToAllOptions& options = {},
                            std::source_location where = std::source_location::current()) {
   return tree_unflatten(
-      x, collectives_detail::all_to_all_leaves({"all_to_all", axis_name, where}, tree_leaves(x),
-                                               split_axis, concat_axis, options));
+      x, collectives::all_to_all_leaves({"all_to_all", axis_name, where}, tree_leaves(x),
+                                        split_axis, concat_axis, options));
 }
 
 /// Exchanges the axis of the replicas with the dimension `axis`, which is as long as there are
@@ -57,9 +57,9 @@ template <Tree T>
 [[nodiscard]] T pswapaxes(const T& x, const AxisNames& axis_name, std::int64_t axis,
                           const PswapaxesOptions& options = {},
                           std::source_location where = std::source_location::current()) {
-  return tree_unflatten(x, collectives_detail::all_to_all_leaves(
-                               {"pswapaxes", axis_name, where}, tree_leaves(x), axis, axis,
-                               {.axis_index_groups = options.axis_index_groups}));
+  return tree_unflatten(
+      x, collectives::all_to_all_leaves({"pswapaxes", axis_name, where}, tree_leaves(x), axis, axis,
+                                        {.axis_index_groups = options.axis_index_groups}));
 }
 
 LOCKSTEP_NEEDS_AXIS(all_to_all)

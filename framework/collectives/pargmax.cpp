@@ -10,15 +10,15 @@
 
 #include "framework/collectives/differentiable.h"
 
-namespace lockstep::collectives_detail {
+namespace lockstep::collectives {
 namespace {
 
 // The extrema of one message, in memory of their own.
 Tensor reduced(const AxisCall& call, comm::Communicator& replicas, const Tensor& message,
                reduce::ReduceOp op) {
   const Tensor result = at::empty_like(message);
-  replicas.all_reduce(collectives::bytes_of(message), collectives::bytes_of(result),
-                      collectives::element_type(message.scalar_type(), call), op);
+  replicas.all_reduce(bytes_of(message), bytes_of(result),
+                      element_type(message.scalar_type(), call), op);
   return result;
 }
 
@@ -27,7 +27,7 @@ Tensor reduced(const AxisCall& call, comm::Communicator& replicas, const Tensor&
 Leaves find_indices(const AxisCall& call, comm::Communicator& replicas, const Leaves& leaves,
                     reduce::ReduceOp extremum) {
   // This replica's index where it holds the extremum.
-  const Leaves candidates = collectives::in_messages(leaves, 0, [&](const Tensor& own, bool) {
+  const Leaves candidates = in_messages(leaves, 0, [&](const Tensor& own, bool) {
     const Tensor best = reduced(call, replicas, own, extremum);
     // The reduction gives NaN where one is NaN, which equals nothing.
     const Tensor held = own.eq(best) | (own.isnan() & best.isnan());
@@ -35,7 +35,7 @@ Leaves find_indices(const AxisCall& call, comm::Communicator& replicas, const Le
     return at::full(own.sizes(), nobody, own.options().dtype(at::kInt))
         .masked_fill_(held, replicas.rank());
   });
-  return collectives::in_messages(candidates, 0, [&](const Tensor& message, bool) {
+  return in_messages(candidates, 0, [&](const Tensor& message, bool) {
     return reduced(call, replicas, message, reduce::ReduceOp::min).to(at::kLong);
   });
 }
@@ -44,14 +44,14 @@ Leaves find_indices(const AxisCall& call, comm::Communicator& replicas, const Le
 
 Leaves index_of_extremum(const AxisCall& call, reduce::ReduceOp extremum, const Leaves& leaves) {
   auto& replicas = replicas_of(call, {}, GroupSizes::equal);
-  collectives::check_leaves(leaves, call);
+  check_leaves(leaves, call);
   Leaves constants;
   for (const Tensor& leaf : leaves) constants.push_back(leaf.detach());
-  return collectives::differentiable(
+  return differentiable(
       call, replicas, constants, "",
       [&](const Leaves& operands) { return find_indices(call, replicas, operands, extremum); },
       nullptr,  // never asked for: nothing here requires a gradient
-      collectives::ResultAxes::dropped);
+      ResultAxes::dropped);
 }
 
-}  // namespace lockstep::collectives_detail
+}  // namespace lockstep::collectives

@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-namespace collectives_detail {
+namespace collectives {
 Leaves index_of_extremum(const AxisCall& call, reduce::ReduceOp extremum, const Leaves& leaves);
-}  // namespace collectives_detail
+}  // namespace collectives
 
 /// For each element, the index along the axis (of several names the row-major index) of the replica
 /// that holds the largest value. The same on all replicas: int64 tensors of the leaves' shapes. Of
@@ -22,9 +22,8 @@ Leaves index_of_extremum(const AxisCall& call, reduce::ReduceOp extremum, const 
 template <Tree T>
 [[nodiscard]] T pargmax(const T& x, const AxisNames& axis_name,
                         std::source_location where = std::source_location::current()) {
-  return tree_unflatten(
-      x, collectives_detail::index_of_extremum({"pargmax", axis_name, where}, reduce::ReduceOp::max,
-                                               tree_leaves(x)));
+  return tree_unflatten(x, collectives::index_of_extremum({"pargmax", axis_name, where},
+                                                          reduce::ReduceOp::max, tree_leaves(x)));
 }
 
 /// The index of the replica that holds the smallest value; a NaN counts as the smallest. See
@@ -32,9 +31,8 @@ template <Tree T>
 template <Tree T>
 [[nodiscard]] T pargmin(const T& x, const AxisNames& axis_name,
                         std::source_location where = std::source_location::current()) {
-  return tree_unflatten(
-      x, collectives_detail::index_of_extremum({"pargmin", axis_name, where}, reduce::ReduceOp::min,
-                                               tree_leaves(x)));
+  return tree_unflatten(x, collectives::index_of_extremum({"pargmin", axis_name, where},
+                                                          reduce::ReduceOp::min, tree_leaves(x)));
 }
 
 LOCKSTEP_NEEDS_AXIS(pargmax)

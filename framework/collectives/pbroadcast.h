@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-namespace collectives_detail {
+namespace collectives {
 Leaves pbroadcast_leaves(const AxisCall& call, const Leaves& leaves, std::int64_t source);
-}  // namespace collectives_detail
+}  // namespace collectives
 
 /// The value of replica `source` of the axis, on every replica. All replicas call it with the same
 /// source and trees of the same shapes and dtypes; the others' values do not matter. Leaves of one
@@ -21,8 +21,8 @@ Leaves pbroadcast_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
 template <Tree T>
 [[nodiscard]] T pbroadcast(const T& x, const AxisNames& axis_name, std::int64_t source,
                            std::source_location where = std::source_location::current()) {
-  return tree_unflatten(x, collectives_detail::pbroadcast_leaves({"pbroadcast", axis_name, where},
-                                                                 tree_leaves(x), source));
+  return tree_unflatten(
+      x, collectives::pbroadcast_leaves({"pbroadcast", axis_name, where}, tree_leaves(x), source));
 }
 
 LOCKSTEP_NEEDS_AXIS(pbroadcast)

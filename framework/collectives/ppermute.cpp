@@ -8,7 +8,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/differentiable.h"
 
-namespace lockstep::collectives_detail {
+namespace lockstep::collectives {
 namespace {
 
 // Marks an index of a perm as met; `text` is the perm as messages show it.
@@ -21,7 +21,7 @@ void meet(std::vector<bool>& met, std::int64_t index, const char* role, const st
   met[static_cast<std::size_t>(index)] = true;
 }
 
-std::string text_of(const SourceDestinationPairs& perm) {
+std::string text_of_pairs(const SourceDestinationPairs& perm) {
   std::vector<std::string> pairs;
   for (const auto& [source, destination] : perm) {
     pairs.push_back(lockstep::str("(", source, ", ", destination, ")"));
@@ -34,15 +34,15 @@ std::string text_of(const SourceDestinationPairs& perm) {
 Leaves ppermute_leaves(const AxisCall& call, const Leaves& leaves,
                        const SourceDestinationPairs& perm) {
   auto& replicas = replicas_of(call, {}, GroupSizes::equal);
-  collectives::check_leaves(leaves, call);
-  const std::string text = text_of(perm);
+  check_leaves(leaves, call);
+  const std::string text = text_of_pairs(perm);
   std::vector<bool> sources(static_cast<std::size_t>(replicas.size()));
   std::vector<bool> destinations(sources.size());
   for (const auto& [source, destination] : perm) {
     meet(sources, source, "source", text, call);
     meet(destinations, destination, "destination", text, call);
   }
-  return collectives::differentiable(
+  return differentiable(
       call, replicas, leaves, "perm " + text,
       [&](const Leaves& operands) {
         int from = comm::Communicator::kNobody;
@@ -51,13 +51,13 @@ Leaves ppermute_leaves(const AxisCall& call, const Leaves& leaves,
           if (source == replicas.rank()) to = static_cast<int>(destination);
           if (destination == replicas.rank()) from = static_cast<int>(source);
         }
-        return collectives::in_messages(operands, 0, [&](const Tensor& sent, bool) {
+        return in_messages(operands, 0, [&](const Tensor& sent, bool) {
           const Tensor received = at::zeros(sent.sizes(), sent.options());
-          replicas.permute(collectives::bytes_of(sent), to, collectives::bytes_of(received), from);
+          replicas.permute(bytes_of(sent), to, bytes_of(received), from);
           return received;
         });
       },
-      [&](const Leaves&) -> collectives::BackwardRule {
+      [&](const Leaves&) -> BackwardRule {
         SourceDestinationPairs inverse;
         for (const auto& [source, destination] : perm) inverse.emplace_back(destination, source);
         return [=](const Leaves& gradients) { return ppermute_leaves(call, gradients, inverse); };
@@ -67,7 +67,7 @@ Leaves ppermute_leaves(const AxisCall& call, const Leaves& leaves,
 Leaves pshuffle_leaves(const AxisCall& call, const Leaves& leaves,
                        const std::vector<std::int64_t>& perm) {
   const std::int64_t size = replicas_of(call, {}, GroupSizes::equal).size();
-  collectives::check_leaves(leaves, call);
+  check_leaves(leaves, call);
   const std::string text = lockstep::str("[", join(perm), "]");
   call.require(std::ssize(perm) == size, "perm ", text, " has ",
                counted(std::ssize(perm), "entry", "entries"),
@@ -81,4 +81,4 @@ Leaves pshuffle_leaves(const AxisCall& call, const Leaves& leaves,
   return ppermute_leaves(call, leaves, pairs);
 }
 
-}  // namespace lockstep::collectives_detail
+}  // namespace lockstep::collectives

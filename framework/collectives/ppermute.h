@@ -13,12 +13,12 @@ namespace lockstep {
 /// Pairs of source and destination, as indices along an axis.
 using SourceDestinationPairs = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
-namespace collectives_detail {
+namespace collectives {
 Leaves ppermute_leaves(const AxisCall& call, const Leaves& leaves,
                        const SourceDestinationPairs& perm);
 Leaves pshuffle_leaves(const AxisCall& call, const Leaves& leaves,
                        const std::vector<std::int64_t>& perm);
-}  // namespace collectives_detail
+}  // namespace collectives
 
 /// Sends values along pairs: each destination in `perm` gets its source's value. A replica that is
 /// no destination gets zeros:
@@ -34,7 +34,7 @@ template <Tree T>
 [[nodiscard]] T ppermute(const T& x, const AxisNames& axis_name, const SourceDestinationPairs& perm,
                          std::source_location where = std::source_location::current()) {
   return tree_unflatten(
-      x, collectives_detail::ppermute_leaves({"ppermute", axis_name, where}, tree_leaves(x), perm));
+      x, collectives::ppermute_leaves({"ppermute", axis_name, where}, tree_leaves(x), perm));
 }
 
 /// On replica i, the value of replica perm[i]. `perm` is a permutation of all indices of the axis.
@@ -47,7 +47,7 @@ template <Tree T>
                          const std::vector<std::int64_t>& perm,
                          std::source_location where = std::source_location::current()) {
   return tree_unflatten(
-      x, collectives_detail::pshuffle_leaves({"pshuffle", axis_name, where}, tree_leaves(x), perm));
+      x, collectives::pshuffle_leaves({"pshuffle", axis_name, where}, tree_leaves(x), perm));
 }
 
 LOCKSTEP_NEEDS_AXIS(ppermute)

@@ -6,7 +6,7 @@
 
 #include "framework/collectives/differentiable.h"
 
-namespace lockstep::collectives_detail {
+namespace lockstep::collectives {
 namespace {
 
 bool is_linear(Reduction reduction) {
@@ -32,11 +32,11 @@ Tensor operand_of(const Tensor& leaf, Reduction reduction) {
 Leaves reduce_all(const AxisCall& call, comm::Communicator& replicas, Reduction reduction,
                   Leaves operands) {
   for (Tensor& operand : operands) operand = operand_of(operand, reduction);
-  return collectives::in_messages(operands, 0, [&](const Tensor& input, bool is_copy) {
-    const Tensor output = is_copy ? input : collectives::result_memory_like(input);
-    const reduce::ElementType type = collectives::element_type(input.scalar_type(), call);
+  return in_messages(operands, 0, [&](const Tensor& input, bool is_copy) {
+    const Tensor output = is_copy ? input : result_memory_like(input);
+    const reduce::ElementType type = element_type(input.scalar_type(), call);
     const reduce::ReduceOp op = op_of(reduction, type);
-    replicas.all_reduce(collectives::bytes_of(input), collectives::bytes_of(output), type, op);
+    replicas.all_reduce(bytes_of(input), bytes_of(output), type, op);
     const bool divide = reduction == Reduction::mean && op == reduce::ReduceOp::sum;
     // Divided as they are, integers would give LibTorch's default dtype, whichever that is.
     return divide ? output.to(at::kFloat).div(static_cast<std::int64_t>(replicas.size())) : output;
@@ -44,9 +44,8 @@ Leaves reduce_all(const AxisCall& call, comm::Communicator& replicas, Reduction 
 }
 
 // The replicas whose value is the result share the gradient of all.
-collectives::BackwardRule extremum_rule(const AxisCall& call, const ReduceOptions& options,
-                                        bool invariant, const Leaves& leaves,
-                                        const Leaves& results) {
+BackwardRule extremum_rule(const AxisCall& call, const ReduceOptions& options, bool invariant,
+                           const Leaves& leaves, const Leaves& results) {
   Leaves holds;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const auto type = results[i].is_floating_point() ? results[i].scalar_type() : at::kFloat;
@@ -57,10 +56,9 @@ collectives::BackwardRule extremum_rule(const AxisCall& call, const ReduceOption
   }
   return [=](const Leaves& gradients) {
     const auto sum_of = [&](const Leaves& operands) {
-      return invariant ? reduce_leaves(Reduction::invariant_sum,
-                                       {"psum_invariant", call.axes, call.where}, operands, options)
-                       : reduce_leaves(Reduction::sum, {"psum", call.axes, call.where}, operands,
-                                       options);
+      return invariant ? reduce_leaves(Reduction::invariant_sum, call.as("psum_invariant"),
+                                       operands, options)
+                       : reduce_leaves(Reduction::sum, call.as("psum"), operands, options);
     };
     const Leaves holders = sum_of(holds);
     Leaves sums = invariant ? gradients : sum_of(gradients);
@@ -74,15 +72,15 @@ collectives::BackwardRule extremum_rule(const AxisCall& call, const ReduceOption
 Leaves reduce_leaves(Reduction reduction, const AxisCall& call, const Leaves& leaves,
                      const ReduceOptions& options) {
   groups::ReplicaGroup& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::any);
-  collectives::check_leaves(leaves, call);
-  const bool invariant = collectives::gives_invariant(call.axes, options.axis_index_groups);
+  check_leaves(leaves, call);
+  const bool invariant = gives_invariant(call.axes, options.axis_index_groups);
   if (invariant && (reduction == Reduction::sum || reduction == Reduction::mean)) {
-    collectives::check_one_kind(call, leaves);
+    check_one_kind(call, leaves);
   }
-  return collectives::differentiable(
-      call, replicas, leaves, collectives::group_text(options.axis_index_groups),
+  return differentiable(
+      call, replicas, leaves, group_text(options.axis_index_groups),
       [&](const Leaves& operands) { return reduce_all(call, replicas, reduction, operands); },
-      [&](const Leaves& results) -> collectives::BackwardRule {
+      [&](const Leaves& results) -> BackwardRule {
         if (!is_linear(reduction)) return extremum_rule(call, options, invariant, leaves, results);
         if (!invariant && reduction != Reduction::invariant_sum) {
           return [=](const Leaves& gradients) {
@@ -93,28 +91,27 @@ Leaves reduce_leaves(Reduction reduction, const AxisCall& call, const Leaves& le
           for (Tensor& gradient : gradients) {
             if (reduction == Reduction::mean) gradient = gradient / size;
           }
-          return pvary_leaves({"pvary", call.axes, call.where}, gradients);
+          return pvary_leaves(call.as("pvary"), gradients);
         };
       },
-      invariant ? collectives::ResultAxes::dropped : collectives::ResultAxes::as_operand);
+      invariant ? ResultAxes::dropped : ResultAxes::as_operand);
 }
 
 Leaves pvary_leaves(const AxisCall& call, const Leaves& leaves, bool copies) {
   groups::ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::any);
-  collectives::check_leaves(leaves, call);
-  return collectives::differentiable(
+  check_leaves(leaves, call);
+  return differentiable(
       call, replicas, leaves, "",
       [&](Leaves operands) {
         for (Tensor& operand : operands) operand = copies ? operand.clone() : operand;
         return operands;
       },
-      [&](const Leaves&) -> collectives::BackwardRule {
+      [&](const Leaves&) -> BackwardRule {
         return [=](const Leaves& gradients) {
-          return reduce_leaves(Reduction::invariant_sum, {"psum_invariant", call.axes, call.where},
-                               gradients, {});
+          return reduce_leaves(Reduction::invariant_sum, call.as("psum_invariant"), gradients, {});
         };
       },
-      collectives::ResultAxes::gained);
+      ResultAxes::gained);
 }
 
 at::Scalar reduce_number(Reduction reduction, const AxisCall& call, const at::Scalar& x,
@@ -122,4 +119,4 @@ at::Scalar reduce_number(Reduction reduction, const AxisCall& call, const at::Sc
   return reduce_leaves(reduction, call, {at::full({}, x, dtype)}, options)[0].item();
 }
 
-}  // namespace lockstep::collectives_detail
+}  // namespace lockstep::collectives

@@ -17,7 +17,7 @@ struct ReduceOptions {
   AxisIndexGroups axis_index_groups = {};
 };
 
-namespace collectives_detail {
+namespace collectives {
 
 enum class Reduction { sum, invariant_sum, mean, max, min };
 
@@ -53,7 +53,7 @@ auto reduce(const AxisCall& call, const T& x, const ReduceOptions& options) {
   }
 }
 
-}  // namespace collectives_detail
+}  // namespace collectives
 
 /// The sum over the replicas of the axis (or of this replica's group), leaf by leaf, the same bits
 /// on each: added in the order that reduce() (reduce/reduce.h) fixes. Shapes and dtypes stay,
@@ -66,11 +66,10 @@ auto reduce(const AxisCall& call, const T& x, const ReduceOptions& options) {
 /// Derivative: psum of the gradients (the transpose; the gradient of the sum of all replicas'
 /// results). Throws NameError and ValueError as replicas_of, ValueError for leaves that are
 /// undefined, not on the CPU, sparse or complex, CommError when the job fails.
-template <collectives_detail::Reducible T>
+template <collectives::Reducible T>
 [[nodiscard]] auto psum(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
                         std::source_location where = std::source_location::current()) {
-  return collectives_detail::reduce<collectives_detail::Reduction::sum>({"psum", axis_name, where},
-                                                                        x, options);
+  return collectives::reduce<collectives::Reduction::sum>({"psum", axis_name, where}, x, options);
 }
 
 /// psum for a result that all replicas of the axis use alike, as one value. Its derivative is
@@ -79,7 +78,7 @@ template <collectives_detail::Reducible T>
 template <Tree T>
 [[nodiscard]] T psum_invariant(const T& x, const AxisNames& axis_name,
                                std::source_location where = std::source_location::current()) {
-  return collectives_detail::reduce<collectives_detail::Reduction::invariant_sum>(
+  return collectives::reduce<collectives::Reduction::invariant_sum>(
       {"psum_invariant", axis_name, where}, x, {});
 }
 
@@ -95,42 +94,38 @@ template <Tree T>
 template <Tree T>
 [[nodiscard]] T pvary(const T& x, const AxisNames& axis_name,
                       std::source_location where = std::source_location::current()) {
-  return tree_unflatten(
-      x, collectives_detail::pvary_leaves({"pvary", axis_name, where}, tree_leaves(x)));
+  return tree_unflatten(x, collectives::pvary_leaves({"pvary", axis_name, where}, tree_leaves(x)));
 }
 
 /// psum divided by the number of replicas summed (those of this replica's own group where groups
 /// differ), rounded once: half types are divided in float32. Integers and booleans are summed in
 /// int64 and give float32, integers that are C++ numbers double. As jax.lax.pmean, which rounds the
 /// sum of half types too. Derivative: pmean of the gradients. Errors: as psum.
-template <collectives_detail::Reducible T>
+template <collectives::Reducible T>
 [[nodiscard]] auto pmean(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
                          std::source_location where = std::source_location::current()) {
-  return collectives_detail::reduce<collectives_detail::Reduction::mean>(
-      {"pmean", axis_name, where}, x, options);
+  return collectives::reduce<collectives::Reduction::mean>({"pmean", axis_name, where}, x, options);
 }
 
 /// The largest value over the replicas, element by element; on booleans "any"; NaN if one is NaN.
 /// As jax.lax.pmax. Derivative: the psum of the gradients goes to the replicas that hold the
 /// extremum, shared equally among ties. Errors: as psum.
-template <collectives_detail::Reducible T>
+template <collectives::Reducible T>
 [[nodiscard]] auto pmax(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
                         std::source_location where = std::source_location::current()) {
-  return collectives_detail::reduce<collectives_detail::Reduction::max>({"pmax", axis_name, where},
-                                                                        x, options);
+  return collectives::reduce<collectives::Reduction::max>({"pmax", axis_name, where}, x, options);
 }
 
 /// The smallest value over the replicas, element by element; on booleans "all". See pmax.
-template <collectives_detail::Reducible T>
+template <collectives::Reducible T>
 [[nodiscard]] auto pmin(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
                         std::source_location where = std::source_location::current()) {
-  return collectives_detail::reduce<collectives_detail::Reduction::min>({"pmin", axis_name, where},
-                                                                        x, options);
+  return collectives::reduce<collectives::Reduction::min>({"pmin", axis_name, where}, x, options);
 }
 
 // The same with groups instead of options: psum(x, "i", {{0, 1}, {2, 3}}).
 #define LOCKSTEP_DETAIL_WITH_GROUPS(operation)                                                     \
-  template <collectives_detail::Reducible T, std::same_as<AxisIndexGroups> G = AxisIndexGroups>    \
+  template <collectives::Reducible T, std::same_as<AxisIndexGroups> G = AxisIndexGroups>           \
   [[nodiscard]] auto operation(const T& x, const AxisNames& axis_name, const G& axis_index_groups, \
                                std::source_location where = std::source_location::current()) {     \
     return operation(x, axis_name, ReduceOptions{axis_index_groups}, where);                       \

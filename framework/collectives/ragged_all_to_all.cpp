@@ -20,7 +20,7 @@
 #include "framework/collectives/differentiable.h"
 #include "framework/reduce/canonical_order.h"
 
-namespace lockstep::collectives_detail {
+namespace lockstep::collectives {
 namespace {
 
 // Of rows, a leaf's slices along dimension 0: as many pieces for each replica, in their order.
@@ -177,7 +177,7 @@ std::vector<Arrivals> exchange(comm::Communicator& replicas, const Leaves& leave
                                const Pieces& sent, const Leaves& like, const Pieces& received) {
   const auto size = static_cast<std::size_t>(replicas.size());
   std::vector<Arrivals> arrivals(leaves.size(), Arrivals(size));
-  for (const auto& indices : collectives::by_dtype(leaves)) {
+  for (const auto& indices : by_dtype(leaves)) {
     Leaves parts;
     std::vector<std::size_t> send_bytes(size);
     std::vector<std::size_t> recv_bytes(size);
@@ -193,13 +193,12 @@ std::vector<Arrivals> exchange(comm::Communicator& replicas, const Leaves& leave
     });
     const Tensor out = at::cat(parts);
     const Tensor in = at::empty({total}, out.options());
-    replicas.all_to_all(collectives::bytes_of(out), send_bytes, collectives::bytes_of(in),
-                        recv_bytes);
+    replicas.all_to_all(bytes_of(out), send_bytes, bytes_of(in), recv_bytes);
     std::int64_t offset = 0;
     for_each_piece(received, size, indices, [&](std::size_t from, std::size_t i, Range rows) {
       auto sizes = like[i].sizes().vec();
       sizes[0] = rows.size;
-      arrivals[i][from].push_back({rows, collectives::part_of(in, offset, sizes)});
+      arrivals[i][from].push_back({rows, part_of(in, offset, sizes)});
       offset += arrivals[i][from].back().values.numel();
     });
   }
@@ -291,40 +290,39 @@ Leaves move_rows(const AxisCall& call, const AxisIndexGroups& groups, const Shar
   auto& replicas = replicas_of(call, groups, GroupSizes::equal);
   Leaves both = operands;
   both.insert(both.end(), outputs.begin(), outputs.end());
-  return collectives::differentiable(
-      call, replicas, both, collectives::group_text(groups),
+  return differentiable(
+      call, replicas, both, group_text(groups),
       [&](const Leaves& leaves) {
         const auto middle = leaves.begin() + std::ssize(operands);
         return written(replicas, *route, Leaves(leaves.begin(), middle),
                        Leaves(middle, leaves.end()));
       },
-      [&](const Leaves&) -> collectives::BackwardRule {
+      [&](const Leaves&) -> BackwardRule {
         const Leaves shapes = shapes_of(operands);
         return [=](const Leaves& gradients) {
-          Leaves back = give_back({"the transpose of ragged_all_to_all", call.axes, call.where},
-                                  groups, route, gradients, shapes);
+          Leaves back = give_back(call.as("the transpose of ragged_all_to_all"), groups, route,
+                                  gradients, shapes);
           const Leaves rest = untouched(gradients, *route);
           back.insert(back.end(), rest.begin(), rest.end());
           return back;
         };
       },
-      collectives::ResultAxes::as_all);
+      ResultAxes::as_all);
 }
 
 Leaves give_back(const AxisCall& call, const AxisIndexGroups& groups, const SharedRoute& route,
                  const Leaves& gradients, const Leaves& operands) {
   auto& replicas = replicas_of(call, groups, GroupSizes::equal);
-  return collectives::differentiable(
-      call, replicas, gradients, collectives::group_text(groups),
+  return differentiable(
+      call, replicas, gradients, group_text(groups),
       [&](const Leaves& leaves) { return returned(replicas, *route, leaves, operands); },
-      [&](const Leaves&) -> collectives::BackwardRule {
+      [&](const Leaves&) -> BackwardRule {
         const Leaves zeros = shapes_of(gradients);
         return [=](const Leaves& second) {
-          return move_rows({"ragged_all_to_all", call.axes, call.where}, groups, route, second,
-                           zeros);
+          return move_rows(call.as("ragged_all_to_all"), groups, route, second, zeros);
         };
       },
-      collectives::ResultAxes::as_all);
+      ResultAxes::as_all);
 }
 
 void check_tables(const AxisCall& call, const RaggedTables& tables, std::int64_t replicas) {
@@ -382,13 +380,13 @@ Route exchanged_route(const AxisCall& call, const AxisIndexGroups& groups,
   auto& replicas = replicas_of(call, groups, GroupSizes::equal);
   Leaves own;
   for (const Tensor& table : tables) own.push_back(table.to(at::kLong));
-  const Leaves all = collectives::differentiable(
+  const Leaves all = differentiable(
       call, replicas, {at::cat(own)},
       lockstep::str("offsets and sizes, operand of ", operand_rows, " rows, output of ",
-                    output_rows, collectives::group_text(groups)),
+                    output_rows, group_text(groups)),
       [&](const Leaves& leaves) -> Leaves {
         const Tensor gathered = at::empty({replicas.size(), leaves[0].numel()}, at::kLong);
-        replicas.all_gather(collectives::bytes_of(leaves[0]), collectives::bytes_of(gathered));
+        replicas.all_gather(bytes_of(leaves[0]), bytes_of(gathered));
         return {gathered};
       },
       nullptr);  // never asked for: integers have no derivative
@@ -404,8 +402,8 @@ Leaves ragged_all_to_all_leaves(const AxisCall& call, const Leaves& operands, co
                                 const RaggedTables& tables, const RaggedAllToAllOptions& options) {
   const AxisIndexGroups& groups = options.axis_index_groups;
   const std::int64_t size = replicas_of(call, groups, GroupSizes::equal).size();
-  collectives::check_leaves(operands, call);
-  collectives::check_leaves(outputs, call);
+  check_leaves(operands, call);
+  check_leaves(outputs, call);
   check_pairs(call, operands, outputs);
   check_tables(call, tables, size);
   const auto route = std::make_shared<const Route>(
@@ -415,8 +413,7 @@ Leaves ragged_all_to_all_leaves(const AxisCall& call, const Leaves& operands, co
   // The tables say where rows go. So results vary over the axes of the tables, too.
   tree::AxisSet axes = 0;
   for (const Tensor& table : tables) axes |= variance->of(table);
-  return move_rows(call, groups, route, collectives::varying_over(axes, operands),
-                   collectives::varying_over(axes, outputs));
+  return move_rows(call, groups, route, varying_over(axes, operands), varying_over(axes, outputs));
 }
 
-}  // namespace lockstep::collectives_detail
+}  // namespace lockstep::collectives

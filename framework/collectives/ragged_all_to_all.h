@@ -13,13 +13,13 @@ struct RaggedAllToAllOptions {
   AxisIndexGroups axis_index_groups = {};
 };
 
-namespace collectives_detail {
+namespace collectives {
 /// input_offsets, send_sizes, output_offsets and recv_sizes.
 using RaggedTables = std::array<Tensor, 4>;
 
 Leaves ragged_all_to_all_leaves(const AxisCall& call, const Leaves& operands, const Leaves& outputs,
                                 const RaggedTables& tables, const RaggedAllToAllOptions& options);
-}  // namespace collectives_detail
+}  // namespace collectives
 
 /// all_to_all of pieces that differ in length: this replica sends replica j the send_sizes[j] rows
 /// (slices along dimension 0) of `operand` from input_offsets[j] on. The result is `output` with
@@ -53,7 +53,7 @@ template <Tree T>
                                     "ragged_all_to_all's operand and output, the root");
   return tree_unflatten(
       output,
-      collectives_detail::ragged_all_to_all_leaves(
+      collectives::ragged_all_to_all_leaves(
           {"ragged_all_to_all", axis_name, where}, tree_leaves(operand), tree_leaves(output),
           {input_offsets, send_sizes, output_offsets, recv_sizes}, options));
 }

@@ -18,7 +18,7 @@ Leaves varying_over(tree::AxisSet axes, const Leaves& leaves) {
       results.push_back(leaf);
     } else if (leaf.requires_grad() && c10::GradMode::is_enabled()) {
       const AxisCall call{"pvary", variance.names_of(missing), variance.where()};
-      results.push_back(collectives_detail::pvary_leaves(call, {leaf}, /*copies=*/false)[0]);
+      results.push_back(pvary_leaves(call, {leaf}, /*copies=*/false)[0]);
     } else {
       const tree::Untracked untracked;
       results.push_back(leaf.detach().clone());

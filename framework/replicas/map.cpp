@@ -105,7 +105,7 @@ void take_first_replicas(const replicas::MapCall& map_call, Leaves& leaves,
   }
   if (shared.empty()) return;
   const AxisCall call{"pbroadcast", replicas::names_of(map_call), map_call.where};
-  const Leaves firsts = collectives_detail::pbroadcast_leaves(call, own, 0);
+  const Leaves firsts = collectives::pbroadcast_leaves(call, own, 0);
   for (std::size_t i = 0; i < shared.size(); ++i) leaves[shared[i]] = firsts[i];
 }
 

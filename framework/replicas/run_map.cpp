@@ -232,8 +232,8 @@ void sum_shared(const Recorded& recorded, Tensors& gradients) {
     }
     const collectives::ForwardCall map = forward_over(recorded, over);
     const collectives::BackwardOf backward(map);
-    const Tensors sums = collectives_detail::reduce_leaves(
-        collectives_detail::Reduction::sum, {"psum", map.call.axes, map.call.where}, operands, {});
+    const Tensors sums = collectives::reduce_leaves(
+        collectives::Reduction::sum, {"psum", map.call.axes, map.call.where}, operands, {});
     for (std::size_t i = 0; i < ports.size(); ++i) gradients[ports[i]] = sums[i];
   }
 }
@@ -269,8 +269,8 @@ void share_starts(const Recorded& recorded, std::size_t replica, Tensors& starts
       const tree::Untracked untracked;
       const collectives::ForwardCall map = forward_over(recorded, variance.names_of(over));
       const collectives::BackwardOf backward(map);
-      shared = collectives_detail::pbroadcast_leaves({"pbroadcast", map.call.axes, map.call.where},
-                                                     shared, 0);
+      shared =
+          collectives::pbroadcast_leaves({"pbroadcast", map.call.axes, map.call.where}, shared, 0);
     }
     for (std::size_t i = 0; i < indices.size(); ++i) {
       starts[indices[i]] = variance.alias(shared[i], axes);
