@@ -190,9 +190,8 @@ std::string lack_of_process(const Config& config, const HostMemoryUse& use,
     if (std::cmp_less_equal(needed, limit.left())) continue;
     return str("a process of it takes ", text_of_bytes(needed),
                " at least, beside other activations and data, and of the ",
-               text_of_bytes(static_cast<std::int64_t>(limit.bytes)), " of ", limit.name,
-               " that it may have ", text_of_bytes(static_cast<std::int64_t>(limit.left())),
-               " are left");
+               text_of_bytes(limit.bytes), " of ", limit.name, " that it may have ",
+               text_of_bytes(limit.left()), " are left");
   }
   return "";
 }

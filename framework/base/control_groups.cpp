@@ -3,25 +3,21 @@
 #include <fstream>
 
 namespace lockstep {
-namespace {
 
 namespace fs = std::filesystem;
-using Look = std::function<void(const fs::path& group, int version)>;
-
-// In a container the path may be the host's, and the root the process' own group.
-void visit_up(const fs::path& root, const std::string& path, int version, const Look& look) {
-  for (fs::path group = fs::path(path).relative_path();; group = group.parent_path()) {
-    look(root / group, version);
-    if (group.empty()) return;
-  }
-}
-
-}  // namespace
 
 // Lines are "number:controllers:/path"; version 2 has the number 0 and no controllers, in a place
 // of its own where both are mounted.
-void visit_control_groups(const fs::path& root, const std::string& controller, const Look& look) {
+void visit_control_groups(const fs::path& root, const std::string& controller,
+                          const std::function<void(const fs::path& group, int version)>& look) {
   const fs::path groups = root / "sys/fs/cgroup";
+  // In a container the path may be the host's, and the root the process' own group.
+  const auto visit_up = [&](const fs::path& from, const std::string& path, int version) {
+    for (fs::path group = fs::path(path).relative_path();; group = group.parent_path()) {
+      look(from / group, version);
+      if (group.empty()) return;
+    }
+  };
   std::ifstream own(root / "proc/self/cgroup");
   for (std::string line; std::getline(own, line);) {
     const std::size_t names = line.find(':') + 1;
@@ -29,10 +25,10 @@ void visit_control_groups(const fs::path& root, const std::string& controller, c
     if (names == 0 || path == 0) continue;
     const std::string controllers = line.substr(names, path - 1 - names);
     if (controllers.empty()) {
-      visit_up(groups, line.substr(path), 2, look);
-      visit_up(groups / "unified", line.substr(path), 2, look);
+      visit_up(groups, line.substr(path), 2);
+      visit_up(groups / "unified", line.substr(path), 2);
     } else if (("," + controllers + ",").find("," + controller + ",") != std::string::npos) {
-      visit_up(groups / controllers, line.substr(path), 1, look);
+      visit_up(groups / controllers, line.substr(path), 1);
     }
   }
 }

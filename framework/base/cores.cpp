@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
-#include <optional>
 #include <thread>
 
 #include <sched.h>
@@ -14,23 +13,6 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-
-// What a group's processes may use together: `time` in each `period`.
-struct Quota {
-  std::optional<std::int64_t> time;
-  std::optional<std::int64_t> period;
-};
-
-Quota quota_of(const fs::path& group, int version) {
-  if (version == 1) {
-    return {number_in(group / "cpu.cfs_quota_us"), number_in(group / "cpu.cfs_period_us")};
-  }
-  std::ifstream text(group / "cpu.max");  // "150000 100000"; "max 100000" is none
-  std::int64_t time = 0;
-  std::int64_t period = 0;
-  if (text >> time >> period) return {time, period};
-  return {};
-}
 
 std::int64_t affine_cores() {
   cpu_set_t allowed;
@@ -48,9 +30,17 @@ std::int64_t usable_cores() {
 std::int64_t cores_of_control_groups(const fs::path& root) {
   std::int64_t cores = std::numeric_limits<std::int64_t>::max();
   visit_control_groups(root, "cpu", [&](const fs::path& group, int version) {
-    const auto [time, period] = quota_of(group, version);
-    if (!time || *time < 0 || period.value_or(0) <= 0) return;
-    cores = std::min(cores, std::max<std::int64_t>(1, *time / *period));
+    // What the group's processes may use together: `time` in each `period`.
+    std::int64_t time = -1;
+    std::int64_t period = 0;
+    if (version == 1) {
+      time = number_in(group / "cpu.cfs_quota_us").value_or(-1);
+      period = number_in(group / "cpu.cfs_period_us").value_or(0);
+    } else {
+      std::ifstream(group / "cpu.max") >> time >> period;  // "150000 100000"; "max 100000" is none
+    }
+    if (time < 0 || period <= 0) return;
+    cores = std::min(cores, std::max<std::int64_t>(1, time / period));
   });
   return cores;
 }

@@ -31,13 +31,6 @@ const ErrorTraits& traits_of(ErrorKind kind) noexcept {
   return kErrors[static_cast<std::size_t>(kind)];
 }
 
-ErrorKind kind_named(std::string_view name) noexcept {
-  for (std::size_t kind = 0; kind < kErrors.size(); ++kind) {
-    if (kErrors[kind].name == name) return static_cast<ErrorKind>(kind);
-  }
-  return ErrorKind::error;
-}
-
 void throw_as(ErrorKind kind, const std::string& message) {
   std::rethrow_exception(traits_of(kind).make(message));
 }

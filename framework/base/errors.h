@@ -4,7 +4,6 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 
 namespace lockstep {
 
@@ -20,8 +19,6 @@ struct ErrorTraits {
   std::exception_ptr (*make)(const std::string& message);
 };
 [[nodiscard]] const ErrorTraits& traits_of(ErrorKind kind) noexcept;
-/// The kind with this name; of a name that no kind has, ErrorKind::error.
-[[nodiscard]] ErrorKind kind_named(std::string_view name) noexcept;
 [[noreturn]] void throw_as(ErrorKind kind, const std::string& message);
 
 /// Base of every error that Lockstep throws. The message names the operation, the axis, the replica

@@ -21,10 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string text_of_size(std::size_t bytes) {
-  return text_of_bytes(static_cast<std::int64_t>(bytes));
-}
-
 std::size_t own_bytes(const char* key) {
   return field_of("/proc/self/status", key).value_or(0);
 }
@@ -83,13 +79,13 @@ std::string memory_limit_text() {
   const std::vector<MemoryLimit> limits = memory_limits();
   if (limits.empty()) return "";
   const MemoryLimit& limit = limits.front();
-  return str("; of its ", text_of_size(limit.bytes), " of ", limit.name, " ",
-             text_of_size(limit.highest), " have been in use");
+  return str("; of its ", text_of_bytes(limit.bytes), " of ", limit.name, " ",
+             text_of_bytes(limit.highest), " have been in use");
 }
 
 std::string file_limit_text() {
   const auto limit = limit_of(RLIMIT_FSIZE);
-  return limit ? str("; files may have no more than ", text_of_size(*limit), " (ulimit -f)") : "";
+  return limit ? str("; files may have no more than ", text_of_bytes(*limit), " (ulimit -f)") : "";
 }
 
 std::string text_of_errno(int number) {
@@ -142,8 +138,8 @@ std::size_t raise_stack_limit() noexcept {
 
 void require_stack() {
   const std::size_t limit = raise_stack_limit();
-  require(limit >= kLeastStack, "a stack may have no more than ", text_of_size(limit),
-          " here (ulimit -s), and replicas need ", text_of_size(kLeastStack),
+  require(limit >= kLeastStack, "a stack may have no more than ", text_of_bytes(limit),
+          " here (ulimit -s), and replicas need ", text_of_bytes(kLeastStack),
           " at least: raise the limit");
 }
 

@@ -80,30 +80,23 @@ std::string lack_of_memory(std::size_t bytes) {
   if (bytes <= kLittle) return {};
   const std::size_t available = available_memory();
   if (bytes <= available) return {};
-  return text_of_bytes(static_cast<std::int64_t>(std::min(bytes, kNoLimit))) + ", and " +
-         text_of_bytes(static_cast<std::int64_t>(available)) + " of memory are left" +
-         memory_limit_text();
+  return text_of_bytes(std::min(bytes, kNoLimit)) + ", and " + text_of_bytes(available) +
+         " of memory are left" + memory_limit_text();
 }
 
 std::string memory_numbers() {
-  const auto bytes = [](std::size_t number) {
-    return text_of_bytes(static_cast<std::int64_t>(number));
-  };
   const fs::path status = "/proc/self/status";
-  return "this process has used up to " + bytes(field_of(status, "VmHWM:").value_or(0)) +
-         " of memory, and " + bytes(available_memory()) + " are left to it" + memory_limit_text();
+  return "this process has used up to " + text_of_bytes(field_of(status, "VmHWM:").value_or(0)) +
+         " of memory, and " + text_of_bytes(available_memory()) + " are left to it" +
+         memory_limit_text();
 }
 
-std::string text_of_bytes(std::int64_t bytes) {
+std::string text_of_bytes(double bytes) {
   const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  auto value = static_cast<double>(bytes);
   std::size_t unit = 0;
-  while (std::abs(value) >= 1024 && unit + 1 < std::size(units)) {
-    value /= 1024;
-    ++unit;
-  }
+  for (; std::abs(bytes) >= 1024 && unit + 1 < std::size(units); ++unit) bytes /= 1024;
   char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
   return text;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -31,7 +32,10 @@ namespace lockstep {
 [[nodiscard]] std::string memory_numbers();
 
 /// "7.1 MiB"
-[[nodiscard]] std::string text_of_bytes(std::int64_t bytes);
+[[nodiscard]] std::string text_of_bytes(double bytes);
+[[nodiscard]] std::string text_of_bytes(std::integral auto bytes) {
+  return text_of_bytes(static_cast<double>(bytes));
+}
 
 /// Bytes of memory that this process uses. Memory that several processes share is divided among
 /// them, so that the sum over processes is what they use together.

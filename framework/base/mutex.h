@@ -17,20 +17,13 @@
 #endif
 /// Of a variable: it is read and written only by who holds the mutex.
 #define LOCKSTEP_GUARDED_BY(mutex) LOCKSTEP_THREAD_ATTRIBUTE(guarded_by(mutex))
-/// Of a pointer: so is what it points to.
-#define LOCKSTEP_PT_GUARDED_BY(mutex) LOCKSTEP_THREAD_ATTRIBUTE(pt_guarded_by(mutex))
 /// Of a function: its caller holds the mutexes.
 #define LOCKSTEP_REQUIRES(...) LOCKSTEP_THREAD_ATTRIBUTE(requires_capability(__VA_ARGS__))
-/// Of a function: its caller does not hold them, since the function or what it calls takes them.
-#define LOCKSTEP_EXCLUDES(...) LOCKSTEP_THREAD_ATTRIBUTE(locks_excluded(__VA_ARGS__))
 /// Of a function: it takes the mutex, or hands it back.
 #define LOCKSTEP_ACQUIRE(...) LOCKSTEP_THREAD_ATTRIBUTE(acquire_capability(__VA_ARGS__))
-#define LOCKSTEP_TRY_ACQUIRE(...) LOCKSTEP_THREAD_ATTRIBUTE(try_acquire_capability(__VA_ARGS__))
 #define LOCKSTEP_RELEASE(...) LOCKSTEP_THREAD_ATTRIBUTE(release_capability(__VA_ARGS__))
 /// Of a class whose objects hold a mutex as long as they live.
 #define LOCKSTEP_SCOPED_LOCK LOCKSTEP_THREAD_ATTRIBUTE(scoped_lockable)
-/// Of a function that is right for a reason which clang can't see. A comment says which.
-#define LOCKSTEP_UNCHECKED_LOCKS LOCKSTEP_THREAD_ATTRIBUTE(no_thread_safety_analysis)
 
 namespace lockstep {
 
@@ -38,7 +31,6 @@ namespace lockstep {
 class LOCKSTEP_THREAD_ATTRIBUTE(capability("mutex")) Mutex : private NonCopyable {
  public:
   void lock() LOCKSTEP_ACQUIRE() { mutex_.lock(); }
-  [[nodiscard]] bool try_lock() LOCKSTEP_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
   void unlock() LOCKSTEP_RELEASE() { mutex_.unlock(); }
 
  private:

@@ -14,7 +14,12 @@ using lockstep::size_of;
 /// rounded to the type.
 enum class ReduceOp { sum, mean, max, min };
 
-[[nodiscard]] bool is_floating(ElementType type);
-[[nodiscard]] const char* name_of(ReduceOp op);
+[[nodiscard]] constexpr bool is_floating(ElementType type) {
+  return type <= ElementType::bfloat16;
+}
+[[nodiscard]] constexpr const char* name_of(ReduceOp op) {
+  constexpr const char* kNames[] = {"sum", "mean", "max", "min"};
+  return kNames[static_cast<std::size_t>(op)];
+}
 
 }  // namespace lockstep::reduce

@@ -75,19 +75,16 @@ struct Needed {
   std::size_t shared;
 };
 
-std::string in_units(std::size_t bytes) {
-  return text_of_bytes(static_cast<std::int64_t>(bytes));
-}
-
 // `job`: "2 replicas with 4 math threads each".
 void require_room(const MemoryLimit& limit, const Needed& needed, const std::string& job) {
   const std::size_t shared = limit.counts_shared ? needed.shared : 0;
   const std::size_t bytes = needed.blas + needed.stacks + shared + kRest;
-  require(bytes <= limit.left(), "a process may have no more than ", in_units(limit.bytes), " of ",
-          limit.name, ", of which ", in_units(limit.used), " are in use, and ", job, " would take ",
-          in_units(bytes), " more, beside data and tensors: ", in_units(needed.blas), " for BLAS, ",
-          in_units(needed.stacks), " for the stacks of ", needed.threads, " threads",
-          shared > 0 ? str(", ", in_units(shared), " to share") : "",
+  require(bytes <= limit.left(), "a process may have no more than ", text_of_bytes(limit.bytes),
+          " of ", limit.name, ", of which ", text_of_bytes(limit.used), " are in use, and ", job,
+          " would take ", text_of_bytes(bytes),
+          " more, beside data and tensors: ", text_of_bytes(needed.blas), " for BLAS, ",
+          text_of_bytes(needed.stacks), " for the stacks of ", needed.threads, " threads",
+          shared > 0 ? str(", ", text_of_bytes(shared), " to share") : "",
           ": raise the limit, or set parallel.threads_per_replica lower");
 }
 

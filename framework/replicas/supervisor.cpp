@@ -227,8 +227,8 @@ bool succeeded(const Watched& worker) {
 std::string memory_note() {
   std::string text;
   for (const MemoryLimit& limit : memory_limits()) {
-    text += str("; a process may have no more than ",
-                text_of_bytes(static_cast<std::int64_t>(limit.bytes)), " of ", limit.name);
+    text +=
+        str("; a process may have no more than ", text_of_bytes(limit.bytes), " of ", limit.name);
   }
   return text;
 }

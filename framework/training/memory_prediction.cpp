@@ -70,7 +70,7 @@ void check_size(const training::ModuleParameters& parameters) {
   for (const at::Tensor& tensor : parameters.tensors) count += tensor.numel();
   require(count <= kMost, "the model's ", counted(count, "parameter"), " alone take ",
           text_of_bytes(count * 4), " a copy, and this host has ",
-          text_of_bytes(static_cast<std::int64_t>(available_memory())), " of memory left");
+          text_of_bytes(available_memory()), " of memory left");
 }
 
 // What a replica saves of tensors that all replicas hold whole.

@@ -27,7 +27,6 @@ ErrorKind check_type(const std::string& name, int status, int doubt) {
   const E made("gone");
   const ErrorKind kind = made.kind();
   CHECK(made.type() == name);
-  CHECK(kind_named(name) == kind);
   CHECK(exit_status(made) == status);
   CHECK(traits_of(kind).doubt == doubt);
   const auto is_thrown = [&](const auto& raise, const std::string& text) {
@@ -66,8 +65,6 @@ TEST_CASE("errors have names, exit statuses and doubts, and are made by their ki
 TEST_CASE("what is no error of ours counts as an Error") {
   CHECK(exit_status(std::runtime_error("")) == 1);
   CHECK(error_kind(std::make_exception_ptr(7)) == ErrorKind::error);
-  CHECK(kind_named("LinkDown") == ErrorKind::error);
-  CHECK(kind_named("") == ErrorKind::error);
 }
 
 TEST_CASE("a program's own error is of the kind that it derives from") {

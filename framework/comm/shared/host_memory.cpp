@@ -206,12 +206,11 @@ std::size_t HostMemory::bytes_for(int members) {
   const std::size_t bytes = most / kPage * kPage;
   constexpr std::size_t kFewestGroups = 4;
   const Layout layout(members, bytes);
-  require(
-      layout.groups >= kFewestGroups,
-      "the memory that replicas of a host share: files may have no more than ",
-      text_of_bytes(static_cast<std::int64_t>(most)), " here (ulimit -f), and ",
-      text_of_bytes(static_cast<std::int64_t>(layout.regions + 2 * kFewestGroups * layout.region)),
-      " are needed for ", counted(members, "member"), ": raise the limit");
+  require(layout.groups >= kFewestGroups,
+          "the memory that replicas of a host share: files may have no more than ",
+          text_of_bytes(most), " here (ulimit -f), and ",
+          text_of_bytes(layout.regions + 2 * kFewestGroups * layout.region), " are needed for ",
+          counted(members, "member"), ": raise the limit");
   return bytes;
 }
 
