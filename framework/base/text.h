@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "framework/base/errors.h"
@@ -25,6 +26,12 @@ void require(bool holds, const Parts&... parts) {
   if (!holds) [[unlikely]] {
     throw ValueError(lockstep::str(parts...));  // c10 has a str, too
   }
+}
+
+/// The same for a number: "`what` is 0, but must be at least 1".
+template <typename Number>
+void require_at_least(std::type_identity_t<Number> least, std::string_view what, Number value) {
+  lockstep::require(value >= least, what, " is ", value, ", but must be at least ", least);
 }
 
 /// `values` separated by `separator`, for example "1, 2, 3".

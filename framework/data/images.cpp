@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <utility>
 
 #include "framework/base/text.h"
 #include "framework/data/fingerprint.h"
@@ -77,8 +76,7 @@ PictureInputs::PictureInputs(std::int64_t height, std::int64_t width,
           "pictures: a mean and a deviation other than 0 are needed for each channel, but these "
           "are [",
           join(mean), "] and [", join(deviation), "]");
-  require(augmentation.crop >= 0, "pictures: crop is ", augmentation.crop,
-          ", but must be at least 0");
+  require_at_least(0, "pictures: crop", augmentation.crop);
   for (std::size_t channel = 0; channel < mean.size(); ++channel) {
     std::array<float, 256>& table = table_.emplace_back();
     for (std::size_t value = 0; value < table.size(); ++value) {

@@ -10,8 +10,8 @@ namespace lockstep {
 
 Loader::Loader(const Dataset& data, const LoaderOptions& options)
     : data_(data), ahead_(static_cast<std::size_t>(options.ahead)) {
-  require(options.threads >= 0, "loader: threads is ", options.threads, ", but must be at least 0");
-  require(options.ahead >= 1, "loader: ahead is ", options.ahead, ", but must be at least 1");
+  require_at_least(0, "loader: threads", options.threads);
+  require_at_least(1, "loader: ahead", options.ahead);
   for (std::int64_t i = 0; i < options.threads; ++i) threads_.emplace_back([this] { work(); });
 }
 

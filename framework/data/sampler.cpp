@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "framework/base/random.h"
 #include "framework/base/range.h"
@@ -13,14 +12,6 @@ namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
-void check_positive(const char* name, std::int64_t value) {
-  require(value >= 1, "sampler: ", name, " is ", value, ", but must be at least 1");
-}
-
-void check_natural(const char* name, std::int64_t value) {
-  require(value >= 0, "sampler: ", name, " is ", value, ", but must be at least 0");
-}
-
 // The parts of `size` that hold `count` items.
 std::int64_t parts(std::int64_t count, std::int64_t size) {
   return count / size + (count % size == 0 ? 0 : 1);
@@ -29,9 +20,9 @@ std::int64_t parts(std::int64_t count, std::int64_t size) {
 }  // namespace
 
 Sampler::Sampler(const SamplerOptions& options) : options_(options) {
-  check_positive("size", options.size);
-  check_positive("batch_size", options.batch_size);
-  check_positive("replicas", options.replicas);
+  require_at_least(1, "sampler: size", options.size);
+  require_at_least(1, "sampler: batch_size", options.batch_size);
+  require_at_least(1, "sampler: replicas", options.replicas);
   require(options.batch_size <= kMost / options.replicas, "sampler: batch_size ",
           options.batch_size, " times replicas ", options.replicas, " is too large for a batch");
   full_batch_ = options.batch_size * options.replicas;
@@ -45,7 +36,7 @@ std::int64_t Sampler::steps_per_epoch() const noexcept {
 }
 
 std::int64_t Sampler::start_of_epoch(std::int64_t epoch) const {
-  check_natural("epoch", epoch);
+  require_at_least(0, "sampler: epoch", epoch);
   require(epoch <= kMost / options_.size, "sampler: epoch ", epoch, " times size ", options_.size,
           " is too large for a position");
   return epoch * options_.size;
@@ -53,7 +44,7 @@ std::int64_t Sampler::start_of_epoch(std::int64_t epoch) const {
 
 // Every step takes a sample or more. So no sum here is greater than end - position.
 std::int64_t Sampler::steps_between(std::int64_t position, std::int64_t end) const {
-  check_natural("position", position);
+  require_at_least(0, "sampler: position", position);
   require(position <= end, "sampler: position ", position, " is after the end ", end);
   const std::int64_t epochs = end / options_.size - position / options_.size;
   const std::int64_t begin = position % options_.size;
@@ -70,7 +61,7 @@ std::int64_t Sampler::steps_inside(std::int64_t first, std::int64_t last) const 
 }
 
 std::int64_t Sampler::start_of_step(std::int64_t position) const {
-  check_natural("position", position);
+  require_at_least(0, "sampler: position", position);
   const bool is_left_out =
       options_.drop_last && options_.size - position % options_.size < full_batch_;
   return is_left_out ? start_of_epoch(position / options_.size + 1) : position;

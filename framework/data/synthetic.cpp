@@ -165,16 +165,13 @@ keys::ConfigKeys synthetic_keys(SyntheticOptions& options) {
 }  // namespace
 
 DataSets make_synthetic(const SyntheticOptions& options, std::uint64_t seed) {
-  const auto check = [](const char* name, std::int64_t value, std::int64_t least) {
-    require(value >= least, "synthetic: ", name, " is ", value, ", but must be at least ", least);
-  };
-  check("samples", options.samples, 1);
-  check("validation_samples", options.validation_samples, 0);
-  check("test_samples", options.test_samples, 0);
-  check("features", options.features, 1);
-  check("outputs", options.outputs, 1);
-  check("classes", options.classes, 2);
-  require(options.noise >= 0, "synthetic: noise is ", options.noise, ", but must be at least 0");
+  require_at_least(1, "synthetic: samples", options.samples);
+  require_at_least(0, "synthetic: validation_samples", options.validation_samples);
+  require_at_least(0, "synthetic: test_samples", options.test_samples);
+  require_at_least(1, "synthetic: features", options.features);
+  require_at_least(1, "synthetic: outputs", options.outputs);
+  require_at_least(2, "synthetic: classes", options.classes);
+  require_at_least(0, "synthetic: noise", options.noise);
   const Key key = Key(seed).fold("synthetic");
   const auto truth = std::make_shared<const Truth>(truth_of(options, key));
   const auto set = [&](std::string_view name, std::int64_t size) {

@@ -6,10 +6,8 @@
 #include <filesystem>
 #include <functional>
 #include <span>
-#include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
@@ -86,7 +84,7 @@ keys::ConfigKeys text_keys(TextSetOptions& options) {
 TextSet::TextSet(std::shared_ptr<const TextCorpus> corpus, const TextWindows& windows,
                  std::uint64_t seed)
     : corpus_(std::move(corpus)), windows_(windows), key_(Key(seed).fold("text")) {
-  require(windows.context >= 1, "text: context is ", windows.context, ", but must be at least 1");
+  require_at_least(1, "text: context", windows.context);
   const auto context = static_cast<std::uint64_t>(windows.context);
   require(windows.bytes > context, "text: a stretch of ", windows.bytes, " bytes is too short for ",
           "a context of ", context, ": it needs one more");

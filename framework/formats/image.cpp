@@ -74,8 +74,7 @@ Image decode_image(std::span<const std::uint8_t> bytes, const std::string& name,
                    const ImageOptions& options) {
   require(options.channels == 1 || options.channels == 3, "image: channels is ", options.channels,
           ", but must be 1 or 3");
-  require(options.most_pixels >= 1, "image: most_pixels is ", options.most_pixels,
-          ", but must be at least 1");
+  require_at_least(1, "image: most_pixels", options.most_pixels);
   const bool is_png = has_at(bytes, 0, kPngStart);
   if (!is_png && !has_at(bytes, 0, kJpegStart)) refuse_kind(bytes, name);
   const auto decode = is_png ? decode_png : decode_jpeg;
