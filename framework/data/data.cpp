@@ -2,7 +2,6 @@
 
 #include <climits>
 #include <cmath>
-#include <span>
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
@@ -15,63 +14,51 @@
 #include "framework/data/image_folder.h"
 #include "framework/data/npy.h"
 #include "framework/data/synthetic.h"
+#include "framework/data/tensor_set.h"
 #include "framework/data/text.h"
 
 namespace lockstep {
 namespace {
 
-class PmeanExample final : public Dataset {
+class PmeanExample final : public TensorSet {
  public:
-  explicit PmeanExample(std::int64_t replicas) {
-    // 2x + 0.5 is exact in float32's 24 bits up to x = 2^22 - 1.
-    constexpr std::int64_t kMostReplicas = std::int64_t{1} << 20;
-    require(replicas <= kMostReplicas, "pmean_example: replicas is ", replicas,
-            ", but must be 1 ... ", kMostReplicas);
-    size_ = 4 * replicas;
-  }
+  explicit PmeanExample(const Batch& all)
+      : TensorSet(all.inputs, all.targets, value_sample({1}, 1)) {}
 
-  std::int64_t size() const override { return size_; }
-  SampleType type() const override { return value_sample({1}, 1); }
   // Another number of replicas is another number of samples, on which a run may go on.
   std::string fingerprint() const override { return "4 samples a replica"; }
-
- private:
-  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
-    Batch batch = empty_batch(type(), std::ssize(indices));
-    float* input = batch.inputs.data_ptr<float>();
-    float* target = batch.targets.data_ptr<float>();
-    for (const std::int64_t index : indices) {
-      const auto x = static_cast<float>(index);
-      *input++ = x;
-      *target++ = 2 * x + 0.5F;
-    }
-    return batch;
-  }
-
-  std::int64_t size_;
 };
 
 // Four samples a replica: inputs x = 0, 1, …, 4·replicas-1, targets 2x + 0.5. Taken in order and
 // cut over the replicas, replica r has 4r … 4r+3.
-DataKind pmean_example() {
-  return data_kind(
-      "pmean_example", "4 samples a replica of y = 2x + 0.5", [](const DataContext& context) {
-        return DataSets{.train = std::make_shared<const PmeanExample>(context.replicas)};
-      });
+DataSets load_pmean_example(const DataContext& context) {
+  // 2x + 0.5 is exact in float32's 24 bits up to x = 2^22 - 1.
+  constexpr std::int64_t kMostReplicas = std::int64_t{1} << 20;
+  require(context.replicas <= kMostReplicas, "pmean_example: replicas is ", context.replicas,
+          ", but must be 1 ... ", kMostReplicas);
+  const Batch all = empty_batch(value_sample({1}, 1), 4 * context.replicas);
+  for (std::int64_t i = 0; i < all.inputs.size(0); ++i) {
+    const auto x = static_cast<float>(i);
+    all.inputs.data_ptr<float>()[i] = x;
+    all.targets.data_ptr<float>()[i] = 2 * x + 0.5F;
+  }
+  return {.train = std::make_shared<const PmeanExample>(all)};
 }
 
 keys::Registry<DataKind>& known_data() {
   // A new source is a file of its own and a line here.
-  static keys::Registry<DataKind> kinds("data set", {
-                                                        fashion_mnist_kind(),
-                                                        cifar10_kind(),
-                                                        image_folder_kind(),
-                                                        csv_kind(),
-                                                        npy_kind(),
-                                                        text_kind(),
-                                                        synthetic_kind(),
-                                                        pmean_example(),
-                                                    });
+  static keys::Registry<DataKind> kinds(
+      "data set",
+      {
+          fashion_mnist_kind(),
+          cifar10_kind(),
+          image_folder_kind(),
+          csv_kind(),
+          npy_kind(),
+          text_kind(),
+          synthetic_kind(),
+          data_kind("pmean_example", "4 samples a replica of y = 2x + 0.5", load_pmean_example),
+      });
   return kinds;
 }
 
@@ -206,8 +193,7 @@ const keys::Registry<DataKind>& data_registry() {
 }
 
 DataSets load_data(const keys::Picked& picked, const DataContext& context) {
-  require(context.replicas >= 1, "load_data: replicas is ", context.replicas,
-          ", but must be at least 1");
+  require_at_least(1, "load_data: replicas", context.replicas);
   require(context.validation >= 0 && context.validation < 1, "load_data: validation is ",
           context.validation, ", but must be at least 0 and less than 1");
   require(context.wanted.train || context.fitted.has_value(),

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include <ATen/ops/empty.h>
 

@@ -24,7 +24,7 @@ struct DamagedRows {
 };
 
 /// Samples that are held in memory as two tensors. The same in every epoch.
-class TensorSet final : public Dataset {
+class TensorSet : public Dataset {
  public:
   /// Sample i is row i of `inputs` and of `targets`, which nobody may write to from now on.
   /// ValueError unless both are contiguous, on the CPU, as `type` says, and have equally many rows,
