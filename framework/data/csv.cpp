@@ -346,13 +346,10 @@ bool keeps_whole(double number, const ColumnScale& scale) {
          (std::abs(number - scale.mean) < kFloats && std::abs(number) < kExactInDouble);
 }
 
-// Where scales come from.
-enum class Scaling { none, known, fitted };
-
-// float32 (rows, columns): as the file has them, by `scales`, or by those of the values themselves,
-// which `scales` then gets. 0 where a cell is wrong.
+// float32 (rows, columns): by `scales` or, without any, as the file has them. With `fits` `scales`
+// gets those of the values themselves first. 0 where a cell is wrong.
 at::Tensor values_of_columns(const std::string& path, const CsvFile& file,
-                             const std::vector<std::string>& columns, Scaling scaling,
+                             const std::vector<std::string>& columns, bool fits,
                              std::vector<ColumnScale>& scales, WrongCells& cells,
                              RoundedColumns& rounded) {
   // So many at once stay in a near cache; of a long table it is one.
@@ -385,8 +382,8 @@ at::Tensor values_of_columns(const std::string& path, const CsvFile& file,
       for (std::size_t row = 0; row < numbers.size(); ++row) {
         if (std::isnan(numbers[row])) cells.add(row, places[i], "is no finite number");
       }
-      if (scaling == Scaling::fitted) scales.push_back(scale_of(numbers));
-      const bool is_scaled = scaling != Scaling::none;
+      if (fits) scales.push_back(scale_of(numbers));
+      const bool is_scaled = !scales.empty();
       const ColumnScale scale = is_scaled ? scales[begin + i] : ColumnScale();
       float* into = values.data_ptr<float>() + begin + i;
       for (std::size_t row = 0; row < numbers.size(); ++row, into += width) {
@@ -539,23 +536,17 @@ std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile&
     fit_classes(path, file, cells, context, fitted);
   }
   const bool has_classes = fitted.class_count > 0;
-  const auto scaling = [&](bool is_asked, const std::vector<ColumnScale>& scales) {
-    if (fits) return is_asked ? Scaling::fitted : Scaling::none;
-    return scales.empty() ? Scaling::none : Scaling::known;
-  };
   RoundedColumns rounded;
   std::optional<at::Tensor> targets;
   if (has_targets) {
     targets =
         has_classes
             ? CsvClasses(fitted.targets[0], fitted.classes, context.ignored).labels(file, cells)
-            : values_of_columns(path, file, fitted.targets,
-                                scaling(options.normalize_targets, fitted.target_scales),
+            : values_of_columns(path, file, fitted.targets, fits && options.normalize_targets,
                                 fitted.target_scales, cells, rounded);
   }
-  at::Tensor inputs =
-      values_of_columns(path, file, fitted.inputs, scaling(options.normalize, fitted.input_scales),
-                        fitted.input_scales, cells, rounded);
+  at::Tensor inputs = values_of_columns(path, file, fitted.inputs, fits && options.normalize,
+                                        fitted.input_scales, cells, rounded);
   rounded.warn(path);
   const std::vector<std::int64_t> shape{std::ssize(fitted.inputs)};
   return std::make_shared<const TensorSet>(std::move(inputs), std::move(targets),
