@@ -44,12 +44,6 @@ ClassBatch class_batch(std::string_view user, const at::Tensor& outputs,
   return {scores.reshape({targets.numel(), scores.size(-1)}), targets.reshape({-1}).contiguous()};
 }
 
-void check_class_targets(std::string_view user, const at::Tensor& targets) {
-  require(targets.scalar_type() == at::kLong && targets.is_cpu(), user,
-          ": targets must be int64 and on the CPU, not ", c10::toString(targets.scalar_type()),
-          " on ", targets.device());
-}
-
 void refuse_target(std::string_view user, std::int64_t row, std::int64_t target,
                    std::int64_t classes, std::optional<std::int64_t> ignore_index) {
   throw ValueError(str(user, ": target ", row, " is ", target, "; it must be a class, 0 to ",

@@ -28,9 +28,6 @@ struct ClassBatch {
 [[nodiscard]] ClassBatch class_batch(std::string_view user, const at::Tensor& outputs,
                                      const at::Tensor& targets);
 
-/// Throws ValueError unless the targets are int64 and on the CPU.
-void check_class_targets(std::string_view user, const at::Tensor& targets);
-
 /// Throws ValueError: the target of this row is no class, and no target that is ignored.
 [[noreturn]] void refuse_target(std::string_view user, std::int64_t row, std::int64_t target,
                                 std::int64_t classes, std::optional<std::int64_t> ignore_index);

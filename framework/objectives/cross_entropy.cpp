@@ -60,7 +60,9 @@ class CrossEntropy : public Loss {
   }
 
   double weight(const at::Tensor& targets) const override {
-    objectives::check_class_targets(kName, targets);
+    require(targets.scalar_type() == at::kLong && targets.is_cpu(), kName,
+            ": targets must be int64 and on the CPU, not ", c10::toString(targets.scalar_type()),
+            " on ", targets.device());
     if (!is_plain()) return weight_of(targets, class_weights_.numel());
     return targets.ne(ignored()).sum().item<double>();
   }

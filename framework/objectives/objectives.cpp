@@ -1,8 +1,6 @@
 #include "framework/objectives/objectives.h"
 
-#include <cstdint>
 #include <limits>
-#include <optional>
 
 #include "framework/base/text.h"
 #include "framework/keys/key.h"
@@ -12,7 +10,12 @@
 namespace lockstep {
 namespace {
 
-std::shared_ptr<const Loss> cross_entropy_for(const CrossEntropyOptions& options,
+// All targets count unless a config says otherwise: then replicas need not ask each other how many.
+struct CrossEntropyChoice : CrossEntropyOptions {
+  CrossEntropyChoice() { ignore_index = std::nullopt; }
+};
+
+std::shared_ptr<const Loss> cross_entropy_for(const CrossEntropyChoice& options,
                                               const SampleType& sample) {
   require(sample.classes > 0, "loss cross_entropy needs targets that are classes, not values");
   require(options.class_weights.empty() || std::ssize(options.class_weights) == sample.classes,
@@ -32,18 +35,7 @@ std::shared_ptr<const Loss> mean_squared_error_for(const SampleType& sample) {
 }
 
 std::shared_ptr<const Loss> usual_loss(const SampleType& sample) {
-  return sample.classes > 0 ? cross_entropy_for({.ignore_index = std::nullopt}, sample)
-                            : mean_squared_error_for(sample);
-}
-
-// All targets count unless a config says otherwise: then replicas need not ask each other how many.
-struct CrossEntropyChoice : CrossEntropyOptions {
-  CrossEntropyChoice() { ignore_index = std::nullopt; }
-};
-
-std::shared_ptr<const Loss> chosen_cross_entropy(const CrossEntropyChoice& options,
-                                                 const SampleType& sample) {
-  return cross_entropy_for(options, sample);
+  return sample.classes > 0 ? cross_entropy_for({}, sample) : mean_squared_error_for(sample);
 }
 
 keys::ConfigKeys cross_entropy_keys(CrossEntropyChoice& options) {
@@ -63,7 +55,7 @@ keys::ConfigKeys cross_entropy_keys(CrossEntropyChoice& options) {
 
 LossKind cross_entropy_kind() {
   LossKind kind = loss_kind<CrossEntropyChoice>("cross_entropy", "of scores and classes",
-                                                cross_entropy_keys, chosen_cross_entropy);
+                                                cross_entropy_keys, cross_entropy_for);
   kind.ignored = [](const keys::Picked& picked) {
     return picked.options<CrossEntropyChoice>().ignore_index;
   };
