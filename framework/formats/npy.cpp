@@ -41,9 +41,9 @@ NpyElements elements_of(std::size_t index, std::span<const std::uint8_t> bytes) 
 }
 
 struct NpyHeader {
-  std::string descr;
-  bool fortran_order = false;
-  std::vector<std::int64_t> shape;
+  std::optional<std::string> descr;
+  std::optional<bool> fortran_order;
+  std::optional<std::vector<std::int64_t>> shape;
 };
 
 // The header is a Python dict of three keys, for example
@@ -55,20 +55,17 @@ class NpyHeaderParser {
 
   NpyHeader parse() {
     NpyHeader header;
-    bool has_descr = false;
-    bool has_order = false;
-    bool has_shape = false;
     expect("{");
     while (!take("}")) {
       const std::string key = string();
       expect(":");
-      if (key == "descr" && !std::exchange(has_descr, true)) {
+      if (key == "descr" && !header.descr) {
         if (!ahead("'") && !ahead("\""))
           refuse("its 'descr' must be a text: records can't be read");
         header.descr = string();
-      } else if (key == "fortran_order" && !std::exchange(has_order, true)) {
+      } else if (key == "fortran_order" && !header.fortran_order) {
         header.fortran_order = boolean();
-      } else if (key == "shape" && !std::exchange(has_shape, true)) {
+      } else if (key == "shape" && !header.shape) {
         header.shape = shape();
       } else {
         refuse(
@@ -76,7 +73,7 @@ class NpyHeaderParser {
       }
       if (!take(",") && !ahead("}")) refuse(str("a comma is missing behind '", key, "'"));
     }
-    if (!has_descr || !has_order || !has_shape) {
+    if (!header.descr || !header.fortran_order || !header.shape) {
       refuse("it must have the keys descr, fortran_order and shape");
     }
     skip_blanks();
@@ -254,9 +251,9 @@ NpyArray::NpyArray(const std::string& path) : path_(path) {
   const std::string_view text(reinterpret_cast<const char*>(all.data()) + header_begin,
                               header_bytes);
   NpyHeader header = NpyHeaderParser(file, text).parse();
-  const auto [type, is_big_endian] = type_of(file, header.descr);
+  const auto [type, is_big_endian] = type_of(file, *header.descr);
   const std::size_t element = size_of(kNpyTypes[type]);
-  shape_ = std::move(header.shape);
+  shape_ = std::move(*header.shape);
   std::span<const std::uint8_t> data = all.subspan(header_begin + header_bytes);
   const auto bytes = bytes_for(shape_, element);
   if (bytes != data.size()) {
@@ -265,11 +262,11 @@ NpyArray::NpyArray(const std::string& path) : path_(path) {
   }
 
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(data.data()) % kAlignment == 0;
-  if ((header.fortran_order && shape_.size() > 1) || !is_aligned || is_big_endian) {
+  if ((*header.fortran_order && shape_.size() > 1) || !is_aligned || is_big_endian) {
     require_memory(path, data.size(), "its elements have to be moved, and a copy takes",
                    "; numpy.ascontiguousarray() makes an array that is read where it lies");
-    std::vector<std::uint8_t> moved = header.fortran_order ? row_major(data, shape_, element)
-                                                           : std::vector(data.begin(), data.end());
+    std::vector<std::uint8_t> moved = *header.fortran_order ? row_major(data, shape_, element)
+                                                            : std::vector(data.begin(), data.end());
     if (is_big_endian) turn(moved, element);
     owner_ = FileBytes(std::move(moved));
     data = owner_.span();
