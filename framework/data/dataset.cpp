@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <utility>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>

@@ -1,7 +1,6 @@
 #include "framework/data/fashion_mnist.h"
 
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <utility>
 #include <vector>

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <filesystem>
 #include <iterator>
-#include <memory>
 #include <set>
 #include <span>
 #include <system_error>
@@ -16,7 +15,6 @@
 #include "framework/data/presence.h"
 #include "framework/formats/folder_entries.h"
 #include "framework/formats/image.h"
-#include "framework/formats/resize.h"
 
 namespace fs = std::filesystem;
 

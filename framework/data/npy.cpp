@@ -7,9 +7,7 @@
 #include <limits>
 #include <memory>
 #include <span>
-#include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <ATen/ops/empty.h>

@@ -1,11 +1,11 @@
 #include "framework/formats/cifar10.h"
 
+#include <array>
 #include <filesystem>
 #include <sstream>
 #include <system_error>
 
 #include "framework/base/text.h"
-#include "framework/formats/data_file.h"
 
 namespace fs = std::filesystem;
 

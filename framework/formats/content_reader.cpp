@@ -10,7 +10,6 @@
 #include <zlib.h>
 
 #include "framework/base/limits.h"
-#include "framework/base/non_copyable.h"
 #include "framework/base/text.h"
 
 namespace lockstep::formats {

@@ -1,11 +1,9 @@
 #include "framework/formats/exif.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 #include <zlib.h>
 

@@ -1,7 +1,6 @@
 #include "framework/formats/folder_entries.h"
 
 #include <algorithm>
-#include <functional>
 #include <system_error>
 
 #include "framework/base/errors.h"

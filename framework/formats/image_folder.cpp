@@ -9,8 +9,6 @@
 
 #include "framework/base/text.h"
 #include "framework/formats/csv.h"
-#include "framework/formats/data_file.h"
-#include "framework/formats/folder_entries.h"
 
 namespace fs = std::filesystem;
 

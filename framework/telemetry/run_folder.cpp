@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -14,7 +13,6 @@
 #include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
-#include "framework/storage/file.h"
 
 namespace fs = std::filesystem;
 
