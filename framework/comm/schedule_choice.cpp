@@ -116,7 +116,7 @@ const ScheduleChoice::Candidate& ScheduleChoice::cheapest(const Candidates& cand
   for (const Candidate& each : candidates) {
     const Schedule& schedule = each.schedule;
     if (limits.complete && schedule.adding.size() > 1) continue;
-    if (schedule.slices == 1 ? limits.sliced : limits.whole) continue;
+    if (limits.whole && schedule.slices > 1) continue;
     const double seconds = each.cost.seconds(bytes, link_);
     if (best != nullptr && seconds >= least) continue;
     best = &each;

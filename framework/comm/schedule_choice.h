@@ -54,11 +54,9 @@ class ScheduleChoice {
   ScheduleChoice(int members, const LinkSpeed& link);
   [[nodiscard]] const LinkSpeed& link() const noexcept { return link_; }
 
-  /// Which schedules may be chosen: those that add in one round, that cut the buffer into slices,
-  /// or that do not cut it.
+  /// Which schedules may be chosen: those that add in one round, or that do not cut the buffer.
   struct Limits {
     bool complete = false;
-    bool sliced = false;
     bool whole = false;
   };
   [[nodiscard]] const Schedule& all_reduce(std::size_t bytes, const Limits& limits) const;
