@@ -22,6 +22,11 @@
 namespace lockstep::comm {
 namespace {
 
+std::size_t size_of_file(int descriptor) {
+  struct stat file {};
+  return ::fstat(descriptor, &file) == 0 ? static_cast<std::size_t>(file.st_size) : 0;
+}
+
 constexpr std::size_t lines_bytes(std::size_t members) {
   return whole_pages(members * sizeof(HostMemory::Line));
 }
@@ -48,7 +53,7 @@ SharedExtents::Extent::Extent(std::shared_ptr<SharedExtents> owner, std::size_t 
     : owner_(std::move(owner)),
       offset_(offset),
       bytes_(whole_pages(bytes)),
-      mapping_(map_shared(owner_->descriptor_, offset, kPage + bytes_)) {
+      mapping_(map_shared(owner_->descriptor(), offset, kPage + bytes_)) {
   head().came.count();
 }
 
@@ -57,7 +62,7 @@ SharedExtents::Extent::~Extent() {
   // Everybody has come before anybody goes: see Communicator::allocate.
   const bool is_last = head().gone.count() + 1 == head().came.load();
   if (is_last) {
-    ::fallocate(owner_->descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+    ::fallocate(owner_->descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                 static_cast<off_t>(offset_), static_cast<off_t>(kPage + bytes_));
   }
 }
@@ -66,7 +71,7 @@ void SharedExtents::Extent::reserve(std::span<const std::byte> part) const {
   if (part.empty()) return;
   const auto begin = static_cast<std::size_t>(part.data() - mapping_.get());
   const auto failed =
-      TEMP_FAILURE_RETRY(::fallocate(owner_->descriptor_, 0, static_cast<off_t>(offset_ + begin),
+      TEMP_FAILURE_RETRY(::fallocate(owner_->descriptor(), 0, static_cast<off_t>(offset_ + begin),
                                      static_cast<off_t>(part.size())));
   if (failed != 0) refuse_extent(part.size(), text_of_errno(errno));
 #ifdef MADV_POPULATE_WRITE
@@ -80,11 +85,9 @@ SharedExtents::SharedExtents(int descriptor, std::size_t start, std::size_t byte
       bytes_(bytes),
       used_(std::reinterpret_pointer_cast<Word>(map_shared(descriptor, start, kPage))),
       descriptor_(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)) {
-  if (descriptor_ < 0) throw CommError(str("descriptor ", descriptor, ": ", text_of_errno(errno)));
-}
-
-SharedExtents::~SharedExtents() {
-  ::close(descriptor_);
+  if (!descriptor_.open()) {
+    throw CommError(str("descriptor ", descriptor, ": ", text_of_errno(errno)));
+  }
 }
 
 std::shared_ptr<SharedExtents::Extent> SharedExtents::allocate(std::size_t bytes) {
@@ -184,15 +187,6 @@ struct HostMemory::Layout {
   std::size_t extents;
 };
 
-namespace {
-
-std::size_t size_of_file(int descriptor) {
-  struct stat file {};
-  return ::fstat(descriptor, &file) == 0 ? static_cast<std::size_t>(file.st_size) : 0;
-}
-
-}  // namespace
-
 std::size_t HostMemory::addresses_for(int members) {
   constexpr std::size_t kFewGroups = 3;
   const Layout layout(members, Layout::all_bytes(members));
@@ -216,23 +210,22 @@ std::size_t HostMemory::bytes_for(int members) {
 
 int HostMemory::make_memory(int members) {
   const std::size_t bytes = bytes_for(members);
-  const int descriptor = ::memfd_create("lockstep-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (descriptor < 0) refuse("there is none", errno);
-  if (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0 ||
-      ::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+  Descriptor memory(::memfd_create("lockstep-host", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory.open()) refuse("there is none", errno);
+  if (::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0 ||
+      ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     const int reason = errno;
-    ::close(descriptor);
     refuse(str("no ", bytes, " bytes of address room for ", members, " members"), reason);
   }
   const auto head =
-      std::reinterpret_pointer_cast<Head>(map_shared(descriptor, 0, whole_pages(sizeof(Head))));
+      std::reinterpret_pointer_cast<Head>(map_shared(memory.get(), 0, whole_pages(sizeof(Head))));
   pthread_mutexattr_t attributes;
   ::pthread_mutexattr_init(&attributes);
   ::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
   ::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
   ::pthread_mutex_init(&head->mutex, &attributes);
   ::pthread_mutexattr_destroy(&attributes);
-  return descriptor;
+  return memory.release();
 }
 
 HostMemory::HostMemory(int members, int descriptor)

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "framework/base/descriptor.h"
 #include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
 #include "framework/base/pages.h"
@@ -61,10 +62,9 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents>, privat
   /// Uses `bytes` of a file, kBytes at most, from `start` (a page boundary) on. They must be zeros
   /// at first.
   SharedExtents(int descriptor, std::size_t start, std::size_t bytes = kBytes);
-  ~SharedExtents();
 
   /// The file's descriptor, which this object keeps open.
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
 
   /// A new extent of `bytes`. CommError if the host has less memory than that.
   [[nodiscard]] std::shared_ptr<Extent> allocate(std::size_t bytes);
@@ -86,7 +86,7 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents>, privat
   std::size_t start_;
   std::size_t bytes_;
   std::shared_ptr<Word> used_;         // bytes that all processes have ever allocated
-  int descriptor_;                     // a duplicate of the given one
+  Descriptor descriptor_;              // a duplicate of the given one
   std::atomic<std::size_t> count_{0};  // of known_
   mutable Mutex mutex_;
   std::vector<Known> known_ LOCKSTEP_GUARDED_BY(mutex_);  // those of this process

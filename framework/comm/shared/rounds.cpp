@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include <poll.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include "framework/base/cores.h"
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
+#include "framework/base/poll_set.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
@@ -32,11 +32,11 @@ std::string process_key(int rank) {
   return str("process/", rank);
 }
 
-// A descriptor that can be read from when the process has ended.
-int open_process(int rank, pid_t pid) {
-  if (pid == ::getpid()) return -1;
-  const auto descriptor = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
-  if (descriptor >= 0) return descriptor;
+// A descriptor that can be read from when the process has ended; none for this one.
+Descriptor open_process(int rank, pid_t pid) {
+  if (pid == ::getpid()) return Descriptor();
+  Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (process.open()) return process;
   if (errno == ESRCH) throw ReplicaLost(str("replica ", rank, " (pid ", pid, ") has ended"));
   throw CommError(str("replica ", rank, " (pid ", pid, ") cannot be watched: pidfd_open: ",
                       text_of_errno(errno), "; Linux 5.3 or newer is needed"));
@@ -52,27 +52,16 @@ SharedLink::SharedLink(std::shared_ptr<HostMemory> memory, Store& store, int ran
       has_own_core_(size <= usable_cores()) {
   if (size == 1) return;
   store.set(process_key(rank), std::to_string(::getpid()));
-  try {
-    for (int peer = 0; peer < size; ++peer) {
-      const std::string pid = store.get(process_key(peer), options.connect_timeout);
-      processes_.push_back(open_process(peer, std::stoi(pid)));
-    }
-  } catch (...) {
-    for (const int process : processes_) ::close(process);
-    throw;
-  }
-}
-
-SharedLink::~SharedLink() {
-  for (const int process : processes_) {
-    if (process >= 0) ::close(process);
+  for (int peer = 0; peer < size; ++peer) {
+    const std::string pid = store.get(process_key(peer), options.connect_timeout);
+    processes_.push_back(open_process(peer, std::stoi(pid)));
   }
 }
 
 int SharedLink::lost_one_of(const std::vector<int>& group) const {
   for (const int member : group) {
-    pollfd process{processes_[static_cast<std::size_t>(member)], POLLIN, 0};
-    if (process.fd >= 0 && ::poll(&process, 1, 0) > 0) return member;
+    const Descriptor& process = processes_[static_cast<std::size_t>(member)];
+    if (process.open() && wait_for({process.get(), POLLIN, 0})) return member;
   }
   return -1;
 }

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "framework/base/bytes.h"
+#include "framework/base/descriptor.h"
 #include "framework/base/non_copyable.h"
 #include "framework/comm/cancellation.h"
 #include "framework/comm/communicator.h"
@@ -21,7 +21,6 @@ class SharedLink : private NonCopyable {
  public:
   SharedLink(std::shared_ptr<HostMemory> memory, Store& store, int rank, int size,
              const ConnectOptions& options);
-  ~SharedLink();
 
   [[nodiscard]] HostMemory& memory() const noexcept { return *memory_; }
   [[nodiscard]] Ledger& ledger() noexcept { return ledger_; }
@@ -43,8 +42,8 @@ class SharedLink : private NonCopyable {
   std::shared_ptr<HostMemory> memory_;
   int rank_;
   std::chrono::milliseconds timeout_;
-  bool has_own_core_;           // there is a core for each replica
-  std::vector<int> processes_;  // by rank: a pidfd; -1 for those of this process
+  bool has_own_core_;                  // there is a core for each replica
+  std::vector<Descriptor> processes_;  // by rank: a pidfd; none for those of this process
   Ledger ledger_;
   std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
 };
