@@ -32,24 +32,6 @@ class Store {
                                         std::chrono::milliseconds timeout) = 0;
 };
 
-/// The part of a store whose keys begin with `prefix`, without it.
-class PrefixedStore final : public Store {
- public:
-  PrefixedStore(std::shared_ptr<Store> store, std::string prefix)
-      : store_(std::move(store)), prefix_(std::move(prefix)) {}
-  void set(const std::string& key, const std::string& value) override {
-    store_->set(prefix_ + key, value);
-  }
-  [[nodiscard]] std::string get(const std::string& key,
-                                std::chrono::milliseconds timeout) override {
-    return store_->get(prefix_ + key, timeout);
-  }
-
- private:
-  std::shared_ptr<Store> store_;
-  std::string prefix_;
-};
-
 /// How replicas that meet in a store connect.
 struct ConnectOptions {
   /// Over Gloo, the address that connections are made on; the port is any that is free.

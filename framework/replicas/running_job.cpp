@@ -30,7 +30,7 @@ RunningJob::RunningJob(Hosts& hosts, milliseconds timeout, comm::StoreServer& st
     : links_(hosts.links), patience_(timeout), store_(store) {
   for (HostLinks::Peer& peer : links_.peers()) peer.heard = Clock::now();
   store_.on_set = [this](const std::string& key, const std::string& value) {
-    if (!key.starts_with("local/")) links_.tell(Published{key, value});
+    if (!key.starts_with("process/")) links_.tell(Published{key, value});
   };
   if (!has_hosts()) return;
   std::vector<Range> workers;

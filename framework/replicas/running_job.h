@@ -24,8 +24,9 @@ namespace lockstep::replicas {
 /// has failed. No method blocks but flush(). For one thread, which calls progress() often.
 class RunningJob : private NonCopyable {
  public:
-  /// Makes `store` one of all hosts, but for keys that begin with "local/". Verdicts on calls with
-  /// members on several hosts come to `board`.
+  /// Makes `store` one of all hosts, but for keys that begin with "process/": a host's replicas
+  /// find each other by these (connect_shared()). Verdicts on calls with members on several hosts
+  /// come to `board`.
   RunningJob(Hosts& hosts, std::chrono::milliseconds timeout, comm::StoreServer& store,
              watch::Board& board);
 

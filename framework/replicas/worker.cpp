@@ -33,9 +33,8 @@ std::shared_ptr<comm::Communicator> make_communicator(
   if (options.backend == Backend::gloo) return comm::connect_gloo(store, rank, size, how);
   if (!plan.network) return comm::connect_shared(memory, store, rank, size, how);
   const Range here = plan.layout.hosts()[plan.layout.host_of_worker(index)].workers;
-  auto local =
-      comm::connect_shared(memory, std::make_shared<comm::PrefixedStore>(store, "local/"),
-                           rank - static_cast<int>(here.offset), static_cast<int>(here.size), how);
+  auto local = comm::connect_shared(memory, store, rank - static_cast<int>(here.offset),
+                                    static_cast<int>(here.size), how);
   const std::vector<int> host_of = plan.layout.hosts_of_workers();
   auto world = comm::join_hosts(std::move(local),
                                 comm::connect_tcp(store, rank, size, *plan.network, how), host_of);

@@ -27,6 +27,24 @@ namespace lockstep::testing {
 
 namespace {
 
+// The part of a store whose keys begin with `prefix`, without it: that of one of several hosts.
+class PrefixedStore final : public comm::Store {
+ public:
+  PrefixedStore(std::shared_ptr<comm::Store> store, std::string prefix)
+      : store_(std::move(store)), prefix_(std::move(prefix)) {}
+  void set(const std::string& key, const std::string& value) override {
+    store_->set(prefix_ + key, value);
+  }
+  [[nodiscard]] std::string get(const std::string& key,
+                                std::chrono::milliseconds timeout) override {
+    return store_->get(prefix_ + key, timeout);
+  }
+
+ private:
+  std::shared_ptr<comm::Store> store_;
+  std::string prefix_;
+};
+
 // How a test's replicas connect. It is there before they are.
 class Connections {
  public:
@@ -51,7 +69,7 @@ class Connections {
     const auto here = static_cast<int>(std::ranges::count(host_of_, host));
     const auto before = static_cast<int>(std::ranges::find(host_of_, host) - host_of_.begin());
     auto local = comm::connect_shared(
-        memories_.at(host), std::make_shared<comm::PrefixedStore>(store, str("host/", host, "/")),
+        memories_.at(host), std::make_shared<PrefixedStore>(store, str("host/", host, "/")),
         rank - before, here, options);
     if (backend_ == Backend::shared) return local;
     return comm::join_hosts(

@@ -28,6 +28,7 @@ constexpr std::chrono::milliseconds kSlice{10};
 constexpr int kSpins = 100;
 constexpr std::chrono::microseconds kYielding{100};
 
+// Launchers tell other hosts no keys that begin so: these have replicas of the same ranks.
 std::string process_key(int rank) {
   return str("process/", rank);
 }
