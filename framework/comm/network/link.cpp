@@ -17,7 +17,6 @@
 #include "framework/base/descriptor.h"
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
-#include "framework/base/non_copyable.h"
 #include "framework/base/record.h"
 #include "framework/base/text.h"
 #include "framework/comm/network/keep_alive.h"
@@ -107,28 +106,21 @@ std::string address_text(const sockaddr_storage& address, socklen_t length, bool
   return HostAndPort{host.data(), static_cast<std::uint16_t>(std::stoi(port.data()))}.text();
 }
 
-// The addresses of a host, released at the end.
-class Addresses : private NonCopyable {
- public:
-  Addresses(const HostAndPort& at, int flags) {
-    addrinfo hints{};
-    hints.ai_family = AF_UNSPEC;
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = flags | AI_NUMERICSERV;
-    error_ = ::getaddrinfo(at.host.c_str(), std::to_string(at.port).c_str(), &hints, &first_);
-  }
-  ~Addresses() {
-    if (first_ != nullptr) ::freeaddrinfo(first_);
-  }
-
-  // getaddrinfo()'s.
-  [[nodiscard]] int error() const noexcept { return error_; }
-  [[nodiscard]] const addrinfo* first() const noexcept { return first_; }
-
- private:
-  addrinfo* first_ = nullptr;
-  int error_;
+struct FreeAddresses {
+  void operator()(addrinfo* first) const { ::freeaddrinfo(first); }
 };
+using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
+
+// The addresses of a host, and getaddrinfo()'s error.
+std::pair<Addresses, int> addresses_of(const HostAndPort& at, int flags) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* first = nullptr;
+  const int error = ::getaddrinfo(at.host.c_str(), std::to_string(at.port).c_str(), &hints, &first);
+  return {Addresses(first), error};
+}
 
 // False once the deadline is over.
 bool wait_until(Clock::time_point deadline, int descriptor, short events) {
@@ -345,12 +337,12 @@ std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milli
       throw Timeout(
           str("no connection to ", to.text(), " within ", timeout.count(), " ms: ", last));
     }
-    const Addresses addresses(to, 0);
-    if (addresses.error() != 0 && addresses.error() != EAI_AGAIN) {
-      throw CommError(str(to.host, ": ", ::gai_strerror(addresses.error())));
+    const auto [addresses, unknown] = addresses_of(to, 0);
+    if (unknown != 0 && unknown != EAI_AGAIN) {
+      throw CommError(str(to.host, ": ", ::gai_strerror(unknown)));
     }
-    if (addresses.error() != 0) last = ::gai_strerror(addresses.error());
-    for (const addrinfo* each = addresses.first(); each != nullptr; each = each->ai_next) {
+    if (unknown != 0) last = ::gai_strerror(unknown);
+    for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
       Descriptor socket(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
       if (socket.get() < 0) throw CommError(str("cannot make a socket: ", text_of_errno(errno)));
       if (const int error = connect_one(socket.get(), *each, deadline)) {
@@ -406,9 +398,9 @@ Listener::Listener(const HostAndPort& at, const Secret& secret, const JobId& job
   const auto fail = [&](const std::string& why) {
     throw CommError(str("cannot listen on ", at.text(), ": ", why));
   };
-  const Addresses addresses(at, AI_PASSIVE);
-  if (addresses.error() != 0) fail(::gai_strerror(addresses.error()));
-  const addrinfo& first = *addresses.first();
+  const auto [addresses, unknown] = addresses_of(at, AI_PASSIVE);
+  if (unknown != 0) fail(::gai_strerror(unknown));
+  const addrinfo& first = *addresses;
   Descriptor socket(::socket(first.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
   sockaddr_storage address{};

@@ -33,9 +33,7 @@ bool is_gone(int error) {
 void TcpConnection::open(Descriptor socket, bool begins) {
   socket_ = std::move(socket);
   may_send_ = begins;
-  out_.push_front(
-      {.header = {
-           .kind = Kind::start, .bytes = 0, .slot = kStart, .whole = 0, .id = 0, .group = 0}});
+  out_.push_front({.header = {.kind = Kind::start, .slot = kStart}});
   send_some();
 }
 
@@ -60,74 +58,61 @@ void TcpConnection::finish(TcpMessage& message) {
   if (--message.wait->pending == 0) message.wait->changed.notify_all();
 }
 
-TcpMessage* TcpConnection::first_of(const Waiting& waiting, std::uint64_t slot) {
-  const auto found = waiting.find(slot);
-  return found == waiting.end() ? nullptr : found->second.front();
-}
-
 void TcpConnection::take_out(Waiting& waiting, const TcpMessage& message) {
-  const auto found = waiting.find(message.slot);
-  if (found == waiting.end()) return;
-  std::erase(found->second, &message);
-  if (found->second.empty()) waiting.erase(found);
+  const auto [begin, end] = waiting.equal_range(message.slot);
+  const auto found = std::find_if(begin, end, [&](auto& each) { return each.second == &message; });
+  if (found != end) waiting.erase(found);
 }
 
 void TcpConnection::post(TcpMessage& message) {
   message.is_received ? post_receive(message) : post_send(message);
 }
 
-void TcpConnection::tell(Kind kind, const TcpMessage& message) {
-  queue({.kind = kind,
-         .bytes = 0,
-         .slot = message.slot,
-         .whole = message.bytes(),
-         .id = message.id,
-         .group = message.group});
+TcpConnection::Header TcpConnection::header_of(Kind kind, const TcpMessage& message,
+                                               std::size_t bytes) {
+  return {.kind = kind,
+          .bytes = static_cast<std::uint32_t>(bytes),
+          .slot = message.slot,
+          .whole = message.bytes(),
+          .id = message.id,
+          .group = message.group};
 }
 
 void TcpConnection::post_receive(TcpMessage& message) {
   if (message.bytes() <= kLargestSmall) {
-    const auto found = kept_.find(message.slot);
-    if (found != kept_.end() && found->second.front().bytes.size() == message.bytes()) {
-      copy_bytes(found->second.front().bytes, message.received);
+    const auto found = first_of(kept_, message.slot);
+    if (found != kept_.end() && found->second.bytes.size() == message.bytes()) {
+      copy_bytes(found->second.bytes, message.received);
       kept_bytes_ -= message.bytes() + kKeptOverhead;
-      found->second.pop_front();
-      if (found->second.empty()) kept_.erase(found);
+      kept_.erase(found);
       message.moved = message.bytes();
       return finish(message);
     }
-    if (why_lost_.empty()) small_[message.slot].push_back(&message);
+    if (why_lost_.empty()) small_.emplace(message.slot, &message);
     return;
   }
   if (!why_lost_.empty()) return;
   message.id = next_id_++;
   posted_[message.id] = &message;
-  tell(Kind::ready, message);
+  queue(header_of(Kind::ready, message));
   send_some();
 }
 
 void TcpConnection::post_send(TcpMessage& message) {
   if (!why_lost_.empty()) return;
   if (message.bytes() <= kLargestSmall) {
-    out_.push_back({.header = {.kind = Kind::small,
-                               .bytes = static_cast<std::uint32_t>(message.bytes()),
-                               .slot = message.slot,
-                               .whole = message.bytes(),
-                               .id = 0,
-                               .group = message.group},
+    out_.push_back({.header = header_of(Kind::small, message, message.bytes()),
                     .payload = message.sent,
                     .message = &message});
     return send_some();
   }
-  const auto found = ready_.find(message.slot);
-  if (found == ready_.end() || found->second.front().bytes != message.bytes()) {
-    large_[message.slot].push_back(&message);
+  const auto found = first_of(ready_, message.slot);
+  if (found == ready_.end() || found->second.bytes != message.bytes()) {
+    large_.emplace(message.slot, &message);
     return;
   }
-  message.id = found->second.front().id;
-  found->second.pop_front();
-  --readies_;
-  if (found->second.empty()) ready_.erase(found);
+  message.id = found->second.id;
+  ready_.erase(found);
   flowing_.push_back(&message);
   send_some();
 }
@@ -153,25 +138,22 @@ void TcpConnection::withdraw(TcpMessage& message) {
   take_out(small_, message);
   if (coming_ == &message) coming_ = nullptr;
   if (posted_.erase(message.id) == 0) return;
-  tell(Kind::withdrawn, message);
+  queue(header_of(Kind::withdrawn, message));
   send_some();
 }
 
 void TcpConnection::drop_kept(std::uint64_t group) {
-  for (auto& [slot, messages] : kept_) {
-    std::erase_if(messages, [&](const Kept& kept) {
-      if (kept.group != group) return false;
-      kept_bytes_ -= kept.bytes.size() + kKeptOverhead;
-      return true;
-    });
-  }
-  std::erase_if(kept_, [](const auto& each) { return each.second.empty(); });
+  std::erase_if(kept_, [&](const auto& each) {
+    if (each.second.group != group) return false;
+    kept_bytes_ -= each.second.bytes.size() + kKeptOverhead;
+    return true;
+  });
 }
 
 void TcpConnection::say_goodbye() {
   is_ending_ = true;
   if (!may_send_) return lose("this process has ended");
-  queue({.kind = Kind::goodbye, .bytes = 0, .slot = 0, .whole = 0, .id = 0, .group = 0});
+  queue({.kind = Kind::goodbye});
   send_some();
 }
 
@@ -193,14 +175,8 @@ bool TcpConnection::next_frame() {
   flowing_.pop_front();
   const ConstBytes part = message.sent.subspan(message.moved)
                               .first(std::min(kLargestPart, message.bytes() - message.moved));
-  going_ = Frame{.header = {.kind = Kind::part,
-                            .bytes = static_cast<std::uint32_t>(part.size()),
-                            .slot = message.slot,
-                            .whole = message.bytes(),
-                            .id = message.id,
-                            .group = message.group},
-                 .payload = part,
-                 .message = &message};
+  going_ = Frame{
+      .header = header_of(Kind::part, message, part.size()), .payload = part, .message = &message};
   return true;
 }
 
@@ -324,14 +300,14 @@ const char* TcpConnection::begin_small() {
   if (header_.bytes > kLargestSmall || header_.whole != header_.bytes) {
     return "it has sent a small message of a wrong size";
   }
-  coming_ = first_of(small_, header_.slot);
-  if (coming_ != nullptr && coming_->bytes() != header_.bytes) {
-    coming_ = nullptr;
+  const auto found = first_of(small_, header_.slot);
+  if (found != small_.end() && found->second->bytes() != header_.bytes) {
     return "it has sent a message of another size than was expected";
   }
   payload_left_ = header_.bytes;
-  if (coming_ != nullptr) {
-    take_out(small_, *coming_);
+  if (found != small_.end()) {
+    coming_ = found->second;
+    small_.erase(found);
   } else if (!dead_.contains(header_.group)) {
     early_.emplace(header_.bytes);
     early_bytes_ = 0;
@@ -367,40 +343,39 @@ void TcpConnection::payload_came(std::size_t bytes) {
 // A small message for which nobody had posted when it began to come.
 void TcpConnection::keep() {
   const std::vector<std::byte> bytes = *std::exchange(early_, std::nullopt);
-  TcpMessage* const message = first_of(small_, header_.slot);
-  if (message != nullptr && message->bytes() == bytes.size()) {
-    take_out(small_, *message);
-    copy_bytes(bytes, message->received);
-    message->moved = bytes.size();
-    return finish(*message);
+  const auto found = first_of(small_, header_.slot);
+  if (found != small_.end() && found->second->bytes() == bytes.size()) {
+    TcpMessage& message = *found->second;
+    small_.erase(found);
+    copy_bytes(bytes, message.received);
+    message.moved = bytes.size();
+    return finish(message);
   }
   if (dead_.contains(header_.group)) return;
   kept_bytes_ += bytes.size() + kKeptOverhead;
-  kept_[header_.slot].push_back({header_.group, bytes});
+  kept_.emplace(header_.slot, Kept{header_.group, bytes});
 }
 
 const char* TcpConnection::take_ready() {
   if (header_.whole <= kLargestSmall || header_.id == 0) return "it awaits a message of no size";
-  TcpMessage* const message = first_of(large_, header_.slot);
-  if (message != nullptr && message->bytes() == header_.whole) {
-    take_out(large_, *message);
-    message->id = header_.id;
-    flowing_.push_back(message);
+  const auto found = first_of(large_, header_.slot);
+  if (found != large_.end() && found->second->bytes() == header_.whole) {
+    found->second->id = header_.id;
+    flowing_.push_back(found->second);
+    large_.erase(found);
     send_some();
     return nullptr;
   }
-  if (++readies_ > kMostReady) return "it awaits too many messages";
-  ready_[header_.slot].push_back({header_.id, header_.whole});
+  if (ready_.size() == kMostReady) return "it awaits too many messages";
+  ready_.emplace(header_.slot, Ready{header_.id, header_.whole});
   return nullptr;
 }
 
 // The message waits for another receiver. As a rule its own group ends it.
 void TcpConnection::take_withdrawn() {
-  if (const auto found = ready_.find(header_.slot); found != ready_.end()) {
-    readies_ -=
-        std::erase_if(found->second, [&](const Ready& ready) { return ready.id == header_.id; });
-    if (found->second.empty()) ready_.erase(found);
-  }
+  std::erase_if(ready_, [&](const auto& each) {
+    return each.first == header_.slot && each.second.id == header_.id;
+  });
   TcpMessage* message = nullptr;
   const auto is_it = [&](const TcpMessage* other) { return other->id == header_.id; };
   if (const auto found = std::ranges::find_if(flowing_, is_it); found != flowing_.end()) {
@@ -414,7 +389,7 @@ void TcpConnection::take_withdrawn() {
   if (message == nullptr) return;
   message->moved = 0;
   message->id = 0;
-  large_[message->slot].push_back(message);
+  large_.emplace(message->slot, message);
 }
 
 }  // namespace lockstep::comm

@@ -92,12 +92,12 @@ class TcpConnection : private NonCopyable {
   enum class Kind : std::uint32_t { start, small, ready, part, withdrawn, goodbye };
   // What each frame begins with. All hosts have the same order of bytes: a start shows it.
   struct Header {
-    Kind kind;
-    std::uint32_t bytes;  // that follow
-    std::uint64_t slot;
-    std::uint64_t whole;  // of the message
-    std::uint64_t id;
-    std::uint64_t group;
+    Kind kind{};
+    std::uint32_t bytes = 0;  // that follow
+    std::uint64_t slot = 0;
+    std::uint64_t whole = 0;  // of the message
+    std::uint64_t id = 0;
+    std::uint64_t group = 0;
   };
   struct Frame {
     Header header;
@@ -114,17 +114,24 @@ class TcpConnection : private NonCopyable {
     std::uint64_t id;
     std::uint64_t bytes;
   };
-  using Waiting = std::map<std::uint64_t, std::deque<TcpMessage*>>;
+  // By slot. Those of one slot stay in the order in which they came.
+  template <typename T>
+  using BySlot = std::multimap<std::uint64_t, T>;
+  using Waiting = BySlot<TcpMessage*>;
 
+  static Header header_of(Kind kind, const TcpMessage& message, std::size_t bytes = 0);
   static void finish(TcpMessage& message);
-  static TcpMessage* first_of(const Waiting& waiting, std::uint64_t slot);
+  // The first of a slot, or the end.
+  template <typename T>
+  static auto first_of(BySlot<T>& waiting, std::uint64_t slot) {
+    const auto first = waiting.lower_bound(slot);
+    return first != waiting.end() && first->first == slot ? first : waiting.end();
+  }
   static void take_out(Waiting& waiting, const TcpMessage& message);
 
   void post_receive(TcpMessage& message);
   void post_send(TcpMessage& message);
-  void queue(Header header) { out_.push_back({.header = header}); }
-  // Tells the peer something of a message, without bytes.
-  void tell(Kind kind, const TcpMessage& message);
+  void queue(const Header& header) { out_.push_back({.header = header}); }
   void cut_off(const TcpMessage& message);
   bool next_frame();
   void frame_is_out();
@@ -149,11 +156,10 @@ class TcpConnection : private NonCopyable {
   bool may_send_ = false;
   bool waits_to_send_ = false;
   std::deque<Frame> out_;
-  std::optional<Frame> going_;                        // in part
-  Waiting large_;                                     // for which nobody is ready
-  std::deque<TcpMessage*> flowing_;                   // those whose parts go out, in turn
-  std::map<std::uint64_t, std::deque<Ready>> ready_;  // receivers for whom nothing was posted
-  std::size_t readies_ = 0;
+  std::optional<Frame> going_;       // in part
+  Waiting large_;                    // for which nobody is ready
+  std::deque<TcpMessage*> flowing_;  // those whose parts go out, in turn
+  BySlot<Ready> ready_;              // receivers for whom nothing was posted
 
   // Coming in.
   bool has_started_ = false;
@@ -166,7 +172,7 @@ class TcpConnection : private NonCopyable {
   Waiting small_;                                // posted, small
   std::map<std::uint64_t, TcpMessage*> posted_;  // posted, large, by their numbers
   std::uint64_t next_id_ = 1;
-  std::map<std::uint64_t, std::deque<Kept>> kept_;
+  BySlot<Kept> kept_;
   std::size_t kept_bytes_ = 0;
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <utility>
 
 #include <netinet/in.h>
@@ -116,6 +115,10 @@ void TcpLink::begin_group(std::uint64_t group) {
 
 void TcpLink::end_group(std::uint64_t group) {
   const Turn turn(*this);
+  drop(group);
+}
+
+void TcpLink::drop(std::uint64_t group) {
   dead_.insert(group);
   for (const auto& peer : peers_) peer->connection.drop_kept(group);
   wake_io();  // it may have stopped to read
@@ -156,9 +159,7 @@ void TcpLink::exchange(const Cancellation& user, std::uint64_t group,
       if (!message.is_done) peer.connection.withdraw(message);
       note_loss(peer);
     }
-    dead_.insert(group);
-    for (const auto& peer : peers_) peer->connection.drop_kept(group);
-    wake_io();
+    drop(group);
     throw;
   }
   waits_.erase(&wait);

@@ -83,6 +83,7 @@ class TcpLink : private NonCopyable {
                 MutexLock& lock) LOCKSTEP_REQUIRES(mutex_);
   void wake_waits() LOCKSTEP_REQUIRES(mutex_);
   void wake_io() noexcept;
+  void drop(std::uint64_t group) LOCKSTEP_REQUIRES(mutex_);
   void want(int peer) LOCKSTEP_REQUIRES(mutex_);
   void open(int peer, Descriptor socket, bool begins) LOCKSTEP_REQUIRES(mutex_);
   void fail(int peer, std::exception_ptr error) LOCKSTEP_REQUIRES(mutex_);
