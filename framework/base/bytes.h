@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <vector>
 
 #include "framework/base/range.h"
 #include "framework/base/round_up.h"
@@ -30,6 +31,17 @@ template <typename Buffer>
   const std::size_t begin = std::min(static_cast<std::size_t>(units.offset) * unit, buffer.size());
   return buffer.subspan(
       begin, std::min(static_cast<std::size_t>(units.size) * unit, buffer.size() - begin));
+}
+
+/// A buffer cut into parts of these sizes, from its beginning on.
+template <typename Buffer>
+[[nodiscard]] std::vector<Buffer> pieces_of(Buffer buffer, std::span<const std::size_t> sizes) {
+  std::vector<Buffer> parts;
+  for (const std::size_t size : sizes) {
+    parts.push_back(buffer.first(size));
+    buffer = buffer.subspan(size);
+  }
+  return parts;
 }
 
 }  // namespace lockstep

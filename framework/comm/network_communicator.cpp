@@ -232,16 +232,8 @@ void NetworkCommunicator::all_gather(const Verb& verb) {
 }
 
 void NetworkCommunicator::all_to_all(const Verb& verb) {
-  std::vector<ConstBytes> sent;
-  std::vector<Bytes> received;
-  std::size_t sent_before = 0;
-  std::size_t received_before = 0;
-  for (std::size_t place = 0; place < verb.send_sizes.size(); ++place) {
-    sent.push_back(verb.input.subspan(sent_before, verb.send_sizes[place]));
-    received.push_back(verb.output.subspan(received_before, verb.recv_sizes[place]));
-    sent_before += verb.send_sizes[place];
-    received_before += verb.recv_sizes[place];
-  }
+  const auto sent = pieces_of(verb.input, verb.send_sizes);
+  const auto received = pieces_of(verb.output, verb.recv_sizes);
   copy_bytes(sent[me()], received[me()]);
   exchange(sent, received);
 }

@@ -21,16 +21,6 @@ bool can_be_shared(Verb::Kind kind) {
          kind == Verb::Kind::all_gather;
 }
 
-template <typename Buffer>
-std::vector<Buffer> cut(Buffer buffer, std::span<const std::size_t> sizes) {
-  std::vector<Buffer> parts;
-  for (const std::size_t size : sizes) {
-    parts.push_back(buffer.first(size));
-    buffer = buffer.subspan(size);
-  }
-  return parts;
-}
-
 // Gives all members here the output that the first one has.
 void copy_to_all(Together::Verbs verbs) {
   for (const Verb* mine : verbs) copy_bytes(verbs[0]->output, mine->output);
@@ -191,7 +181,7 @@ void Together::all_to_all(Verbs verbs) {
   std::vector<Pieces> sent(layout_.workers());
   std::vector<std::vector<std::size_t>> sizes(layout_.workers());
   for (const Verb* mine : verbs) {
-    const auto parts = cut(mine->input, mine->send_sizes);
+    const auto parts = pieces_of(mine->input, mine->send_sizes);
     for (std::size_t place = 0; place < parts.size(); ++place) {
       sent[layout_.worker_of(place)].push_back(parts[place]);
     }
@@ -204,7 +194,7 @@ void Together::all_to_all(Verbs verbs) {
   // By worker, what its members send the first member here, then what they send the next one.
   const auto came = workers_ ? exchange(std::move(sent), sizes) : sent;
   for (std::size_t i = 0; i < verbs.size(); ++i) {
-    const auto to = cut(verbs[i]->output, verbs[i]->recv_sizes);
+    const auto to = pieces_of(verbs[i]->output, verbs[i]->recv_sizes);
     for (std::size_t from = 0; from < layout_.size(); ++from) {
       copy_bytes(came[layout_.worker_of(from)][layout_.index_of(from) * verbs.size() + i],
                  to[from]);
@@ -266,14 +256,9 @@ std::vector<Together::Pieces> Together::exchange(
     }
   }
   workers_->all_to_all(out, send_sizes, in, recv_sizes);
-  rest = in;
+  const auto received = pieces_of(ConstBytes(in), recv_sizes);
   for (std::size_t worker = 0; worker < sent.size(); ++worker) {
-    if (worker == own) continue;
-    sent[worker].clear();
-    for (const std::size_t size : sizes[worker]) {
-      sent[worker].push_back(rest.first(size));
-      rest = rest.subspan(size);
-    }
+    if (worker != own) sent[worker] = pieces_of(received[worker], sizes[worker]);
   }
   return sent;
 }

@@ -29,13 +29,6 @@ Buffer part_of(Buffer buffer, std::size_t part, std::size_t index) {
   return buffer.subspan(begin, std::min(part, buffer.size() - begin));
 }
 
-// Offsets of parts laid end to end.
-std::vector<std::size_t> offsets_of(std::span<const std::size_t> sizes) {
-  std::vector<std::size_t> starts(sizes.size());
-  std::exclusive_scan(sizes.begin(), sizes.end(), starts.begin(), std::size_t{0});
-  return starts;
-}
-
 // The message of each member about its attempt.
 struct Outcome {
   std::uint64_t offset = 0;
@@ -90,7 +83,7 @@ class SharedCommunicator final : public Communicator {
       case Verb::Kind::all_gather:
         return do_all_gather(verb.input, verb.output);
       case Verb::Kind::all_to_all:
-        return do_all_to_all(verb.input, verb.send_sizes, verb.output, verb.recv_sizes);
+        return do_all_to_all(verb);
       case Verb::Kind::broadcast:
         return do_broadcast(verb.output, verb.root);
       case Verb::Kind::barrier:
@@ -257,21 +250,18 @@ class SharedCommunicator final : public Communicator {
     });
   }
 
-  void do_all_to_all(ConstBytes input, std::span<const std::size_t> send_sizes, Bytes output,
-                     std::span<const std::size_t> recv_sizes) {
-    const auto send_at = offsets_of(send_sizes);
-    const auto recv_at = offsets_of(recv_sizes);
-    const auto outgoing = [&](std::size_t p) { return input.subspan(send_at[p], send_sizes[p]); };
-    const auto incoming = [&](std::size_t p) { return output.subspan(recv_at[p], recv_sizes[p]); };
-    copy_bytes(outgoing(me()), incoming(me()));
+  void do_all_to_all(const Verb& verb) {
+    const auto outgoing = pieces_of(verb.input, verb.send_sizes);
+    const auto incoming = pieces_of(verb.output, verb.recv_sizes);
+    copy_bytes(outgoing[me()], incoming[me()]);
     rounds_.next_verb();
     // The sizes for each replica come first; then, if they fit, the bytes themselves.
     const Bytes table = rounds_.own_small().first(count() * sizeof(std::size_t));
-    std::memcpy(table.data(), send_sizes.data(), table.size());
-    const bool own_is_short = is_short(table.size() + input.size());
-    if (own_is_short) copy_bytes(input, rounds_.own_small().subspan(table.size()));
-    rounds_.meet(Verb::Kind::all_to_all, current_mark(), 0,
-                 table.size() + (own_is_short ? input.size() : 0), input, output);
+    copy_bytes(std::as_bytes(verb.send_sizes), table);
+    const bool own_is_short = is_short(table.size() + verb.input.size());
+    const ConstBytes said = own_is_short ? verb.input : ConstBytes();
+    copy_bytes(said, rounds_.own_small().subspan(table.size()));
+    rounds_.meet(verb.kind, current_mark(), 0, table.size() + said.size(), verb.input, verb.output);
 
     const auto inputs = rounds_.inputs();
     std::vector<std::size_t> sizes(count());
@@ -280,27 +270,27 @@ class SharedCommunicator final : public Communicator {
     for (std::size_t p = 0; p < count(); ++p) {
       std::memcpy(sizes.data(), rounds_.small(p).data(), table.size());
       const std::size_t total = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
-      if (sizes[me()] != recv_sizes[p]) {
-        throw CollectiveMismatch(str("replica ", rank(), " expects ", recv_sizes[p],
+      if (sizes[me()] != incoming[p].size()) {
+        throw CollectiveMismatch(str("replica ", rank(), " expects ", incoming[p].size(),
                                      " bytes from replica ", p, ", which sends ", sizes[me()]));
       }
-      const std::size_t before = offsets_of(sizes)[me()];
+      const auto before = std::reduce(sizes.begin(), sizes.begin() + rank(), std::size_t{0});
       is_staged[p] = !is_short(table.size() + total);
       if (p != me() && !is_staged[p]) {
-        copy_bytes(rounds_.small(p).subspan(table.size() + before, recv_sizes[p]), incoming(p));
+        copy_bytes(rounds_.small(p).subspan(table.size() + before, sizes[me()]), incoming[p]);
       } else if (p != me() && !inputs.empty()) {
-        copy_bytes({inputs[p] + before, recv_sizes[p]}, incoming(p));
+        copy_bytes({inputs[p] + before, sizes[me()]}, incoming[p]);
       }
       for (std::size_t to = 0; is_staged[p] && to < count(); ++to) {
         if (to != p) parts = std::max(parts, ceil_div(sizes[to], piece_bytes()));
       }
     }
     if (parts > 0 && !inputs.empty()) return rounds_.finish_round();
-    const auto staged = [&](std::size_t p) { return is_staged[me()] ? outgoing(p) : ConstBytes(); };
+    const auto staged = [&](std::size_t p) { return is_staged[me()] ? outgoing[p] : ConstBytes(); };
     pass_pieces(parts, staged, [&](std::size_t part) {
       for (std::size_t p = 0; p < count(); ++p) {
         if (p == me() || !is_staged[p]) continue;
-        const Bytes to = part_of(incoming(p), piece_bytes(), part);
+        const Bytes to = part_of(incoming[p], piece_bytes(), part);
         copy_bytes(piece_of(p, part).first(to.size()), to);
       }
     });
