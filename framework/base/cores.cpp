@@ -10,21 +10,16 @@
 #include "framework/base/control_groups.h"
 
 namespace lockstep {
-namespace {
 
 namespace fs = std::filesystem;
 
-std::int64_t affine_cores() {
+std::int64_t usable_cores() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
-  return std::max<std::int64_t>(1, std::thread::hardware_concurrency());
-}
-
-}  // namespace
-
-std::int64_t usable_cores() {
-  return std::min(affine_cores(), cores_of_control_groups());
+  const bool is_known = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0;
+  const auto cores = is_known ? static_cast<unsigned>(CPU_COUNT(&allowed))
+                              : std::max(1U, std::thread::hardware_concurrency());
+  return std::min<std::int64_t>(cores, cores_of_control_groups());
 }
 
 std::int64_t cores_of_control_groups(const fs::path& root) {

@@ -1,6 +1,5 @@
 #include "framework/base/stream_copy.h"
 
-#include <algorithm>
 #include <cstdint>
 
 #if defined(__SSE2__)

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <exception>
 #include <utility>
-#include <vector>
 
 #include "framework/base/errors.h"
 #include "framework/base/range.h"

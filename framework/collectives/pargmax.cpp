@@ -4,9 +4,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/eq.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/isnan.h>
 
 #include "framework/collectives/differentiable.h"
 

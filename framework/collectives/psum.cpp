@@ -1,7 +1,6 @@
 #include "framework/collectives/psum.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/eq.h>
 #include <ATen/ops/full.h>
 
 #include "framework/collectives/differentiable.h"

@@ -1,7 +1,5 @@
 #include "framework/collectives/varying.h"
 
-#include <string>
-
 #include <c10/core/GradMode.h>
 
 #include "framework/base/text.h"

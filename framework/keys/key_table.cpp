@@ -16,8 +16,7 @@ namespace {
 template <typename Named>
 const Named* find(const std::vector<Named>& all, const std::string& name,
                   std::string Named::*member = &Named::name) {
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const Named& one) { return one.*member == name; });
+  const auto found = std::ranges::find(all, name, member);
   return found == all.end() ? nullptr : &*found;
 }
 
@@ -36,7 +35,7 @@ std::vector<std::string> all_names(const std::vector<Named>& all) {
 
 bool belongs(const ConfigKey& key, const std::string& choice) {
   const auto& owners = key.traits.owners;
-  return owners.empty() || std::find(owners.begin(), owners.end(), choice) != owners.end();
+  return owners.empty() || std::ranges::count(owners, choice) > 0;
 }
 
 // The names of the keys that belong to `choice`.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <functional>
 #include <span>
@@ -12,12 +11,12 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/logging.h"
+#include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "framework/storage/checkpoint_reader.h"
 #include "framework/storage/file.h"
@@ -33,11 +32,6 @@ constexpr std::string_view kRemoved = ".old.tmp";
 
 [[noreturn]] void fail_to(const char* what, const fs::path& path, const std::string& reason) {
   throw Error(str(path.string(), " can't be ", what, ": ", reason));
-}
-
-// Checks what a system call returns.
-void check_done(int result, const char* what, const fs::path& path) {
-  if (result != 0) fail_to(what, path, text_of_errno(errno));
 }
 
 void check_done(const std::error_code& error, const char* what, const fs::path& path) {
@@ -57,15 +51,11 @@ void sync_folder(const fs::path& path) {
 
 // Makes a folder, durably, in a folder that exists. No error if it is there already.
 void make_folder(const fs::path& path) {
-  const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
   std::error_code error;
   if (fs::is_directory(path, error)) return;
-  const int result = ::mkdir(path.c_str(), 0777);
-  // Another process may have made it meanwhile.
-  if (result != 0 && !(errno == EEXIST && fs::is_directory(path, error))) {
-    check_done(result, "made", path);
-  }
-  sync_folder(parent);
+  fs::create_directory(path, error);
+  check_done(error, "made", path);
+  sync_parent(path);
 }
 
 // The names in a folder, hidden ones too.
@@ -87,7 +77,9 @@ void remove_tree(const fs::path& path) {
 }
 
 void rename_to(const fs::path& from, const fs::path& to) {
-  check_done(::rename(from.c_str(), to.c_str()), "renamed", from);
+  std::error_code error;
+  fs::rename(from, to, error);
+  check_done(error, "renamed", from);
 }
 
 // The manifest of a folder that has the files that it lists.
@@ -150,11 +142,9 @@ fs::path CheckpointFolder::resolved(fs::path path) {
 
 std::optional<std::int64_t> CheckpointFolder::step_of(const fs::path& folder) {
   const std::string name = folder.filename();
-  std::int64_t step = -1;
-  if (name.starts_with(kStep)) {
-    std::from_chars(name.data() + kStep.size(), name.data() + name.size(), step);
-  }
-  return step >= 0 && step_name(step) == name ? std::optional(step) : std::nullopt;
+  if (!name.starts_with(kStep)) return std::nullopt;
+  const auto step = parse_number<std::int64_t>(std::string_view(name).substr(kStep.size()));
+  return step && *step >= 0 && step_name(*step) == name ? step : std::nullopt;
 }
 
 fs::path CheckpointFolder::of_step(std::int64_t step) const {
@@ -174,8 +164,7 @@ std::vector<std::int64_t> CheckpointFolder::steps() const {
   if (!is_here(path_)) return steps;
   for (const std::string& name : names_in(path_)) {
     const auto step = step_of(name);
-    std::error_code error;
-    if (step && fs::is_directory(fs::symlink_status(path_ / name, error))) steps.push_back(*step);
+    if (step && is_folder(path_ / name)) steps.push_back(*step);
   }
   std::ranges::sort(steps, std::greater<>());
   return steps;
@@ -359,7 +348,7 @@ void CheckpointFolder::set_aside(const char* link) const {
   remove_tree(aside);
   rename_to(path_ / link, aside);
   log_warning(str((path_ / link).string(),
-                  " is a folder of its own, and no checkpoint of the run: ", "it is now ",
+                  " is a folder of its own, and no checkpoint of the run: it is now ",
                   aside.string(), ", which may be removed"));
 }
 

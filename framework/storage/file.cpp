@@ -201,7 +201,7 @@ void NewFile::publish_over() {
   }
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "written");
   temporary_.clear();
-  File(folder_of(path_), O_RDONLY | O_DIRECTORY).sync();
+  sync_parent(path_);
 }
 
 bool NewFile::link() {
@@ -230,8 +230,7 @@ int NewFile::link_as(const fs::path& name) {
     }
   }
   if (result != 0) return errno;
-  // A name is durable once its folder is.
-  File(folder_of(name), O_RDONLY | O_DIRECTORY).sync();
+  sync_parent(name);
   return 0;
 }
 
@@ -246,8 +245,12 @@ int NewFile::take_name(const fs::path& name) {
     return reason;
   }
   temporary_.clear();
-  File(folder_of(name), O_RDONLY | O_DIRECTORY).sync();
+  sync_parent(name);
   return 0;
+}
+
+void sync_parent(const fs::path& path) {
+  File(folder_of(path), O_RDONLY | O_DIRECTORY).sync();
 }
 
 void write_file_atomically(const fs::path& path, std::string_view text, unsigned mode) {

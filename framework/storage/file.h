@@ -89,6 +89,9 @@ class NewFile : private NonCopyable {
   std::optional<File> file_;
 };
 
+/// Waits until the name of what is at `path` is on the disk: it is once the folder around it is.
+void sync_parent(const std::filesystem::path& path);
+
 /// Writes `text` to the file `path`. A reader finds the old file or the new one, never a part, even
 /// after a crash. Throws Error if the file can't be written. Then nothing is left behind; nor if
 /// the process is killed (but see sweep_temporary_files()). The file gets the permissions of `mode`

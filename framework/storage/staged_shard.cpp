@@ -22,9 +22,8 @@ GrowingMemory::~GrowingMemory() {
   if (memory_ != nullptr) ::munmap(memory_, capacity_);
 }
 
-std::size_t GrowingMemory::append(ConstBytes bytes) {
+void GrowingMemory::append(ConstBytes bytes) {
   constexpr std::size_t kLeast = std::size_t{1} << 20;
-  const std::size_t begin = size_;
   if (bytes.size() > capacity_ - size_) {
     // Pages that nobody has touched take no memory.
     const std::size_t capacity = std::max({kLeast, 2 * capacity_, size_ + bytes.size()});
@@ -41,7 +40,6 @@ std::size_t GrowingMemory::append(ConstBytes bytes) {
   }
   stream_copy(bytes, {memory_ + size_, bytes.size()});
   size_ += bytes.size();
-  return begin;
 }
 
 void StagedShard::clear() noexcept {
@@ -55,7 +53,7 @@ void StagedShard::add(const std::string& name, const std::string& dtype,
   const std::size_t element = element_bytes(dtype);
   require(element > 0 && values.size() % element == 0, "checkpoint: tensor '", name, "' of dtype '",
           dtype, "' has ", values.size(), " bytes");
-  (void)memory_.append(values);
+  memory_.append(values);
   tensors_.push_back({.name = name, .dtype = dtype, .shape = shape});
   if (values.empty()) return;
   tensors_.back().pieces.push_back({.offset = offset, .size = values.size() / element});

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <stop_token>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "framework/base/bytes.h"
@@ -19,8 +18,8 @@ class GrowingMemory : private NonCopyable {
  public:
   ~GrowingMemory();
 
-  /// Appends a copy; returns where it begins. Error if there is not enough memory.
-  std::size_t append(ConstBytes bytes);
+  /// Appends a copy. Error if there is not enough memory.
+  void append(ConstBytes bytes);
   /// Forgets what it holds, but keeps the memory.
   void clear() noexcept { size_ = 0; }
   [[nodiscard]] ConstBytes bytes() const noexcept { return {memory_, size_}; }

@@ -27,12 +27,6 @@ void check_made(const fs::path& folder, const std::error_code& error) {
           " can't be made: ", text_of_errno(error.value()));
 }
 
-// A folder's new name is on the disk once the folder above it is.
-void sync_parent(const fs::path& folder) {
-  const fs::path parent = folder.parent_path();
-  File(parent.empty() ? "." : parent, O_RDONLY | O_DIRECTORY).sync();
-}
-
 void make_folders(const fs::path& folder) {
   fs::path made;
   for (const fs::path& part : folder) {

@@ -10,7 +10,6 @@
 #include "framework/base/text.h"
 
 namespace lockstep::tree {
-namespace {}  // namespace
 
 FlatLayout::FlatLayout(const std::vector<FlatItem>& items, const std::vector<std::size_t>& order,
                        const BucketSizes& sizes, std::int64_t shards)

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <concepts>
 #include <cstddef>
 #include <functional>
@@ -19,6 +18,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/number_text.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
@@ -258,9 +258,7 @@ std::string text_of_value(const T& value) {
   } else if constexpr (std::is_integral_v<T>) {
     return std::to_string(value);
   } else {
-    std::array<char, 64> digits{};
-    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
-    return std::string(digits.data(), end);
+    return shortest_text(value);
   }
 }
 
