@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <span>
 #include <vector>
 
 namespace lockstep {
@@ -33,6 +34,14 @@ template <std::integral Number>
   std::vector<Number> numbers(static_cast<std::size_t>(count));
   std::iota(numbers.begin(), numbers.end(), first);
   return numbers;
+}
+
+/// Where element number `i` of a row-major array of this shape is.
+[[nodiscard]] inline std::vector<std::int64_t> row_major_index(
+    std::int64_t i, std::span<const std::int64_t> shape) {
+  std::vector<std::int64_t> index(shape.size());
+  for (std::size_t d = shape.size(); d-- > 0; i /= shape[d]) index[d] = i % shape[d];
+  return index;
 }
 
 /// Part `index` of `count` items cut into `parts` contiguous parts in order. Sizes differ by at

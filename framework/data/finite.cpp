@@ -1,9 +1,8 @@
 #include "framework/data/finite.h"
 
 #include <cmath>
-#include <cstddef>
-#include <vector>
 
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
@@ -16,13 +15,7 @@ std::string non_finite_value(const at::Tensor& values) {
   const auto* const numbers = flat.data_ptr<double>();
   for (std::int64_t i = 0; i < flat.numel(); ++i) {
     if (std::isfinite(numbers[i])) continue;
-    std::vector<std::int64_t> index(static_cast<std::size_t>(flat.dim()) - 1);
-    std::int64_t rest = i;
-    for (std::size_t d = index.size(); d-- > 0;) {
-      const std::int64_t size = flat.size(static_cast<std::int64_t>(d) + 1);
-      index[d] = rest % size;
-      rest /= size;
-    }
+    const auto index = row_major_index(i, flat.sizes().slice(1));
     return str("is ", numbers[i], index.empty() ? "" : str(", at [", join(index), "]"));
   }
   return "";

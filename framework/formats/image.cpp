@@ -70,6 +70,15 @@ Image read_image(const std::string& path, const ImageOptions& options) {
   return decode_image(bytes.span(), path, options);
 }
 
+void check_size(const Image& image, std::int64_t most_pixels, std::size_t least, std::size_t bytes,
+                const std::string& name) {
+  const bool is_large = image.height > most_pixels / image.width;
+  if (!is_large && least <= bytes) return;
+  const std::string pixels = str(image.height, " x ", image.width, " pixels");
+  if (is_large) fail_file(name, str("it has ", pixels, ", more than the limit of ", most_pixels));
+  fail_file(name, str("it is cut short: its ", bytes, " bytes can't hold ", pixels));
+}
+
 Image decode_image(std::span<const std::uint8_t> bytes, const std::string& name,
                    const ImageOptions& options) {
   require(options.channels == 1 || options.channels == 3, "image: channels is ", options.channels,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -40,5 +41,10 @@ struct ImageOptions {
 /// The same for a file's bytes. Messages call it `name`.
 [[nodiscard]] Image decode_image(std::span<const std::uint8_t> bytes, const std::string& name,
                                  const ImageOptions& options = {});
+
+/// For decoders: DataError for a picture of more than `most_pixels`, and for one that takes `least`
+/// bytes of a file at least, which has `bytes`.
+void check_size(const Image& image, std::int64_t most_pixels, std::size_t least, std::size_t bytes,
+                const std::string& name);
 
 }  // namespace lockstep::formats

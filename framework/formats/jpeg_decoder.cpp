@@ -35,7 +35,7 @@ class JpegDecoder : private NonCopyable {
     call([this] { read_header(); });
     Image image{jpeg_.image_height, jpeg_.image_width, 3, {}};
     check_kind();
-    check_size(image, most_pixels);
+    check_size(image, most_pixels, least_bytes(), bytes_.size(), name_);
     if (jpeg_.jpeg_color_space == JCS_GRAYSCALE) image.channels = 1;
     const bool is_cmyk = jpeg_.jpeg_color_space == JCS_CMYK || jpeg_.jpeg_color_space == JCS_YCCK;
     jpeg_.out_color_space = is_cmyk ? JCS_CMYK : image.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
@@ -150,21 +150,14 @@ class JpegDecoder : private NonCopyable {
     }
   }
 
-  void check_size(const Image& image, std::int64_t most_pixels) const {
-    if (image.height > most_pixels / image.width) {
-      fail_file(name_, str("it has ", image.height, " x ", image.width,
-                           " pixels, more than the limit of ", most_pixels));
-    }
-    // By Huffman's code each block of 8 x 8 takes a bit at least.
+  // By Huffman's code each block of 8 x 8 takes a bit at least.
+  [[nodiscard]] std::size_t least_bytes() const {
     std::size_t bits = 0;
     for (int i = 0; i < jpeg_.num_components; ++i) {
       const jpeg_component_info& component = jpeg_.comp_info[i];
       bits += std::size_t{component.width_in_blocks} * component.height_in_blocks;
     }
-    if (bits / 8 > bytes_.size()) {
-      fail_file(name_, str("it is cut short: its ", bytes_.size(), " bytes can't hold ",
-                           image.height, " x ", image.width, " pixels"));
-    }
+    return bits / 8;
   }
 
   std::span<const std::uint8_t> bytes_;

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "framework/base/range.h"
 #include "framework/formats/content_reader.h"
 
 namespace lockstep::formats {
@@ -211,13 +212,7 @@ NpyFloat16::operator float() const noexcept {
 }
 
 std::string NpyArray::place_of(std::size_t i) const {
-  std::vector<std::size_t> index(shape_.size());
-  for (std::size_t d = shape_.size(); d-- > 0;) {
-    const auto size = static_cast<std::size_t>(shape_[d]);
-    index[d] = i % size;
-    i /= size;
-  }
-  return str("element [", join(index), "]");
+  return str("element [", join(row_major_index(static_cast<std::int64_t>(i), shape_)), "]");
 }
 
 NpyArray::NpyArray(const std::string& path) : path_(path) {

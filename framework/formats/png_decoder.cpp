@@ -18,13 +18,13 @@ namespace {
 class PngDecoder : private NonCopyable {
  public:
   PngDecoder(std::span<const std::uint8_t> bytes, const std::string& name)
-      : all_(bytes), left_(bytes), name_(name) {}
+      : bytes_(bytes.size()), left_(bytes), name_(name) {}
   ~PngDecoder() { png_destroy_read_struct(&png_, &info_, nullptr); }
 
   Image decode(std::int64_t most_pixels) {
     call([this] { read_header(); });
     Image image{png_get_image_height(png_, info_), png_get_image_width(png_, info_), 0, {}};
-    check_size(image, most_pixels);
+    check_size(image, most_pixels, least_bytes(image), bytes_, name_);
     call([this] { set_transforms(); });
     image.channels = png_get_channels(png_, info_);
     const auto row_bytes = static_cast<std::size_t>(image.width * image.channels);
@@ -91,21 +91,13 @@ class PngDecoder : private NonCopyable {
     png_read_end(png_, nullptr);
   }
 
-  void check_size(const Image& image, std::int64_t most_pixels) const {
-    if (image.height > most_pixels / image.width) {
-      fail_file(name_, str("it has ", image.height, " x ", image.width,
-                           " pixels, more than the limit of ", most_pixels));
-    }
+  [[nodiscard]] std::size_t least_bytes(const Image& image) const {
     const std::size_t bits = static_cast<std::size_t>(image.width) * png_get_channels(png_, info_) *
                              png_get_bit_depth(png_, info_);
-    const std::size_t bytes = static_cast<std::size_t>(image.height) * ((bits + 7) / 8);
-    if (bytes / kDeflateRatio > all_.size()) {
-      fail_file(name_, str("it is cut short: its ", all_.size(), " bytes can't hold ", image.height,
-                           " x ", image.width, " pixels"));
-    }
+    return static_cast<std::size_t>(image.height) * ((bits + 7) / 8) / kDeflateRatio;
   }
 
-  std::span<const std::uint8_t> all_;
+  std::size_t bytes_;
   std::span<const std::uint8_t> left_;
   const std::string& name_;
   png_structp png_ = nullptr;
