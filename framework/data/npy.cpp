@@ -43,11 +43,11 @@ bool is_floating(const NpyArray& array) {
 template <typename T>
 constexpr bool kIsFloating = std::is_floating_point_v<T> || std::is_same_v<T, NpyFloat16>;
 
-// An element for messages.
-template <typename T>
-std::string text_of(T value) {
+// An element for messages; floats in the format that is given, if one is.
+template <typename T, typename... Format>
+std::string text_of(T value, [[maybe_unused]] Format... format) {
   if constexpr (kIsFloating<T>) {
-    return shortest_text(static_cast<double>(value));
+    return shortest_text(static_cast<double>(value), format...);
   } else {
     return std::to_string(value);
   }
@@ -68,16 +68,6 @@ std::optional<std::int64_t> class_of(T value) {
       return std::nullopt;
     }
     return static_cast<std::int64_t>(value);
-  }
-}
-
-// The same without an exponent.
-template <typename T>
-std::string digits_of(T value) {
-  if constexpr (kIsFloating<T>) {
-    return shortest_text(static_cast<double>(value), std::chars_format::fixed);
-  } else {
-    return text_of(value);
   }
 }
 
@@ -366,9 +356,10 @@ class NpySet final : public Dataset {
     }
     for (std::size_t i = 0; !is_told && i < sample.size(); ++i) {
       if (!is_rounded(sample[i], made[i]) || is_told.exchange(true)) continue;
+      constexpr auto kFixed = std::chars_format::fixed;
       log_warning(str("npy: float32 rounds numbers of '", array.path(),
-                      "': ", array.place_of(first + i), " is ", digits_of(sample[i]),
-                      ", which becomes ", digits_of(made[i]), " (said once)"));
+                      "': ", array.place_of(first + i), " is ", text_of(sample[i], kFixed),
+                      ", which becomes ", text_of(made[i], kFixed), " (said once)"));
     }
   }
 
@@ -402,19 +393,6 @@ class NpySet final : public Dataset {
   mutable std::atomic<bool> is_target_told_ = false;
 };
 
-std::shared_ptr<const Dataset> other_npy(const char* name, const std::optional<std::string>& inputs,
-                                         const std::optional<std::string>& targets,
-                                         const SampleType& type, const NpyReading& reading,
-                                         const DataContext& context) {
-  require((inputs && !context.needs_targets) || inputs.has_value() == targets.has_value(),
-          "npy: data.", name, inputs ? "_inputs" : "_targets", " is there, but data.", name,
-          inputs ? "_targets" : "_inputs", " is not");
-  if (!inputs) return nullptr;
-  const auto set = std::make_shared<NpySet>(*inputs, targets, reading);
-  set->set_type(type);
-  return set;
-}
-
 // All files that can't be read.
 void tell_damaged_arrays(const NpySetOptions& options, const DataContext& context) {
   for (const std::optional<std::string>& path :
@@ -444,13 +422,21 @@ DataSets load_npy(const NpySetOptions& options, const DataContext& context) {
   };
   if (context.wanted.train || !type) load_or_tell(context, load_train);
   if (!type) return sets;  // not without DataContext::on_damage
+  const auto other = [&](const char* name, const std::optional<std::string>& inputs,
+                         const std::optional<std::string>& targets) -> std::shared_ptr<NpySet> {
+    require((inputs && !context.needs_targets) || inputs.has_value() == targets.has_value(),
+            "npy: data.", name, inputs ? "_inputs" : "_targets", " is there, but data.", name,
+            inputs ? "_targets" : "_inputs", " is not");
+    if (!inputs) return nullptr;
+    auto set = std::make_shared<NpySet>(*inputs, targets, reading);
+    set->set_type(*type);
+    return set;
+  };
   load_wanted(context, context.wanted.validation, sets.validation, [&] {
-    return other_npy("validation", options.validation_inputs, options.validation_targets, *type,
-                     reading, context);
+    return other("validation", options.validation_inputs, options.validation_targets);
   });
-  load_wanted(context, context.wanted.test, sets.test, [&] {
-    return other_npy("test", options.test_inputs, options.test_targets, *type, reading, context);
-  });
+  load_wanted(context, context.wanted.test, sets.test,
+              [&] { return other("test", options.test_inputs, options.test_targets); });
   return sets;
 }
 

@@ -24,9 +24,7 @@ using TextUse = TextWindows::Use;
 constexpr std::int64_t kBytes = 256;
 constexpr std::int64_t kLongestContext = 1'000'000;
 
-using Patterns = std::vector<std::string>;
-
-bool matches_any(const Patterns& patterns, const std::string& name) {
+bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
   return std::ranges::any_of(
       patterns, [&](const std::string& pattern) { return matches_pattern(pattern, name); });
 }
@@ -167,6 +165,13 @@ DataSets load_text(const TextSetOptions& options, const DataContext& job) {
   const auto open = [&](const std::string& path, const auto& is_wanted) {
     return open_text(path, options.context, is_wanted, job.on_damage);
   };
+  const auto held_out_from = [&](const std::shared_ptr<const TextCorpus>& text,
+                                 std::uint64_t offset) {
+    return std::make_shared<const TextSet>(text, TextWindows{.offset = offset,
+                                                             .bytes = text->size() - offset,
+                                                             .context = options.context,
+                                                             .use = held_out});
+  };
   const auto load_train = [&] {
     const auto corpus = open(options.path, [&](const std::string& name) {
       return is_taken(name) && !is_held_out(name);
@@ -179,10 +184,7 @@ DataSets load_text(const TextSetOptions& options, const DataContext& job) {
               corpus->size(), " bytes of text ", job.validation, " would be ", bytes,
               ", and both sides need data.context + 1 at least, which is ", context + 1);
       train.bytes -= bytes;
-      sets.validation = std::make_shared<const TextSet>(
-          corpus,
-          TextWindows{
-              .offset = train.bytes, .bytes = bytes, .context = options.context, .use = held_out});
+      sets.validation = held_out_from(corpus, train.bytes);
     }
     sets.train = std::make_shared<const TextSet>(corpus, train, job.seed);
     sets.notes = {str(
@@ -192,11 +194,9 @@ DataSets load_text(const TextSetOptions& options, const DataContext& job) {
                  : "")};
   };
   if (takes_train) load_or_tell(job, load_train);
-  const auto whole = [&](const std::shared_ptr<const TextCorpus>& text) {
-    return std::make_shared<const TextSet>(
-        text, TextWindows{.bytes = text->size(), .context = options.context, .use = held_out});
+  const auto other = [&](const std::string& path) {
+    return held_out_from(open(path, is_taken), 0);
   };
-  const auto other = [&](const std::string& path) { return whole(open(path, is_taken)); };
   if (wanted.validation && options.validation_path) {
     if (job.validation > 0) {
       log_info("data.validation takes nothing: there is a data.validation_path");
@@ -206,9 +206,10 @@ DataSets load_text(const TextSetOptions& options, const DataContext& job) {
   load_wanted(job, wanted.test && options.test_path, sets.test,
               [&] { return other(*options.test_path); });
   load_wanted(job, wanted.test && !options.held_out.empty(), sets.test, [&] {
-    return whole(open(options.path, [&](const std::string& name) {
-      return is_taken(name) && is_held_out(name);
-    }));
+    return held_out_from(
+        open(options.path,
+             [&](const std::string& name) { return is_taken(name) && is_held_out(name); }),
+        0);
   });
   return sets;
 }

@@ -28,15 +28,12 @@ std::int64_t top_count(std::string_view name) {
   return *k;
 }
 
-// The plain one, of the targets that count in `loss`.
-std::shared_ptr<const Loss> cross_entropy_beside(const Loss& loss) {
-  return make_cross_entropy({.ignore_index = loss.ignore_index()});
-}
-
+// Of the plain cross entropy, of the targets that count in the loss.
 MetricKind of_cross_entropy(std::string name, std::string help, double (*of_mean)(double)) {
   return {keys::choice(std::move(name), std::move(help)),
           [of_mean](const std::shared_ptr<const Loss>& loss) {
-            return objectives::make_loss_metric(cross_entropy_beside(*loss), of_mean);
+            return objectives::make_loss_metric(
+                make_cross_entropy({.ignore_index = loss->ignore_index()}), of_mean);
           }};
 }
 
