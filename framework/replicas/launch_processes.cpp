@@ -22,7 +22,6 @@
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/host_meeting.h"
 #include "framework/replicas/kept_threads.h"
-#include "framework/replicas/running_job.h"
 #include "framework/replicas/stop_signals.h"
 #include "framework/replicas/supervisor.h"
 #include "framework/replicas/thread_ends.h"
@@ -102,7 +101,7 @@ Report report_of(const FirstFailure::Cause& cause) {
 }
 
 // Runs the job once: at first, or as its restart number `restart`.
-JobEnd run_processes(const std::function<void()>& function, const LaunchOptions& options,
+Ending run_processes(const std::function<void()>& function, const LaunchOptions& options,
                      Hosts& hosts, const LaunchCall& call, std::int64_t restart) {
   const JobPlan& plan = hosts.plan;
   const auto count = static_cast<int>(plan.layout.workers());
@@ -135,10 +134,7 @@ JobEnd run_processes(const std::function<void()>& function, const LaunchOptions&
   const auto shared = std::make_shared<comm::HostMemory>(count, memory.get());
   const StopSignals stop(asks ? &shared->stop_signal() : nullptr);
   held.release();
-  comm::StoreServer store;
-  RunningJob job(hosts, options.timeout, store, *shared->board());
-  return supervise(std::move(workers), *shared->board(), plan.in_turns(options.timeout),
-                   plan.in_turns(options.stall_warning), stop, store, job,
+  return supervise(std::move(workers), *shared->board(), hosts, options, stop,
                    restart < options.max_restarts);
 }
 
@@ -171,8 +167,8 @@ int launch_processes(const std::function<void()>& function, const LaunchOptions&
   Hosts hosts = meet_hosts(options);
   announce(options, hosts.plan);
   const ChildrenToWaitFor their_ends_are_seen;
-  JobEnd end = run_processes(function, options, hosts, call, 0);
-  for (std::int64_t restart = 1; end.starts_again; ++restart) {
+  Ending end = run_processes(function, options, hosts, call, 0);
+  for (std::int64_t restart = 1; end.is_lost; ++restart) {
     if (const int signal = wait_to_restart(options, restart)) return status_of_stop(signal);
     meet_again(hosts, options, [&] {
       if (options.before_restart) options.before_restart(restart);

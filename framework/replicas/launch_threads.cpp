@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -15,6 +16,8 @@
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/mutex.h"
+#include "framework/base/pages.h"
+#include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
 #include "framework/comm/shared/host_memory.h"
 #include "framework/comm/store.h"
@@ -27,28 +30,6 @@
 namespace lockstep::replicas {
 namespace {
 
-// While this lives, replicas run as threads, and signals end the program or ask them to end.
-class ThreadsStop : private NonCopyable {
- public:
-  // `threads` are at work.
-  ThreadsStop(OnStop on_stop, std::int64_t threads) : signals_(fresh_word(on_stop), stop_at_once) {
-    own_job.asked_by = &asked_;
-    if (signals_.asks()) be_warned_of_cpu_limit(threads);
-  }
-  ~ThreadsStop() { own_job.asked_by = nullptr; }
-
-  [[nodiscard]] const StopSignals& signals() const { return signals_; }
-
- private:
-  static Word* fresh_word(OnStop on_stop) {
-    asked_.store(0);
-    return on_stop == OnStop::end ? nullptr : &asked_;
-  }
-
-  static inline constinit Word asked_{};
-  StopSignals signals_;
-};
-
 // A thread cannot be ended from outside: what still runs this long after a failure, outside of any
 // collective, ends with the program.
 constexpr std::chrono::milliseconds kThreadGrace{1500};
@@ -58,8 +39,11 @@ constexpr std::chrono::milliseconds kThreadGrace{1500};
 int launch_threads(const std::function<void()>& function, const LaunchOptions& options) {
   const JobPlan plan = make_plan(options, {0}, {usable_cores()});
   announce(options, plan);
-  const ThreadsStop handler(options.on_stop, options.workers * plan.math_threads);
-  const StopSignals& stop = handler.signals();
+  static constinit Word asked{};  // a thread that still runs may look at it later
+  asked.store(0);
+  const StopSignals stop(options.on_stop == OnStop::ask ? &asked : nullptr, stop_at_once);
+  const ScopedValue<const Word*, std::atomic<const Word*>> replicas_see(own_job.asked_by, &asked);
+  if (stop.asks()) be_warned_of_cpu_limit(options.workers * plan.math_threads);
   const auto store = std::make_shared<comm::MemoryStore>();
   const auto count = static_cast<int>(options.workers);
   const Descriptor descriptor(comm::HostMemory::make_memory(count));
@@ -97,9 +81,10 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
   if (!failure.happened()) {
     running.emplace(Range{0, options.replicas}, failure, run);
     bool told = false;
-    StallWatch stalls(*memory->board(), {0, count}, plan.in_turns(options.stall_warning));
+    const watch::Board& board = *memory->board();
+    watch::LongWaits waits(board, {0, count}, plan.in_turns(options.stall_warning));
     const auto look = [&] {
-      for (const Stall& stall : stalls.look()) log_warning(stall.text);
+      for (const Stall& stall : find_stalls(board, waits)) log_warning(stall.text);
       stop.tell_early();
       if (stop.asked() != 0 && !std::exchange(told, true)) tell_asked(stop.asked());
       std::optional<Report> report;

@@ -31,8 +31,8 @@ class BlasBuffers {
  public:
   // How many it still has to get for callers with so many math threads.
   [[nodiscard]] std::int64_t missing(std::int64_t callers, std::int64_t math_threads) const {
-    if (!can_be_had()) return 0;
-    return std::max(math_threads, own_threads()) + callers - own_threads() - had_;
+    if (alloc_ == nullptr || free_ == nullptr || threads_ == nullptr) return 0;
+    return std::max(math_threads - at_start_, std::int64_t{0}) + callers - had_;
   }
 
   void get(std::int64_t count) {
@@ -49,12 +49,6 @@ class BlasBuffers {
   using Free = void (*)(void*);
   using Threads = int (*)();
 
-  [[nodiscard]] bool can_be_had() const {
-    return alloc_ != nullptr && free_ != nullptr && threads_ != nullptr;
-  }
-  // At its start it has one for each of these.
-  [[nodiscard]] std::int64_t own_threads() const { return at_start_; }
-
   template <typename Function>
   static Function find(const char* name) {
     return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
@@ -63,30 +57,9 @@ class BlasBuffers {
   Alloc alloc_ = find<Alloc>("blas_memory_alloc");
   Free free_ = find<Free>("blas_memory_free");
   Threads threads_ = find<Threads>("openblas_get_num_threads");
-  std::int64_t at_start_ = threads_ != nullptr ? threads_() : 0;
-  std::int64_t had_ = 0;  // beside those
+  std::int64_t at_start_ = threads_ != nullptr ? threads_() : 0;  // one for each thread
+  std::int64_t had_ = 0;                                          // beside those
 };
-
-// What a process maps beside data and tensors.
-struct Needed {
-  std::size_t blas;
-  std::size_t threads;  // their number
-  std::size_t stacks;
-  std::size_t shared;
-};
-
-// `job`: "2 replicas with 4 math threads each".
-void require_room(const MemoryLimit& limit, const Needed& needed, const std::string& job) {
-  const std::size_t shared = limit.counts_shared ? needed.shared : 0;
-  const std::size_t bytes = needed.blas + needed.stacks + shared + kRest;
-  require(bytes <= limit.left(), "a process may have no more than ", text_of_bytes(limit.bytes),
-          " of ", limit.name, ", of which ", text_of_bytes(limit.used), " are in use, and ", job,
-          " would take ", text_of_bytes(bytes),
-          " more, beside data and tensors: ", text_of_bytes(needed.blas), " for BLAS, ",
-          text_of_bytes(needed.stacks), " for the stacks of ", needed.threads, " threads",
-          shared > 0 ? str(", ", text_of_bytes(shared), " to share") : "",
-          ": raise the limit, or set parallel.threads_per_replica lower");
-}
 
 }  // namespace
 
@@ -104,13 +77,21 @@ void prepare_memory(const LaunchOptions& options) {
   const std::int64_t math = math_threads(options.threads_per_replica, options.replicas);
   const std::int64_t missing = std::max<std::int64_t>(0, buffers.missing(running, math));
   const auto threads = static_cast<std::size_t>(running * (math + kHelpers));
-  const Needed needed{.blas = static_cast<std::size_t>(missing) * kBlasBuffer,
-                      .threads = threads,
-                      .stacks = threads * kThreadStack,
-                      .shared = comm::HostMemory::addresses_for(static_cast<int>(members))};
-  const std::string job =
-      str(counted(running, "replica"), " with ", counted(math, "math thread"), " each");
-  for (const MemoryLimit& limit : limits) require_room(limit, needed, job);
+  const std::size_t for_blas = static_cast<std::size_t>(missing) * kBlasBuffer;
+  const std::size_t stacks = threads * kThreadStack;
+  for (const MemoryLimit& limit : limits) {
+    const auto workers = static_cast<int>(members);
+    const std::size_t shared = limit.counts_shared ? comm::HostMemory::addresses_for(workers) : 0;
+    const std::size_t bytes = for_blas + stacks + shared + kRest;
+    require(bytes <= limit.left(), "a process may have no more than ", text_of_bytes(limit.bytes),
+            " of ", limit.name, ", of which ", text_of_bytes(limit.used), " are in use, and ",
+            counted(running, "replica"), " with ", counted(math, "math thread"),
+            " each would take ", text_of_bytes(bytes),
+            " more, beside data and tensors: ", text_of_bytes(for_blas), " for BLAS, ",
+            text_of_bytes(stacks), " for the stacks of ", threads, " threads",
+            shared > 0 ? str(", ", text_of_bytes(shared), " to share") : "",
+            ": raise the limit, or set parallel.threads_per_replica lower");
+  }
   buffers.get(missing);
 }
 

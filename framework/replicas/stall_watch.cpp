@@ -1,5 +1,6 @@
 #include "framework/replicas/stall_watch.h"
 
+#include <chrono>
 #include <cmath>
 #include <set>
 
@@ -16,14 +17,14 @@ std::string seconds_text(std::chrono::steady_clock::duration time) {
 
 }  // namespace
 
-std::vector<Stall> StallWatch::look() {
+std::vector<Stall> find_stalls(const watch::Board& board, watch::LongWaits& waits) {
   std::vector<Stall> stalls;
   std::set<std::pair<std::uint64_t, std::uint64_t>> told;
-  for (const auto& [worker, wait, lasts, times] : waits_.look()) {
+  for (const auto& [worker, wait, lasts, times] : waits.look()) {
     const bool is_new = told.emplace(wait.key, wait.number).second;
-    const std::string text = is_new ? board_.text_of(worker, wait) : "";
+    const std::string text = is_new ? board.text_of(worker, wait) : "";
     if (text.empty()) continue;
-    const std::string absent = board_.absentees(worker, wait);
+    const std::string absent = board.absentees(worker, wait);
     stalls.push_back(
         {wait.key, wait.number, times,
          str("stalled for ", seconds_text(lasts), " s: ", text, ": ",

@@ -1,11 +1,9 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "framework/base/range.h"
 #include "framework/base/record.h"
 #include "framework/watch/board.h"
 #include "framework/watch/long_waits.h"
@@ -23,20 +21,8 @@ struct Stall {
   bool operator==(const Stall&) const = default;
 };
 
-/// Finds calls in which members have waited for a limit, and again for twice, four times … the
-/// limit. For one thread.
-class StallWatch {
- public:
-  /// A limit of zero: never.
-  StallWatch(const watch::Board& board, const Range& workers, std::chrono::milliseconds limit)
-      : board_(board), waits_(board, workers, limit, std::chrono::hours(24 * 365)) {}
-
-  /// A call counts once for all its members. Look often, compared with the limit.
-  [[nodiscard]] std::vector<Stall> look();
-
- private:
-  const watch::Board& board_;
-  watch::LongWaits waits_;
-};
+/// The calls whose `waits` on the board have now lasted for long. A call counts once for all its
+/// members. Look often, compared with what is long.
+[[nodiscard]] std::vector<Stall> find_stalls(const watch::Board& board, watch::LongWaits& waits);
 
 }  // namespace lockstep::replicas

@@ -25,7 +25,8 @@
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
 #include "framework/comm/store.h"
-#include "framework/replicas/stop_signals.h"
+#include "framework/replicas/running_job.h"
+#include "framework/replicas/stall_watch.h"
 
 namespace lockstep::replicas {
 namespace {
@@ -235,21 +236,19 @@ std::string memory_note() {
 
 class Supervisor {
  public:
-  Supervisor(std::vector<WorkerProcess> processes, watch::Board& board, milliseconds timeout,
-             milliseconds stall_warning, const StopSignals& stop, comm::StoreServer& store,
-             RunningJob& job)
+  Supervisor(std::vector<WorkerProcess> processes, watch::Board& board, Hosts& hosts,
+             const LaunchOptions& options, const StopSignals& stop)
       : board_(board),
-        timeout_(timeout),
-        stalls_(board, {processes.front().index, static_cast<std::int64_t>(processes.size())},
-                stall_warning),
+        timeout_(hosts.plan.in_turns(options.timeout)),
+        long_waits_(board, {processes.front().index, std::ssize(processes)},
+                    hosts.plan.in_turns(options.stall_warning)),
         stop_(stop),
-        store_(store),
-        job_(job) {
+        job_(hosts, options.timeout, store_, board) {
     const std::string host = job_.has_hosts() ? str("host ", job_.own(), ", ") : "";
     for (WorkerProcess& process : processes) workers_.emplace_back(std::move(process), host, stop_);
   }
 
-  JobEnd run(bool may_restart) {
+  Ending run(bool may_restart) {
     std::string still;
     const auto goes_on = [&] {
       return failed_.empty() && stop_.signal() == 0 && still.empty() && !job_.has_failure();
@@ -257,7 +256,7 @@ class Supervisor {
     while (running() > 0 && goes_on()) {
       step(interval());
       still = patrol();
-      for (const Stall& stall : stalls_.look()) job_.warn(stall);
+      for (const Stall& stall : find_stalls(board_, long_waits_)) job_.warn(stall);
       pass_stops_on();
     }
     if (goes_on()) job_.report({});
@@ -270,7 +269,7 @@ class Supervisor {
     if (is_well) job_.flush();
     if (is_well && stop_.asked() == 0) {
       drain();
-      return {0, false};
+      return {};
     }
     const Watched* root = nullptr;
     if (signal == 0 && !failed_.empty()) {
@@ -297,10 +296,10 @@ class Supervisor {
     }
     leave_progress_line();
     log_error(end.text);
-    if (!may_restart || !end.is_lost) return {end.status, false};
+    if (!may_restart || !end.is_lost) return {end.status};
     const auto stops = [this] { return stop_.signal() != 0 || stop_.asked() != 0; };
     step_until(Clock::time_point::max(), stops);  // a process with much memory takes long to end
-    return {end.status, !stops()};
+    return {end.status, "", !stops()};
   }
 
  private:
@@ -466,23 +465,21 @@ class Supervisor {
 
   watch::Board& board_;
   milliseconds timeout_;
-  StallWatch stalls_;
+  watch::LongWaits long_waits_;
   const StopSignals& stop_;
   bool told_ = false;  // that replicas are asked to end
   Waited all_stopped_;
-  comm::StoreServer& store_;
-  RunningJob& job_;
+  comm::StoreServer store_;
+  RunningJob job_;
   std::deque<Watched> workers_;
   std::vector<const Watched*> failed_;  // in the order in which they were seen
 };
 
 }  // namespace
 
-JobEnd supervise(std::vector<WorkerProcess> workers, watch::Board& board, milliseconds timeout,
-                 milliseconds stall_warning, const StopSignals& stop, comm::StoreServer& store,
-                 RunningJob& job, bool may_restart) {
-  return Supervisor(std::move(workers), board, timeout, stall_warning, stop, store, job)
-      .run(may_restart);
+Ending supervise(std::vector<WorkerProcess> workers, watch::Board& board, Hosts& hosts,
+                 const LaunchOptions& options, const StopSignals& stop, bool may_restart) {
+  return Supervisor(std::move(workers), board, hosts, options, stop).run(may_restart);
 }
 
 }  // namespace lockstep::replicas

@@ -17,7 +17,7 @@ class LongWaits {
   /// Of a wait look() tells when it has lasted for `first` (zero: never), again when that has
   /// doubled, and so on, but at the latest `most` after the time before.
   LongWaits(const Board& board, const Range& workers, std::chrono::milliseconds first,
-            std::chrono::milliseconds most)
+            std::chrono::milliseconds most = std::chrono::hours(24 * 365))
       : board_(board), workers_(workers), first_(first), most_(most) {}
 
   struct Found {
