@@ -77,10 +77,6 @@ void FirstFailure::record(std::int64_t index, const std::exception_ptr& error) n
   end_others_(lockstep::str("replica ", first_ + index, " failed: ", text_of(error)));
 }
 
-bool FirstFailure::happened() const {
-  return cause().has_value();
-}
-
 std::optional<FirstFailure::Cause> FirstFailure::cause() const {
   const MutexLock lock(mutex_);
   return cause_;

@@ -25,7 +25,7 @@ class FirstFailure {
   void record(std::int64_t index,
               const std::exception_ptr& error = std::current_exception()) noexcept;
 
-  [[nodiscard]] bool happened() const;
+  [[nodiscard]] bool happened() const { return cause().has_value(); }
 
   /// The root cause of what has failed so far.
   struct Cause {

@@ -5,7 +5,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
 #include <tuple>
 
 #include "framework/base/non_copyable.h"

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstring>
 #include <ctime>
-#include <string_view>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -104,20 +104,15 @@ void note_signal(int number) {
 }  // namespace
 
 const char* name_of_stop(int signal) noexcept {
-  switch (signal) {
-    case SIGINT:
-      return "Ctrl-C";
-    case SIGHUP:
-      return "SIGHUP";
-    case SIGUSR1:
-      return "SIGUSR1";
-    case SIGUSR2:
-      return "SIGUSR2";
-    case SIGXCPU:
-      return "SIGXCPU";
-    default:
-      return "SIGTERM";
+  constexpr std::pair<int, const char*> kNames[] = {{SIGINT, "Ctrl-C"},
+                                                    {SIGHUP, "SIGHUP"},
+                                                    {SIGUSR1, "SIGUSR1"},
+                                                    {SIGUSR2, "SIGUSR2"},
+                                                    {SIGXCPU, "SIGXCPU"}};
+  for (const auto& [number, name] : kNames) {
+    if (number == signal) return name;
   }
+  return "SIGTERM";
 }
 
 int status_of_stop(int signal) noexcept {

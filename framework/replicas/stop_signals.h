@@ -1,16 +1,15 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include <signal.h>
 
-#include "framework/base/errors.h"
 #include "framework/base/non_copyable.h"
 #include "framework/base/pages.h"
 #include "framework/base/text.h"
@@ -78,15 +77,11 @@ class StopSignals {
   std::optional<StopHandler> handler_;
 };
 
-/// Thrown where something waits and a signal ends that.
-class Stopped : public Error {
+/// Thrown where something waits and a signal ends that. No Error: nothing has failed.
+class Stopped : public std::runtime_error {
  public:
   explicit Stopped(int signal) : Stopped(signal, str("stopped by ", name_of_stop(signal))) {}
-  Stopped(int signal, const std::string& text) : Error(text), signal_(signal) {}
-  [[nodiscard]] const char* type() const noexcept override { return "Stopped"; }
-  [[noreturn]] void rethrow_with(const std::string& prefix) const override {
-    throw Stopped(signal_, prefix + what());
-  }
+  Stopped(int signal, const std::string& text) : std::runtime_error(text), signal_(signal) {}
   [[nodiscard]] int signal() const noexcept { return signal_; }
 
  private:

@@ -1,6 +1,5 @@
 #include "framework/replicas/worker_process.h"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>

@@ -1,7 +1,6 @@
 #include "framework/watch/board_memory.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -10,7 +9,6 @@
 
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
@@ -28,12 +26,6 @@ void clear(WorkerWords& words, std::uint64_t slot) {
   const Writing writing(words.versions[slot]);
   words.keys[slot].store(0);
   if (words.holds[slot].load() % 2 != 0) words.holds[slot].count();
-}
-
-// Another one for every Board of every process.
-std::uint64_t new_token() {
-  static std::atomic<std::uint32_t> count{0};
-  return (static_cast<std::uint64_t>(::getpid()) << 32U) | (count.fetch_add(1) + 1);
 }
 
 // A word that is touched takes a page, not 2 MiB. Where the system knows no huge pages this fails
@@ -183,32 +175,22 @@ std::uint32_t group_slots(const WorkerWords& worker) noexcept {
       std::min<std::uint64_t>(worker.groups_used.load(), Board::kGroups));
 }
 
-std::optional<GroupView> group_at(const WorkerWords& worker, std::uint32_t slot,
-                                  std::uint64_t key) {
-  for (int i = 0; i < kTries; ++i) {
-    GroupView view;
-    view.slot = slot;
-    view.version = worker.versions[slot].load();
-    if (view.version % 2 != 0) continue;
-    if (worker.keys[slot].load() != key) break;
-    view.offset = worker.offsets[slot].load();
-    view.held = worker.holds[slot].load() % 2 != 0;
-    if (view.offset >= WorkerWords::kArenaWords) continue;
-    view.size = worker.arena[view.offset].load();
-    // Another host may have said anything.
-    if (view.size >= WorkerWords::kArenaWords ||
-        view.offset + entry_words(view.size) > WorkerWords::kArenaWords) {
-      continue;
-    }
-    if (worker.versions[slot].load() == view.version) return view;
-  }
-  return std::nullopt;
-}
-
 std::optional<GroupView> find_group(const WorkerWords& worker, std::uint64_t key) {
   for (std::uint32_t slot = 0; slot < group_slots(worker); ++slot) {
-    if (worker.keys[slot].load() != key) continue;
-    if (const auto view = group_at(worker, slot, key)) return view;
+    for (int i = 0; i < kTries && worker.keys[slot].load() == key; ++i) {
+      GroupView view{.slot = slot, .version = worker.versions[slot].load()};
+      if (view.version % 2 != 0 || worker.keys[slot].load() != key) continue;
+      view.offset = worker.offsets[slot].load();
+      view.held = worker.holds[slot].load() % 2 != 0;
+      if (view.offset >= WorkerWords::kArenaWords) continue;
+      view.size = worker.arena[view.offset].load();
+      // Another host may have said anything.
+      if (view.size >= WorkerWords::kArenaWords ||
+          view.offset + entry_words(view.size) > WorkerWords::kArenaWords) {
+        continue;
+      }
+      if (worker.versions[slot].load() == view.version) return view;
+    }
   }
   return std::nullopt;
 }
@@ -316,7 +298,7 @@ BoardState::BoardState(BoardMemory its_memory)
 
 BoardState::~BoardState() {
   for (int worker = 0; worker < memory.workers(); ++worker) {
-    if (books_[static_cast<std::size_t>(worker)].owned) memory.worker(worker).owner.store(0);
+    if (books_[static_cast<std::size_t>(worker)].owned) memory.worker(worker).owned.store(0);
   }
 }
 
@@ -325,14 +307,13 @@ BoardState::Books& BoardState::books(int worker) {
           " workers has no worker ", worker);
   Books& books = books_[static_cast<std::size_t>(worker)];
   if (!books.owned) {
-    if (token_ == 0) token_ = new_token();
-    if (!memory.worker(worker).owner.replace(0, token_)) {
+    WorkerWords& words = memory.worker(worker);
+    if (!words.owned.replace(0, 1)) {
       throw CommError(
           str("worker ", worker, " of the board is another process' or another Board's"));
     }
     books.owned = true;
     // An owner before this one has left its groups: others may still have been reading them.
-    WorkerWords& words = memory.worker(worker);
     for (std::uint64_t slot = 0; slot < words.groups_used.load(); ++slot) clear(words, slot);
     words.groups_used.store(0);
     words.seats_used.store(0);
@@ -394,17 +375,32 @@ std::shared_ptr<Board::Group> BoardState::hold_group(int worker, std::uint64_t k
   return group;
 }
 
-std::optional<BoardState::Registered> BoardState::place_group(
-    int worker, std::uint64_t key, std::span<const GroupMember> members) {
+BoardState::Registered BoardState::add_group(int worker, std::uint64_t key,
+                                             std::span<const GroupMember> members) {
   Books& books = this->books(worker);
   WorkerWords& words = memory.worker(worker);
-  if (books.free_groups.empty() && words.groups_used.load() >= Board::kGroups) return std::nullopt;
-  const std::uint64_t offset = books.arena.take(entry_words(members.size()));
-  if (offset == Arena::kNone) return std::nullopt;
+  const std::uint64_t size = entry_words(members.size());
+  const auto take_room = [&] {
+    const bool has_slot = !books.free_groups.empty() || words.groups_used.load() < Board::kGroups;
+    return has_slot ? books.arena.take(size) : Arena::kNone;
+  };
+  std::uint64_t offset = take_room();
+  if (offset == Arena::kNone) {
+    sweep(worker);
+    offset = take_room();
+  }
+  if (offset == Arena::kNone) {
+    const Arena::Left left = books.arena.left();
+    throw CommError(str("no room for another group of replicas: one of ", members.size(), " takes ",
+                        size * sizeof(Word), " bytes; those of this process hold ",
+                        books.groups.size(), " of at most ", Board::kGroups, " groups, and of ",
+                        Board::kArenaBytes, " bytes for these ", left.words * sizeof(Word),
+                        " are free, ", left.in_one_piece * sizeof(Word), " in one piece"));
+  }
 
   const std::uint32_t slot = take_index(books.free_groups, words.groups_used);
   const Writing writing(words.versions[slot]);
-  words.arena_used.store(std::max(words.arena_used.load(), offset + entry_words(members.size())));
+  words.arena_used.store(std::max(words.arena_used.load(), offset + size));
   words.keys[slot].store(key);
   words.offsets[slot].store(offset);
   words.arena[offset].store(members.size());
@@ -417,22 +413,7 @@ std::optional<BoardState::Registered> BoardState::place_group(
     entry[i].worker.store(static_cast<std::uint64_t>(members[i].worker));
     entry[i].arrived.store(0);
   }
-  return Registered{.slot = slot, .offset = offset, .group = {}};
-}
-
-BoardState::Registered BoardState::add_group(int worker, std::uint64_t key,
-                                             std::span<const GroupMember> members) {
-  if (auto placed = place_group(worker, key, members)) return *std::move(placed);
-  sweep(worker);
-  if (auto placed = place_group(worker, key, members)) return *std::move(placed);
-  const Books& books = this->books(worker);
-  const Arena::Left left = books.arena.left();
-  throw CommError(str("no room for another group of replicas: one of ", members.size(), " takes ",
-                      entry_words(members.size()) * sizeof(Word),
-                      " bytes; those of this process hold ", books.groups.size(), " of at most ",
-                      Board::kGroups, " groups, and of ", Board::kArenaBytes, " bytes for these ",
-                      left.words * sizeof(Word), " are free, ", left.in_one_piece * sizeof(Word),
-                      " in one piece"));
+  return {.slot = slot, .offset = offset, .group = {}};
 }
 
 void BoardState::release_group(int worker, std::uint64_t key) noexcept {
@@ -477,19 +458,16 @@ bool BoardState::is_held_elsewhere(int worker, std::uint64_t key,
 void BoardState::sweep(int worker) noexcept {
   Books& books = books_[static_cast<std::size_t>(worker)];
   const WorkerWords& words = memory.worker(worker);
-  std::vector<std::uint64_t> unused;
   bool keeps_some = false;
-  for (const auto& [key, registered] : books.groups) {
+  for (auto next = books.groups.begin(); next != books.groups.end();) {
+    const auto& [key, registered] = *next++;  // which may be removed
     if (words.holds[registered.slot].load() % 2 != 0) continue;
-    if (is_held_elsewhere(worker, key, registered)) {
-      keeps_some = true;
-    } else {
-      unused.push_back(key);
-    }
+    const bool keeps = is_held_elsewhere(worker, key, registered);
+    keeps_some |= keeps;
+    if (!keeps) remove_group(worker, key);
   }
-  for (const std::uint64_t key : unused) remove_group(worker, key);
-  if (keeps_some && memory.has_others())
-    memory.common().readings_wanted.count();  // for the next time
+  // For the next time.
+  if (keeps_some && memory.has_others()) memory.common().readings_wanted.count();
   books.sweep_at = std::max<std::size_t>(64, 2 * books.groups.size());
 }
 

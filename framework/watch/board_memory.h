@@ -82,8 +82,8 @@ struct MemberWords {
 struct WorkerWords {
   static constexpr std::size_t kArenaWords = Board::kArenaBytes / sizeof(Word);
 
-  /// The Board that uses this.
-  Word owner;
+  /// 1 while a Board uses this.
+  Word owned;
   /// How many of the seats and groups have ever been used. Later ones are untouched.
   Word seats_used;
   Word groups_used;
@@ -230,10 +230,6 @@ struct GroupView {
   bool held = false;
 };
 
-/// The group in a slot; none if there is none, or none with the key `key`, or if it changes too
-/// fast to be read.
-[[nodiscard]] std::optional<GroupView> group_at(const WorkerWords& worker, std::uint32_t slot,
-                                                std::uint64_t key);
 [[nodiscard]] std::uint32_t group_slots(const WorkerWords& worker) noexcept;
 /// None if the worker has no such group, or if it changes too fast to be read.
 [[nodiscard]] std::optional<GroupView> find_group(const WorkerWords& worker, std::uint64_t key);
@@ -324,10 +320,6 @@ struct BoardState : std::enable_shared_from_this<BoardState>, private NonCopyabl
   Books& books(int worker) LOCKSTEP_REQUIRES(mutex_);
   Registered add_group(int worker, std::uint64_t key, std::span<const GroupMember> members)
       LOCKSTEP_REQUIRES(mutex_);
-  /// None if there is no room.
-  std::optional<Registered> place_group(int worker, std::uint64_t key,
-                                        std::span<const GroupMember> members)
-      LOCKSTEP_REQUIRES(mutex_);
   void remove_group(int worker, std::uint64_t key) noexcept LOCKSTEP_REQUIRES(mutex_);
   [[nodiscard]] bool is_held_elsewhere(int worker, std::uint64_t key,
                                        const Registered& registered) const;
@@ -335,7 +327,6 @@ struct BoardState : std::enable_shared_from_this<BoardState>, private NonCopyabl
 
   Mutex mutex_;
   std::vector<Books> books_ LOCKSTEP_GUARDED_BY(mutex_);
-  std::uint64_t token_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
 };
 
 struct Board::Group {

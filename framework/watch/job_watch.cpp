@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "framework/base/errors.h"

@@ -249,10 +249,14 @@ std::optional<Board::Verdict> described(const BoardMemory& memory, const Verdict
   for (const PendingCall* call : search.found().calls) {
     for (const SeatView& seat : call->waiting) is_same = is_same && message.add(seat, call);
   }
-  for (const SeatView& seat : search.found().maps) is_same = is_same && message.add(seat, nullptr);
+  for (const SeatView& seat : search.found().way) {
+    if (seat.state == SeatState::map) is_same = is_same && message.add(seat, nullptr);
+  }
+  bool has_failed = false;
   Origin nearest = Origin::follower;
   for (const SeatView& seat : search.found().gone) {
     const Origin origin = origin_of(memory, seat);
+    has_failed |= origin != Origin::none;
     if (origin != Origin::none) nearest = std::min(nearest, origin);
   }
   for (const SeatView& seat : search.found().gone) {
@@ -261,9 +265,9 @@ std::optional<Board::Verdict> described(const BoardMemory& memory, const Verdict
   }
   if (!is_same) return std::nullopt;
   const ErrorKind failure = nearest == Origin::loss ? ErrorKind::lost : ErrorKind::aborted;
-  return Board::Verdict{.kind = search.found().has_failed ? failure : ErrorKind::mismatch,
+  return Board::Verdict{.kind = has_failed ? failure : ErrorKind::mismatch,
                         .text = message.text(),
-                        .settled = search.found().has_failed || search.is_settled()};
+                        .settled = has_failed || search.is_settled()};
 }
 
 // A verdict that other members have published on a call of this path: they found it by another way.
@@ -286,6 +290,20 @@ std::optional<Board::Verdict> inherited(const BoardMemory& memory, const Verdict
     return Board::Verdict{.text = texts->now.substr(mismatch.size())};
   }
   return std::nullopt;
+}
+
+// Board::absentees() for the member at `place`.
+std::string absent(const BoardMemory& memory, SeatIndex place) {
+  VerdictSearch search(memory);
+  const PendingCall* const call = search.call_of(place);
+  if (call == nullptr) return "";
+  const bool is_here = std::ranges::all_of(
+      call->members, [&](const GroupMember& member) { return memory.is_local(member.worker); });
+  const auto told =
+      is_here ? std::nullopt
+              : published(memory.common().absentees, call->key, call->number, Which::last);
+  return told ? told->verdict.text + (told->verdict.text.empty() ? "" : age(told->at))
+              : absentees_of(memory, *call);
 }
 
 }  // namespace
@@ -317,24 +335,6 @@ std::string absentees_of(const BoardMemory& memory, const PendingCall& call) {
   }
   return join(said, "; ");
 }
-
-namespace {
-
-// Board::absentees() for the member at `place`.
-std::string absent(const BoardMemory& memory, SeatIndex place) {
-  VerdictSearch search(memory);
-  const PendingCall* const call = search.call_of(place);
-  if (call == nullptr) return "";
-  const bool is_here = std::ranges::all_of(
-      call->members, [&](const GroupMember& member) { return memory.is_local(member.worker); });
-  const auto told =
-      is_here ? std::nullopt
-              : published(memory.common().absentees, call->key, call->number, Which::last);
-  return told ? told->verdict.text + (told->verdict.text.empty() ? "" : age(told->at))
-              : absentees_of(memory, *call);
-}
-
-}  // namespace
 
 std::optional<Board::Verdict> Board::examine(const Seat& waiting, bool settled_only) const {
   const BoardMemory& memory = state_->memory;

@@ -190,7 +190,6 @@ bool VerdictSearch::visit_call(const SeatView& waiting) {
 bool VerdictSearch::visit_map(const SeatView& seat) {
   // A way that comes back to a map has come by the call before it, too, and ends there.
   if (!seen_maps_.insert(seat.place).second) return false;
-  found_.maps.push_back(seat);
   const Found before = found_;
   for (const SeatIndex place : children_of(seat.id)) {
     const auto child = read_seat(memory_, place);
@@ -199,19 +198,15 @@ bool VerdictSearch::visit_map(const SeatView& seat) {
     if (before_end_ < before.calls.size()) return true;
     found_ = before;
   }
-  found_.maps.pop_back();
   return false;
 }
 
 // Whether the call can never end: a member of it has ended, or the waiting members' calls differ.
-// If one has thrown, that is the cause.
 bool VerdictSearch::is_final(const PendingCall& call) {
   std::vector<SeatView> gone = call.left;
   for (const MissingMember& missing : call.missing) {
     if (missing.seat && is_gone(*missing.seat)) gone.push_back(*missing.seat);
   }
-  found_.has_failed = std::ranges::any_of(
-      gone, [](const SeatView& seat) { return seat.state == SeatState::threw; });
   const bool differ = std::ranges::any_of(call.waiting, [&](const SeatView& seat) {
     return seat.fingerprint != call.waiting.front().fingerprint;
   });
@@ -252,8 +247,9 @@ bool VerdictSearch::is_settled() const {
       return std::ranges::any_of(found_.calls,
                                  [&](const PendingCall* call) { return waits_in(view, *call); });
     }
-    return std::ranges::any_of(
-        found_.maps, [&](const SeatView& map) { return map.place == missing.seat->place; });
+    return std::ranges::any_of(found_.way, [&](const SeatView& seat) {
+      return seat.state == SeatState::map && seat.place == view.place;
+    });
   };
   return std::ranges::all_of(found_.calls, [&](const PendingCall* call) {
     return !call->has_unread && std::ranges::all_of(call->missing, has_part);

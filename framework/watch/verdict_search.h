@@ -89,12 +89,9 @@ class VerdictSearch {
     /// The seats on the path, as they were when the search passed them.
     std::vector<SeatView> way;
     std::vector<const PendingCall*> calls;
-    std::vector<SeatView> maps;
     std::vector<Edge> edges;
     /// Members of the last call that have returned or thrown, or such elders of missing members.
     std::vector<SeatView> gone;
-    /// Whether one of `gone` has thrown.
-    bool has_failed = false;
   };
   [[nodiscard]] const Found& found() const noexcept { return found_; }
   /// Whether every member of these calls was read, and every missing member is part of what was
