@@ -10,7 +10,6 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
-#include <torch/nn/module.h>
 
 #include "framework/base/round_up.h"
 #include "framework/base/text.h"
@@ -19,6 +18,7 @@
 #include "framework/collectives/message.h"
 #include "framework/training/agreement.h"
 #include "framework/training/batch_norm.h"
+#include "framework/training/each_module.h"
 
 namespace lockstep::training {
 namespace {
@@ -77,13 +77,11 @@ ModuleBuffers::ModuleBuffers(torch::nn::Module* module, const AxisNames& axis_na
 void ModuleBuffers::synchronize() {
   if (module_ == nullptr) return;
   std::unordered_set<const void*> equal;
-  const auto look_at = [&](const torch::nn::Module& module) {
-    const auto* const norm = dynamic_cast<const BatchNormImpl*>(&module);
+  for_each_module(*module_, [&](const std::string&, const torch::nn::Module& each) {
+    const auto* const norm = dynamic_cast<const BatchNormImpl*>(&each);
     if (norm == nullptr || !norm->keeps_equal_over(axis_)) return;
     for (const at::Tensor& buffer : norm->buffers()) equal.insert(buffer.unsafeGetTensorImpl());
-  };
-  look_at(*module_);
-  for (const auto& each : module_->modules(/*include_self=*/false)) look_at(*each);
+  });
   synchronize(all(equal).tensors, rule_);
 }
 

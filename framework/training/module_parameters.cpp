@@ -7,7 +7,6 @@
 
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
-#include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
 
 #include "framework/base/errors.h"
@@ -18,6 +17,7 @@
 #include "framework/collectives/in_place.h"
 #include "framework/training/block.h"
 #include "framework/training/bucket_sizes.h"
+#include "framework/training/each_module.h"
 
 namespace lockstep::training {
 
@@ -90,12 +90,10 @@ ModuleParameters module_parameters(torch::nn::Module& module) {
   found.count = module.parameters().size();
   std::unordered_map<const void*, Block*> block_of;  // by tensor; nullptr: of several
   std::unordered_set<const Block*> blocks;
-  std::vector<torch::nn::Module*> modules{&module};
-  for (const auto& each : module.modules(/*include_self=*/false)) modules.push_back(each.get());
-  for (torch::nn::Module* const each : modules) {
-    auto* const block = dynamic_cast<Block*>(each);
+  for_each_module(module, [&](const std::string&, torch::nn::Module& each) {
+    auto* const block = dynamic_cast<Block*>(&each);
     // One may be registered under several names.
-    if (block == nullptr || !blocks.insert(block).second) continue;
+    if (block == nullptr || !blocks.insert(block).second) return;
     for (const auto& inner : block->modules(/*include_self=*/false)) {
       require(dynamic_cast<Block*>(inner.get()) == nullptr, "a Block must not be inside another");
     }
@@ -103,11 +101,8 @@ ModuleParameters module_parameters(torch::nn::Module& module) {
       Block*& owner = block_of.emplace(parameter.unsafeGetTensorImpl(), block).first->second;
       if (owner != block) owner = nullptr;
     }
-  }
-  check_writes_nothing("", module);
-  for (const auto& item : module.named_modules("", /*include_self=*/false)) {
-    check_writes_nothing(item.key(), *item.value());
-  }
+  });
+  for_each_module(module, check_writes_nothing);
   std::unordered_set<const void*> seen;
   for (const auto& item : module.named_parameters()) {
     const at::Tensor& parameter = item.value();

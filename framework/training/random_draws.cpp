@@ -6,7 +6,6 @@
 
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
-#include <torch/nn/module.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/pooling.h>
@@ -19,6 +18,7 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/training/agreement.h"
+#include "framework/training/each_module.h"
 #include "framework/training/module_parameters.h"
 
 namespace lockstep::training {
@@ -122,15 +122,12 @@ RandomDraws::RandomDraws(torch::nn::Module* module, std::uint64_t seed, Randomne
                           .replica = axis_index(axis_),
                           .identity = current_environment()->identity()})) {
   if (module == nullptr) return;
-  if (auto* const itself = dynamic_cast<TrainedModule*>(module)) itself->follow(place_, "");
   std::set<const torch::nn::Module*> known;
-  for (const auto& item : module->named_modules("", /*include_self=*/false)) {
-    auto* const trained = dynamic_cast<TrainedModule*>(item.value().get());
+  for_each_module(*module, [&](const std::string& name, torch::nn::Module& each) {
+    auto* const trained = dynamic_cast<TrainedModule*>(&each);
     // One may be registered under several names.
-    if (trained != nullptr && known.insert(item.value().get()).second) {
-      trained->follow(place_, item.key());
-    }
-  }
+    if (trained != nullptr && known.insert(&each).second) trained->follow(place_, name);
+  });
 }
 
 void RandomDraws::begin_backward() {
@@ -166,12 +163,10 @@ void RandomDraws::end_backward(bool is_last) {
 std::string RandomDraws::description() const {
   std::vector<std::string> sources;
   if (module_ != nullptr) {
-    if (draws_from_process_generator(*module_))
-      sources.push_back("the module, a " + kind_of(*module_));
-    for (const auto& item : module_->named_modules("", /*include_self=*/false)) {
-      if (!draws_from_process_generator(*item.value())) continue;
-      sources.push_back(lockstep::str("'", item.key(), "', a ", kind_of(*item.value())));
-    }
+    for_each_module(*module_, [&](const std::string& name, const torch::nn::Module& each) {
+      if (!draws_from_process_generator(each)) return;
+      sources.push_back((name.empty() ? "the module" : "'" + name + "'") + ", a " + kind_of(each));
+    });
   }
   return lockstep::str(
       "training draws at random from LibTorch's process-wide generator",

@@ -15,6 +15,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/training/autocast.h"
+#include "framework/training/each_module.h"
 #include "framework/training/random_draws.h"
 #include "framework/training/run_record.h"
 
@@ -92,17 +93,13 @@ class RecomputeBackward final : public torch::autograd::Node {
   at::ScalarType type_ = AutocastScope::type();
 };
 
-void check_can_repeat(const Block& block) {
-  const auto check = [](const std::string& name, const torch::nn::Module& module) {
-    require(!training::draws_from_process_generator(module), "recompute: ", name, ", a ",
-            module.name(),
+void check_can_repeat(Block& block) {
+  training::for_each_module(block, [](const std::string& name, const torch::nn::Module& each) {
+    require(!training::draws_from_process_generator(each),
+            "recompute: ", name.empty() ? "the block" : "'" + name + "'", ", a ", each.name(),
             ", draws from LibTorch's process-wide generator, and would draw something else in the "
             "second run: use lockstep::Dropout, or another KeyedModule");
-  };
-  check("the block", block);
-  for (const auto& item : block.named_modules("", /*include_self=*/false)) {
-    check("'" + item.key() + "'", *item.value());
-  }
+  });
 }
 
 at::Tensor recomputed(Block& block, const at::Tensor& input) {
