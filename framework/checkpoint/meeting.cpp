@@ -44,11 +44,6 @@ bool wait_for(std::chrono::milliseconds patience, const std::function<bool()>& l
   return true;
 }
 
-std::string read_text(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 }  // namespace
 
 Meeting::Meeting(fs::path folder, std::int64_t replica, std::int64_t replicas,
@@ -83,13 +78,7 @@ std::vector<std::optional<std::string>> Meeting::hear(std::chrono::milliseconds 
   for (std::int64_t replica = 0; replica < replicas_; ++replica) {
     const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(
         std::chrono::steady_clock::now() - begin);
-    const bool has_come =
-        wait_for(patience - waited, [&] { return is_here(arrival_of(replica)) || has_ended_(); });
-    const auto has_told = [&] { return is_here(text_of(replica)); };
-    if (has_come) {
-      (void)wait_for(kAnyTime, [&] { return has_told() || has_ended_(); });
-    }
-    told.push_back(has_told() ? std::optional(read_text(text_of(replica))) : std::nullopt);
+    told.push_back(heard(replica, text_of(replica), patience - waited));
   }
   return told;
 }
@@ -99,13 +88,17 @@ void Meeting::conclude(const std::string& outcome) const {
 }
 
 std::optional<std::string> Meeting::outcome(std::chrono::milliseconds patience) const {
-  const fs::path path = folder_ / "outcome";
-  const bool has_come = wait_for(patience, [&] { return is_here(arrival_of(0)) || has_ended_(); });
-  if (has_come) {
-    (void)wait_for(kAnyTime, [&] { return is_here(path) || has_ended_(); });
+  return heard(0, folder_ / "outcome", patience);
+}
+
+std::optional<std::string> Meeting::heard(std::int64_t replica, const fs::path& text,
+                                          std::chrono::milliseconds patience) const {
+  if (wait_for(patience, [&] { return is_here(arrival_of(replica)) || has_ended_(); })) {
+    (void)wait_for(kAnyTime, [&] { return is_here(text) || has_ended_(); });
   }
-  if (!is_here(path)) return std::nullopt;
-  return read_text(path);
+  if (!is_here(text)) return std::nullopt;
+  std::ifstream in(text, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
 void Meeting::leave() const noexcept {

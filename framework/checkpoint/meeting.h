@@ -39,6 +39,10 @@ class Meeting {
  private:
   [[nodiscard]] std::filesystem::path arrival_of(std::int64_t replica) const;
   [[nodiscard]] std::filesystem::path text_of(std::int64_t replica) const;
+  // What the replica writes there once it has arrived, for which it has `patience`.
+  [[nodiscard]] std::optional<std::string> heard(std::int64_t replica,
+                                                 const std::filesystem::path& text,
+                                                 std::chrono::milliseconds patience) const;
 
   std::filesystem::path folder_;
   std::int64_t replica_;

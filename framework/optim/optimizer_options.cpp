@@ -7,13 +7,10 @@
 namespace lockstep {
 namespace {
 
-bool matches(const ParameterGroup& group, const std::string& name) {
-  return matches_pattern(group.pattern, name);
-}
-
 auto group_of(const OptimizerOptions& options, const std::string& name) {
-  return std::find_if(options.groups.begin(), options.groups.end(),
-                      [&](const ParameterGroup& group) { return matches(group, name); });
+  return std::find_if(
+      options.groups.begin(), options.groups.end(),
+      [&](const ParameterGroup& group) { return matches_pattern(group.pattern, name); });
 }
 
 }  // namespace
@@ -28,7 +25,7 @@ void check_groups(const OptimizerOptions& options, const std::vector<std::string
   for (auto group = options.groups.begin(); group != options.groups.end(); ++group) {
     std::vector<std::string> matched;
     for (const std::string& name : names) {
-      if (matches(*group, name)) matched.push_back(name);
+      if (matches_pattern(group->pattern, name)) matched.push_back(name);
     }
     require(!matched.empty(), "optimizer.groups: no parameter matches the pattern '",
             group->pattern, "'; the parameters are ", listed(names));

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <sstream>
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
@@ -11,6 +10,7 @@
 #include <c10/core/GradMode.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/record.h"
 #include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/in_place.h"
@@ -73,20 +73,9 @@ std::vector<std::string> texts_of_all(const std::string& own, const AxisNames& a
   return texts;
 }
 
-namespace {
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-}  // namespace
-
 std::string describe(const std::string& name, const at::Tensor& tensor) {
-  const std::vector<std::int64_t> sizes = tensor.sizes().vec();
-  return lockstep::str("'", name, "' (", join(sizes), ") ", at::toString(tensor.scalar_type()));
+  return lockstep::str("'", name, "' (", join(tensor.sizes()), ") ",
+                       at::toString(tensor.scalar_type()));
 }
 
 void check_same_model(const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors,
@@ -103,14 +92,16 @@ void check_same_model(const std::vector<std::string>& names, const std::vector<a
 void check_same_model(const char* kind, const std::vector<std::string>& lines,
                       const AxisNames& axis_name) {
   const c10::AutoGradMode no_grad(false);
-  std::string text;
-  for (const std::string& line : lines) text += line + "\n";
-  const auto hash = static_cast<std::int64_t>(std::hash<std::string>{}(text));
+  const std::string own = encode(lines);
+  const auto hash = static_cast<std::int64_t>(std::hash<std::string>{}(own));
   if (!first_difference({hash}, axis_name)) return;
-  const std::vector<std::string> texts = texts_of_all(text, axis_name);
-  std::vector<std::string> first = lines_of(texts[0]);
-  for (std::size_t replica = 1; replica < texts.size(); ++replica) {
-    std::vector<std::string> other = lines_of(texts[replica]);
+  const std::vector<std::string> all = texts_of_all(own, axis_name);
+  const auto lines_of = [&](std::size_t replica) {
+    return decode<std::vector<std::string>>(all[replica], "a replica's model");
+  };
+  std::vector<std::string> first = lines_of(0);
+  for (std::size_t replica = 1; replica < all.size(); ++replica) {
+    std::vector<std::string> other = lines_of(replica);
     first.resize(std::max(first.size(), other.size()), "none");
     other.resize(first.size(), "none");
     const auto [line, other_line] = std::ranges::mismatch(first, other);

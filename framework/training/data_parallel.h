@@ -22,15 +22,10 @@ struct DataParallelOptions {
   Overlap overlap = Overlap::automatic;
   Compression compression = Compression::none;
   Buffers buffers = Buffers::mean;
-  /// Whether torch::nn::BatchNorm may train on several replicas: it normalizes by each replica's
-  /// own samples, and its running statistics follow `buffers`. Otherwise it is a ValueError;
-  /// lockstep::BatchNorm normalizes by the samples of all replicas.
+  // These as ZeroOptions has them (zero_options.h).
   bool local_batch_norm = false;
-  std::uint64_t seed = 0;  ///< of what KeyedModules draw, such as lockstep::Dropout
+  std::uint64_t seed = 0;
   Randomness randomness = Randomness::warn;
-  /// Whether all replicas may have the same samples. Otherwise one warning says where several
-  /// steps' gradients were the same bits on all of them, or a ValueError where randomness is
-  /// strict.
   bool may_repeat_samples = false;
 };
 

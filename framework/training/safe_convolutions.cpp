@@ -174,10 +174,6 @@ std::optional<SafeWay> safe_way(const ConvolutionShape& shape, bool backward) {
   return SafeWay(shape);
 }
 
-at::Tensor as_float(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.to(at::kFloat) : tensor;
-}
-
 at::Tensor as_bfloat16(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.to(at::kBFloat16) : tensor;
 }
@@ -193,9 +189,10 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight,
                               (!has_bias || bias->scalar_type() == input.scalar_type());
   if (has_unsafe_bfloat16(shape, false, false) && is_of_one_type) {
     made_safe = true;
-    const c10::optional<at::Tensor> float_bias = has_bias ? bias->to(at::kFloat) : at::Tensor();
-    return as_bfloat16(forward(as_float(input), as_float(weight), float_bias, stride, padding,
-                               dilation, transposed, output_padding, groups));
+    return forward(input.to(at::kFloat), weight.to(at::kFloat),
+                   has_bias ? bias->to(at::kFloat) : at::Tensor(), stride, padding, dilation,
+                   transposed, output_padding, groups)
+        .to(at::kBFloat16);
   }
   const auto way = transposed ? std::nullopt : safe_way(shape, /*backward=*/false);
   return torchs::convolution(way ? way->images(input) : input, weight, bias,
@@ -214,8 +211,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(
   if (has_unsafe_bfloat16(shape, wanted[0], wanted[1])) {
     made_safe = true;
     const auto [inputs, weights, biases] =
-        backward(as_float(gradient), as_float(input), as_float(weight), bias, stride, padding,
-                 dilation, transposed, output_padding, groups, wanted);
+        backward(gradient.to(at::kFloat), input.to(at::kFloat), weight.to(at::kFloat), bias, stride,
+                 padding, dilation, transposed, output_padding, groups, wanted);
     return {as_bfloat16(inputs), as_bfloat16(weights), as_bfloat16(biases)};
   }
   const auto way = transposed && adds_a_stride(output_padding, stride)

@@ -1,13 +1,14 @@
 #include "framework/training/stochastic_depth.h"
 
-#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/ones.h>
 
 #include "framework/base/text.h"
+#include "framework/training/dropout.h"
 
 namespace lockstep {
 namespace {
@@ -24,18 +25,10 @@ at::Tensor stochastic_depth(const at::Tensor& input, double p, const Key& key) {
           "stochastic_depth: the input must be floating and have rows, not ", input.scalar_type(),
           " of ", input.dim(), " dimensions");
   if (p == 0) return input;
-  const std::int64_t rows = input.size(0);
-  const at::Tensor factors = at::zeros({rows}, at::kDouble);
-  if (p < 1) {
-    const auto threshold = static_cast<std::uint64_t>(std::ldexp(p, 64));
-    auto* const values = factors.data_ptr<double>();
-    for (std::int64_t row = 0; row < rows; ++row) {
-      if (key.draw(static_cast<std::uint64_t>(row)) >= threshold) values[row] = 1 / (1 - p);
-    }
-  }
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(input.dim()), 1);
-  sizes[0] = rows;
-  return input * factors.to(input.scalar_type()).view(sizes);
+  sizes[0] = input.size(0);
+  const at::Tensor factors = dropout(at::ones(sizes, at::kDouble), p, key);
+  return input * factors.to(input.scalar_type());
 }
 
 StochasticDepthImpl::StochasticDepthImpl(double p)
