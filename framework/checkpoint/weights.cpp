@@ -7,7 +7,6 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <sstream>
 #include <system_error>
 #include <utility>
 

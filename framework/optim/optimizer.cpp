@@ -1,7 +1,6 @@
 #include "framework/optim/optimizer.h"
 
 #include <algorithm>
-#include <limits>
 
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>

@@ -4,7 +4,6 @@
 #include <string>
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/sqrt.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"

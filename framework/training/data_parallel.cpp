@@ -4,7 +4,6 @@
 #include <functional>
 #include <utility>
 
-#include <ATen/ops/any.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 

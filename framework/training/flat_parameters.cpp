@@ -4,7 +4,6 @@
 #include <cstring>
 #include <exception>
 #include <map>
-#include <memory>
 #include <utility>
 
 #include <ATen/EmptyTensor.h>

@@ -5,8 +5,6 @@
 #include <string>
 #include <utility>
 
-#include <ATen/ops/any.h>
-
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/random.h"

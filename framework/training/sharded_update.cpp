@@ -5,7 +5,6 @@
 #include <cstring>
 #include <limits>
 
-#include <ATen/ops/abs.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 #include <exception>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
