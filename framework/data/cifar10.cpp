@@ -1,6 +1,7 @@
 #include "framework/data/cifar10.h"
 
 #include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "framework/data/presence.h"
@@ -23,16 +24,16 @@ Pictures load_cifar10(const std::string& root, Cifar10::Split split) {
       "cifar10", std::filesystem::path(root) / (is_train ? "data_batch_1.bin" : "test_batch.bin"),
       "data.root must be the folder cifar-10-batches-bin that cifar-10-binary.tar.gz has, the "
       "\"binary version\" from https://www.cs.toronto.edu/~kriz/cifar.html");
-  const File file(root, split);
+  File file(root, split);
   return {.channels = 3,
           .height = File::kSide,
           .width = File::kSide,
           .classes = File::kClasses,
-          .pixels = {file.pixels().begin(), file.pixels().end()},
-          .labels = {file.labels().begin(), file.labels().end()},
+          .pixels = std::move(file.pixels),
+          .labels = {file.labels.begin(), file.labels.end()},
           .mean = cifar10_mean(),
           .deviation = cifar10_deviation(),
-          .names = file.class_names()};
+          .names = std::move(file.class_names)};
 }
 
 }  // namespace

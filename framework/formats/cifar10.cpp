@@ -32,43 +32,43 @@ std::vector<std::string> read_class_names(const std::string& path) {
   return names;
 }
 
-}  // namespace
-
-Cifar10::Cifar10(const std::string& root, Split split, const OnDamage& on_damage) {
-  const fs::path folder(root);
-  const auto read = [&](const std::string& name) {
-    do_or_tell(on_damage, [&] { read_batch((folder / name).string()); });
-  };
-  if (split == Split::test) {
-    read("test_batch.bin");
-  } else {
-    for (int batch = 1; batch <= 5; ++batch) read(str("data_batch_", batch, ".bin"));
-  }
-  class_names_ = read_class_names((folder / "batches.meta.txt").string());
-}
-
-void Cifar10::read_batch(const std::string& path) {
+void read_batch(const std::string& path, Cifar10& into) {
   const DataFile file(path);
   if (file.size() == 0 || file.size() % kRecordBytes != 0) {
     file.fail(str("it has ", counted(static_cast<std::int64_t>(file.size()), "byte"),
                   ", but must be one or more records of ", kRecordBytes));
   }
   const std::size_t records = file.size() / kRecordBytes;
-  labels_.reserve(labels_.size() + records);
-  pixels_.reserve(pixels_.size() + records * kPixelBytes);
+  into.labels.reserve(into.labels.size() + records);
+  into.pixels.reserve(into.pixels.size() + records * Cifar10::kPixelBytes);
   std::array<std::uint8_t, kRecordBytes> record{};
   for (std::size_t i = 0; i < records; ++i) {
     if (file.read(record) < record.size()) {
       file.fail(str("it ended while it was read, in record ", i, " of ", records));
     }
     const std::uint8_t label = record[0];
-    if (label >= kClasses) {
+    if (label >= Cifar10::kClasses) {
       file.fail(str("the label of record ", i, " is ", int{label}, ", but labels are 0 ... ",
-                    kClasses - 1));
+                    Cifar10::kClasses - 1));
     }
-    labels_.push_back(label);
-    pixels_.insert(pixels_.end(), record.begin() + 1, record.end());
+    into.labels.push_back(label);
+    into.pixels.insert(into.pixels.end(), record.begin() + 1, record.end());
   }
+}
+
+}  // namespace
+
+Cifar10::Cifar10(const std::string& root, Split split, const OnDamage& on_damage) {
+  const fs::path folder(root);
+  const auto read = [&](const std::string& name) {
+    do_or_tell(on_damage, [&] { read_batch((folder / name).string(), *this); });
+  };
+  if (split == Split::test) {
+    read("test_batch.bin");
+  } else {
+    for (int batch = 1; batch <= 5; ++batch) read(str("data_batch_", batch, ".bin"));
+  }
+  class_names = read_class_names((folder / "batches.meta.txt").string());
 }
 
 }  // namespace lockstep::formats

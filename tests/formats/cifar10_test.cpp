@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,20 +38,20 @@ TEST_CASE("CIFAR-10's train set is its five batches in their order, and its test
   folder.write("test_batch.bin", cifar10_record(9, 200) + cifar10_record(0, 201));
 
   const Cifar10 train(folder.path().string(), Cifar10::Split::train);
-  CHECK(train.size() == 15);
-  CHECK(train.labels() == std::vector<std::uint8_t>{1, 2, 3, 3, 4, 5, 4, 5, 6, 7, 5, 6, 7, 8, 9});
+  CHECK(train.labels.size() == 15);
+  CHECK(train.labels == std::vector<std::uint8_t>{1, 2, 3, 3, 4, 5, 4, 5, 6, 7, 5, 6, 7, 8, 9});
   const std::vector<int> shifts{10, 20, 21, 30, 31, 32, 40, 41, 42, 43, 50, 51, 52, 53, 54};
-  REQUIRE(train.pixels().size() == 15 * 3072);
+  REQUIRE(train.pixels.size() == 15 * 3072);
   for (std::size_t i = 0; i < 15; ++i) {
     const std::string record = cifar10_record(0, shifts[i]);
-    const auto pixels = train.pixels().subspan(i * 3072, 3072);
+    const auto pixels = std::span(train.pixels).subspan(i * 3072, 3072);
     CHECK(std::string(pixels.begin(), pixels.end()) == record.substr(1));
   }
-  CHECK(train.class_names().empty());
+  CHECK(train.class_names.empty());
 
   const Cifar10 test(folder.path().string(), kTest);
-  CHECK(test.size() == 2);
-  CHECK(test.labels() == std::vector<std::uint8_t>{9, 0});
+  CHECK(test.labels.size() == 2);
+  CHECK(test.labels == std::vector<std::uint8_t>{9, 0});
 }
 
 TEST_CASE("CIFAR-10's class names are read where the file is there, and must be ten") {
@@ -62,7 +63,7 @@ TEST_CASE("CIFAR-10's class names are read where the file is there, and must be 
     std::string text;
     for (const std::string& name : names) text += name + line_end;
     folder.write("batches.meta.txt", text + line_end);
-    CHECK(Cifar10(folder.path().string(), kTest).class_names() == names);
+    CHECK(Cifar10(folder.path().string(), kTest).class_names == names);
   }
   folder.write("batches.meta.txt", "cat\ndog");
   CHECK(cifar10_error(folder) == "data file '" + folder.path("batches.meta.txt") +

@@ -58,10 +58,10 @@ void read_idx(const TemporaryFolder&, const std::string& path) {
 
 void read_cifar10(const TemporaryFolder& folder, const std::string&) {
   const formats::Cifar10 set(folder.path().string(), formats::Cifar10::Split::test);
-  must(set.size() > 0, "a record at least");
-  must(std::ssize(set.pixels()) == set.size() * 3072, "as many pixels as labels");
-  must(std::ranges::max(set.labels()) < 10, "labels of ten classes");
-  must(set.class_names().empty() || set.class_names().size() == 10, "ten names or none");
+  must(!set.labels.empty(), "a record at least");
+  must(set.pixels.size() == set.labels.size() * 3072, "as many pixels as labels");
+  must(std::ranges::max(set.labels) < 10, "labels of ten classes");
+  must(set.class_names.empty() || set.class_names.size() == 10, "ten names or none");
 }
 
 void read_csv(const TemporaryFolder&, const std::string& path) {
