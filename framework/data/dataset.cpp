@@ -6,7 +6,6 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <c10/core/ScalarType.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -33,18 +32,10 @@ std::int64_t TensorType::values() const {
   return product;
 }
 
-std::int64_t TensorType::bytes() const {
-  return values() * static_cast<std::int64_t>(c10::elementSize(dtype));
-}
-
 std::vector<std::int64_t> TensorType::sizes(std::int64_t count) const {
   std::vector<std::int64_t> all{count};
   all.insert(all.end(), shape.begin(), shape.end());
   return all;
-}
-
-std::int64_t SampleType::outputs() const {
-  return classes > 0 ? classes : target.values();
 }
 
 SampleType value_sample(std::vector<std::int64_t> input_shape, std::int64_t values) {
@@ -70,14 +61,6 @@ at::Tensor unknown_targets(const TensorType& type, std::int64_t count) {
   const std::vector<std::int64_t> sizes = type.sizes(count);
   if (type.dtype == at::kLong) return at::full(sizes, -1, type.dtype);
   return at::full(sizes, std::numeric_limits<double>::quiet_NaN(), type.dtype);
-}
-
-std::optional<std::int64_t> Dataset::label(std::int64_t /*index*/) const {
-  return std::nullopt;
-}
-
-std::string Dataset::sample_name(std::int64_t /*index*/) const {
-  return {};
 }
 
 std::string Dataset::fingerprint() const {
@@ -114,20 +97,10 @@ Subset::Subset(std::shared_ptr<const Dataset> whole, data::IndexList indices)
           counted(whole_->size(), "sample"), " has the samples ", least, " ... ", most);
 }
 
-std::optional<std::int64_t> Subset::label(std::int64_t index) const {
-  return whole_->label(indices_[index]);
-}
-
-std::string Subset::sample_name(std::int64_t index) const {
-  return whole_->sample_name(indices_[index]);
-}
-
 Batch Subset::gather(std::span<const std::int64_t> indices, std::int64_t epoch) const {
   std::vector<std::int64_t> of_whole;
   of_whole.reserve(indices.size());
-  for (const std::int64_t index : indices) {
-    of_whole.push_back(indices_[index]);
-  }
+  for (const std::int64_t index : indices) of_whole.push_back(indices_[index]);
   return whole_->batch(of_whole, epoch);
 }
 

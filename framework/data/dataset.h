@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include "framework/data/index_list.h"
 
@@ -22,7 +23,9 @@ struct TensorType {
   /// How many values a sample has.
   [[nodiscard]] std::int64_t values() const;
   /// … and how many bytes.
-  [[nodiscard]] std::int64_t bytes() const;
+  [[nodiscard]] std::int64_t bytes() const {
+    return values() * static_cast<std::int64_t>(c10::elementSize(dtype));
+  }
   /// The shape of the tensor of `count` samples.
   [[nodiscard]] std::vector<std::int64_t> sizes(std::int64_t count) const;
   bool operator==(const TensorType&) const = default;
@@ -37,7 +40,7 @@ struct SampleType {
   std::optional<std::int64_t> ignored = {};
 
   /// What a model gives for each target: a score for each class, or the values.
-  [[nodiscard]] std::int64_t outputs() const;
+  [[nodiscard]] std::int64_t outputs() const { return classes > 0 ? classes : target.values(); }
   /// Whether a sample has one class.
   [[nodiscard]] bool has_label() const { return classes > 0 && target.shape.empty(); }
   bool operator==(const SampleType&) const = default;
@@ -83,10 +86,12 @@ class Dataset {
   /// set is for predictions alone.
   [[nodiscard]] virtual bool has_targets() const { return true; }
   /// The class of sample `index`, where it has one and that is known without making the sample.
-  [[nodiscard]] virtual std::optional<std::int64_t> label(std::int64_t index) const;
+  [[nodiscard]] virtual std::optional<std::int64_t> label(std::int64_t /*index*/) const {
+    return std::nullopt;
+  }
   /// What sample `index` is called, such as by its file. All samples have names, or none: then it
   /// is "".
-  [[nodiscard]] virtual std::string sample_name(std::int64_t index) const;
+  [[nodiscard]] virtual std::string sample_name(std::int64_t /*index*/) const { return {}; }
   /// The names of the samples that the source had and that were left out, as their files are
   /// damaged.
   [[nodiscard]] virtual std::vector<std::string> left_out() const { return {}; }
@@ -129,8 +134,12 @@ class Subset final : public Dataset {
   }
   [[nodiscard]] bool is_slow() const override { return whole_->is_slow(); }
   [[nodiscard]] bool has_targets() const override { return whole_->has_targets(); }
-  [[nodiscard]] std::optional<std::int64_t> label(std::int64_t index) const override;
-  [[nodiscard]] std::string sample_name(std::int64_t index) const override;
+  [[nodiscard]] std::optional<std::int64_t> label(std::int64_t index) const override {
+    return whole_->label(indices_[index]);
+  }
+  [[nodiscard]] std::string sample_name(std::int64_t index) const override {
+    return whole_->sample_name(indices_[index]);
+  }
   [[nodiscard]] std::vector<std::string> left_out() const override { return whole_->left_out(); }
   [[nodiscard]] std::string fingerprint() const override { return whole_->fingerprint(); }
   [[nodiscard]] const Dataset& whole() const { return *whole_; }

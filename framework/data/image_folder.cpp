@@ -259,10 +259,6 @@ std::vector<std::string> PictureFolder::classes_without_pictures() const {
   return names;
 }
 
-SampleType PictureFolder::type() const {
-  return class_sample({form_.channels, form_.height, form_.width}, std::ssize(classes_));
-}
-
 std::optional<std::int64_t> PictureFolder::label(std::int64_t index) const {
   if (!has_targets()) return std::nullopt;
   return numbers_[static_cast<std::size_t>(folder_.label(index))];

@@ -50,7 +50,9 @@ class PictureFolder final : public Dataset {
       const std::vector<std::int64_t>& pictures) const;
 
   [[nodiscard]] std::int64_t size() const override { return folder_.size(); }
-  [[nodiscard]] SampleType type() const override;
+  [[nodiscard]] SampleType type() const override {
+    return class_sample({form_.channels, form_.height, form_.width}, std::ssize(classes_));
+  }
   [[nodiscard]] bool is_slow() const override { return true; }
 
   [[nodiscard]] bool has_targets() const override { return !folder_.classes().empty(); }

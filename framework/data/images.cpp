@@ -125,10 +125,6 @@ PictureSet::PictureSet(Pictures pictures, Augmentation augmentation, std::uint64
   }
 }
 
-SampleType PictureSet::type() const {
-  return class_sample({pictures_.channels, pictures_.height, pictures_.width}, pictures_.classes);
-}
-
 std::string PictureSet::fingerprint() const {
   data::Fingerprint made(*this);
   made.add({reinterpret_cast<const char*>(pictures_.pixels.data()), pictures_.pixels.size()});

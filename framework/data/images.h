@@ -72,7 +72,9 @@ class PictureSet : public Dataset {
   explicit PictureSet(Pictures pictures, Augmentation augmentation = {}, std::uint64_t seed = 0);
 
   [[nodiscard]] std::int64_t size() const override { return std::ssize(pictures_.labels); }
-  [[nodiscard]] SampleType type() const override;
+  [[nodiscard]] SampleType type() const override {
+    return class_sample({pictures_.channels, pictures_.height, pictures_.width}, pictures_.classes);
+  }
   [[nodiscard]] std::vector<std::string> class_names() const override { return pictures_.names; }
   [[nodiscard]] std::optional<std::int64_t> label(std::int64_t index) const override {
     return pictures_.labels.at(static_cast<std::size_t>(index));

@@ -31,10 +31,6 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
           " where a step takes ", full_batch_);
 }
 
-std::int64_t Sampler::steps_per_epoch() const noexcept {
-  return steps_inside(0, options_.size);
-}
-
 std::int64_t Sampler::start_of_epoch(std::int64_t epoch) const {
   require_at_least(0, "sampler: epoch", epoch);
   require(epoch <= kMost / options_.size, "sampler: epoch ", epoch, " times size ", options_.size,

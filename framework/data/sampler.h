@@ -43,7 +43,9 @@ class Sampler {
   }
 
   /// Steps in an epoch that is taken from its beginning, with the last one, which may be smaller.
-  [[nodiscard]] std::int64_t steps_per_epoch() const noexcept;
+  [[nodiscard]] std::int64_t steps_per_epoch() const noexcept {
+    return steps_inside(0, options_.size);
+  }
 
   /// The position at which an epoch begins and the one before it ends. ValueError if `epoch` is
   /// negative or the position does not fit in an int64.

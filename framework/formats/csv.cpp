@@ -316,10 +316,6 @@ std::vector<double> CsvFile::numbers(std::span<const std::size_t> columns) const
   return numbers;
 }
 
-void CsvFile::refuse(std::size_t row, std::size_t column, const std::string& rule) const {
-  fail(line_of(row), told(row, column, rule));
-}
-
 std::string CsvFile::told(std::size_t row, std::size_t column, const std::string& rule) const {
   return str("column '", cut(header_[column]), "': '", cut(text(row, column)), "' ", rule);
 }

@@ -64,7 +64,9 @@ class CsvFile {
 
   /// Throws the DataError that names file, line, column and the field's text, and says `rule`,
   /// which it breaks: "is …".
-  [[noreturn]] void refuse(std::size_t row, std::size_t column, const std::string& rule) const;
+  [[noreturn]] void refuse(std::size_t row, std::size_t column, const std::string& rule) const {
+    fail(line_of(row), told(row, column, rule));
+  }
   /// What that says of the field: "column 'x': 'two' is …".
   [[nodiscard]] std::string told(std::size_t row, std::size_t column,
                                  const std::string& rule) const;

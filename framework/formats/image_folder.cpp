@@ -73,18 +73,6 @@ ImageFolder ImageFolder::without_classes(const std::string& root) {
   return folder;
 }
 
-std::string ImageFolder::path(std::int64_t index) const {
-  return path_in(root_, picture(index).name);
-}
-
-const std::string& ImageFolder::name(std::int64_t index) const {
-  return picture(index).name;
-}
-
-std::int64_t ImageFolder::label(std::int64_t index) const {
-  return picture(index).label;
-}
-
 void ImageFolder::leave_out(const std::vector<std::int64_t>& pictures) {
   std::vector<char> stays(pictures_.size(), 1);
   for (const std::int64_t index : pictures) {

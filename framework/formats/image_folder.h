@@ -39,11 +39,11 @@ class ImageFolder {
   [[nodiscard]] std::int64_t size() const noexcept { return std::ssize(pictures_); }
 
   /// Of picture `index`, which is 0 … size() - 1; otherwise ValueError.
-  [[nodiscard]] std::string path(std::int64_t index) const;
+  [[nodiscard]] std::string path(std::int64_t index) const { return path_in(root_, name(index)); }
   /// Its path in root: "cat/1.png".
-  [[nodiscard]] const std::string& name(std::int64_t index) const;
+  [[nodiscard]] const std::string& name(std::int64_t index) const { return picture(index).name; }
   /// The place of its class in classes(); -1 without classes.
-  [[nodiscard]] std::int64_t label(std::int64_t index) const;
+  [[nodiscard]] std::int64_t label(std::int64_t index) const { return picture(index).label; }
 
   /// Takes the pictures with these numbers out; the others keep their order.
   void leave_out(const std::vector<std::int64_t>& pictures);

@@ -127,10 +127,6 @@ Progress::Progress(std::FILE* stream, bool quiet, Columns columns, Now now)
       on_terminal_(!quiet && columns_(stream).has_value()),
       drawn_at_(now_()) {}
 
-Progress::~Progress() {
-  finish();
-}
-
 void Progress::update(const ProgressState& state) {
   const MutexLock lock(mutex_);
   take(state);

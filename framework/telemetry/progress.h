@@ -58,7 +58,7 @@ class Progress {
   /// before each line is drawn.
   explicit Progress(std::FILE* stream = stdout, bool quiet = false,
                     Columns columns = terminal_columns, Now now = Clock::now);
-  ~Progress();
+  ~Progress() { finish(); }
 
   /// Shows this state at once.
   void update(const ProgressState& state);
