@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <iostream>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <random>
 #include <span>
@@ -26,6 +29,7 @@
 #include "framework/reduce/element_type.h"
 #include "framework/reduce/reduce.h"
 #include "tests/catch.h"
+#include "tests/comm/broken_network.h"
 #include "tests/comm/replicas.h"
 #include "tests/comm/symmetric_checks.h"
 #include "tests/comm/words.h"
@@ -58,27 +62,89 @@ const std::vector<Hosts> kHosts{{0, 1},
 
 using Buffer = std::vector<std::byte>;
 
-// A network whose verbs fail.
-class BrokenNetwork final : public comm::Communicator {
+// How far the first two members of a host are in their verbs. The second goes on from each only
+// when the first has begun its next one, or is out of them all: it is as late as it can be.
+class Pace {
  public:
-  BrokenNetwork(int rank, int size, ErrorKind kind) : Communicator(rank, size), kind_(kind) {}
-
-  void run(const comm::Verb& /*verb*/) override { throw_as(kind_, "it is broken"); }
-  void interrupt(const std::exception_ptr& /*error*/) noexcept override {}
-  void abort(const std::string& /*reason*/) noexcept override {}
-  bool is_network() const noexcept override { return true; }
-  bool shares_memory() const noexcept override { return false; }
-  const comm::Ledger& ledger() const noexcept override { return ledger_; }
-
- private:
-  std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,
-                                            std::uint64_t /*channel*/) override {
-    return std::make_shared<BrokenNetwork>(own_place, static_cast<int>(members.size()), kind_);
+  void begin(int member) {
+    if (member != 0) return;
+    const std::lock_guard lock(mutex_);
+    ++first_;
+    changed_.notify_all();
+  }
+  void end(int member) {
+    if (member != 1) return;
+    std::unique_lock lock(mutex_);
+    ++second_;
+    changed_.wait(lock, [&] { return first_ > second_ || is_out_; });
+  }
+  // The first member is out.
+  void leave() {
+    const std::lock_guard lock(mutex_);
+    is_out_ = true;
+    changed_.notify_all();
+  }
+  // Whether the second has ended what the first has begun.
+  bool is_level() {
+    const std::lock_guard lock(mutex_);
+    return first_ == second_;
   }
 
-  ErrorKind kind_;
-  comm::Ledger ledger_;
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int first_ = 0;
+  int second_ = 0;
+  bool is_out_ = false;
 };
+
+// What joins a host's members, at that pace.
+class Paced final : public comm::Communicator {
+ public:
+  Paced(std::shared_ptr<comm::Communicator> group, int member, Pace& pace)
+      : Communicator(group->rank(), group->size()),
+        group_(std::move(group)),
+        member_(member),
+        pace_(pace) {}
+  ~Paced() override {
+    if (member_ == 0) pace_.leave();
+  }
+
+  void run(const comm::Verb& verb) override {
+    group_->mark(current_mark());
+    pace_.begin(member_);
+    group_->run(verb);
+    pace_.end(member_);
+  }
+  void interrupt(const std::exception_ptr& error) noexcept override { group_->interrupt(error); }
+  void abort(const std::string& reason) noexcept override { group_->abort(reason); }
+  bool is_network() const noexcept override { return group_->is_network(); }
+  bool shares_memory() const noexcept override { return group_->shares_memory(); }
+  comm::SharedAddress shared_address(std::span<const std::byte> memory) const override {
+    return group_->shared_address(memory);
+  }
+  const comm::Ledger& ledger() const noexcept override { return group_->ledger(); }
+
+ private:
+  std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int /*own_place*/,
+                                            std::uint64_t channel) override {
+    return std::make_shared<Paced>(group_->subgroup(members, channel), member_, pace_);
+  }
+
+  std::shared_ptr<comm::Communicator> group_;
+  int member_;
+  Pace& pace_;
+};
+
+// A job with all members of one host, at that pace, and one of another. `network` joins the hosts.
+std::shared_ptr<comm::Communicator> paced_job(comm::Communicator& here, Pace& pace,
+                                              std::shared_ptr<comm::Communicator> network) {
+  const std::shared_ptr<comm::Communicator> group(&here, [](comm::Communicator*) {});
+  Hosts hosts(static_cast<std::size_t>(here.size()), 0);
+  hosts.push_back(1);
+  return comm::join_hosts(std::make_shared<Paced>(group, here.rank(), pace), std::move(network),
+                          std::move(hosts));
+}
 
 // Every reduction of random bits, with so many elements for each replica.
 void check_reductions_of(comm::Communicator& group, const std::vector<std::size_t>& counts) {
@@ -412,13 +478,107 @@ TEST_CASE("an error of the leader's is of the same type for all members of its h
   }
 }
 
-TEST_CASE("a host's replicas in other calls are a mismatch for both", "[hosts][failure]") {
-  CHECK_THROWS_AS(in_threads_on({0, 0, 1},
-                                [](comm::Communicator& group) {
-                                  Words words(group.rank() == 0 ? 3 : 4);
-                                  group.all_reduce(bytes(words), bytes(words), kFloat, kSum);
-                                }),
-                  CollectiveMismatch);
+// Of the leader's two pieces the second fails. Between the ends of the two nobody waits for anybody
+// but to be told of them.
+TEST_CASE("no member of a host reads why the leader has failed before that is written",
+          "[hosts][failure]") {
+  Pace pace;
+  CHECK_NOTHROW(in_threads(Backend::shared, 2, [&](comm::Communicator& here) {
+    const auto world =
+        paced_job(here, pace, std::make_shared<BrokenNetwork>(here.rank(), 3, ErrorKind::comm, 64));
+    Words words((std::size_t{1} << 18) + 4);  // 1 MiB, and 16 bytes
+    std::string text = "it was summed";
+    try {
+      world->all_reduce(bytes(words), bytes(words), kFloat, kSum);
+    } catch (const CommError& error) {
+      text = error.what();
+    }
+    expect(text == "it is broken", text);
+    expect(here.rank() == 0 || pace.is_level(), "it has read the error before it was told");
+  }));
+}
+
+TEST_CASE("verbs of other sizes on one host are a mismatch for all of its members",
+          "[hosts][failure]") {
+  using Group = comm::Communicator;
+  constexpr auto kHalf = reduce::ElementType::bfloat16;
+  // On so many words of each member.
+  const std::vector<std::pair<std::string, std::function<void(Group&, std::size_t)>>> verbs{
+      {"broadcast",
+       [](Group& group, std::size_t count) {
+         Words words(count);
+         group.broadcast(bytes(words), 2);
+       }},
+      {"all_gather",
+       [](Group& group, std::size_t count) {
+         const Words words(count);
+         Words all(3 * count);
+         group.all_gather(bytes(words), bytes(all));
+       }},
+      {"all_reduce",
+       [](Group& group, std::size_t count) {
+         Words words(count);
+         group.all_reduce(bytes(words), bytes(words), kFloat, kSum);
+       }},
+      {"all_reduce of halves",
+       [](Group& group, std::size_t count) {
+         Words words(count);
+         group.all_reduce(bytes(words), bytes(words), kHalf, kSum);
+       }},
+      {"reduce_scatter of halves", [](Group& group, std::size_t count) {
+         const Words words(3 * count);
+         Words own(count);
+         group.reduce_scatter(bytes(words), bytes(own), kHalf, kSum);
+       }}};
+  for (const auto& [name, verb] : verbs) {
+    INFO(name);
+    std::atomic<int> told = 0;
+    CHECK_THROWS_AS(in_threads_on({0, 0, 1},
+                                  [&, &call = verb](comm::Communicator& group) {
+                                    try {
+                                      call(group, group.rank() == 1 ? 4 : 3);
+                                    } catch (const CollectiveMismatch& error) {
+                                      const std::string text = error.what();
+                                      if (text.find("with other sizes") != std::string::npos) {
+                                        ++told;
+                                      }
+                                      throw;
+                                    }
+                                  }),
+                    CollectiveMismatch);
+    CHECK(told == 2);
+  }
+}
+
+// Of the host's three members two have one output together. What a verb has written there may be
+// changed as soon as it returns.
+TEST_CASE("who shares an output with some of a host's members waits until these have written it",
+          "[hosts]") {
+  Pace pace;
+  CHECK_NOTHROW(in_threads(Backend::shared, 3, [&](comm::Communicator& here) {
+    const auto world =
+        paced_job(here, pace, std::make_shared<BrokenNetwork>(here.rank(), 4, ErrorKind::comm, 0));
+    const Words words(10, static_cast<float>(here.rank()));
+    Words own(40);
+    auto output = bytes(own);
+    comm::SymmetricBuffer common;
+    if (here.rank() < 2) {
+      common = here.subgroup(std::vector<int>{0, 1})->allocate(output.size(), comm::Copies::one);
+      output = common.own;
+    }
+    world->all_gather(bytes(words), output);
+    const Words second(10, 1.0F);  // what member 1 has sent
+    const bool is_gathered = same(output.subspan(40, 40), bytes(second));
+    if (here.rank() == 0) {
+      std::ranges::fill(output, std::byte{7});
+      pace.leave();
+    }
+    here.barrier();
+    expect(here.rank() == 1 || is_gathered, "what was gathered");
+    const bool is_changed =
+        std::ranges::all_of(output, [](std::byte each) { return each == std::byte{7}; });
+    expect(is_changed == (here.rank() < 2), "another member has written after the verb");
+  }));
 }
 
 TEST_CASE("what does not fit together is not joined", "[hosts]") {
