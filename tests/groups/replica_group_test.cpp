@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <iostream>
+#include <latch>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -395,6 +396,48 @@ TEST_CASE("calls that differ end with a mismatch on every replica, and move noth
       }
     }));
     CHECK(mismatches == 3);
+  }
+}
+
+TEST_CASE("calls with other sizes end with one mismatch, which names the sizes, on every replica",
+          "[failure]") {
+  const auto broadcast = [](comm::Communicator& group, std::size_t count) {
+    Words words(count);
+    group.broadcast(bytes(words), 2);
+  };
+  const auto all_gather = [](comm::Communicator& group, std::size_t count) {
+    const Words words(count);
+    Words all(3 * count);
+    group.all_gather(bytes(words), bytes(all));
+  };
+  for (const auto& worker_of : {std::vector<int>{0, 0, 1}, {0, 1, 2}}) {
+    for (const Backend backend : {Backend::gloo, Backend::shared, Backend::hosts}) {
+      for (const Verbs verb : {Verbs(broadcast), Verbs(all_gather)}) {
+        INFO("workers of places: " << join(worker_of) << " over " << name_of(backend));
+        std::latch announced(3);  // so that the message names all
+        std::mutex mutex;
+        std::vector<std::string> texts;
+        CHECK_THROWS(on_workers(
+            worker_of,
+            [&](groups::ReplicaGroup& group) {
+              const std::size_t count = group.rank() == 1 ? 4 : 3;
+              group.begin(watch::CallRecord{count, str("x at a.cpp:1 with (", count, ") float32")});
+              announced.arrive_and_wait();
+              try {
+                verb(group, count);
+              } catch (const CollectiveMismatch& error) {
+                const std::lock_guard lock(mutex);
+                texts.emplace_back(error.what());
+                throw;
+              }
+            },
+            backend));
+        CHECK(texts == std::vector<std::string>(
+                           3,
+                           "replica 1 called x at a.cpp:1 with (4) float32 while replicas 0 and "
+                           "2 called x at a.cpp:1 with (3) float32"));
+      }
+    }
   }
 }
 
