@@ -434,6 +434,80 @@ TEST_CASE("a host's board is read in pieces, and only what is new", "[board]") {
   CHECK(hosts.found(0) == str("replica 1 has returned while replica 0 called ", kPsum));
 }
 
+TEST_CASE("a board that comes in pieces is searched only when it is whole", "[board]") {
+  constexpr std::size_t kWord = 16;  // with its place
+  const std::vector<Range> workers{{0, 1}, {1, 1}, {2, 1}};
+  const std::array<watch::GroupMember, 2> pair{watch::GroupMember{.id = 1, .worker = 0},
+                                               watch::GroupMember{.id = 2, .worker = 1}};
+  std::size_t pieces = 1;
+  for (std::size_t cut = 0; cut < pieces; ++cut) {
+    INFO("the first piece has " << cut << " words");
+    watch::Board first(3);
+    watch::Board second(3);
+    first.set_local(0, 1, 3);
+    second.set_local(1, 1, 3);
+    watch::JobWatch judge(0, workers, 3, first, [](std::size_t, const watch::BoardMessage&) {});
+    watch::BoardCopy copy(workers);
+    const auto words = [&] { return join(copy.read(second, 1), ""); };
+    std::uint64_t reading = 0;
+    const auto say = [&](std::size_t host, const std::string& text, bool is_last = true) {
+      judge.hear(host, watch::BoardWords{reading, text, is_last});
+    };
+
+    const auto waiting = first.take_seat(0, 1, 0, "0");
+    const auto other = second.take_seat(1, 2, 0, "1");
+    const auto group = first.group(0, 5, pair);
+    const auto its_group = second.group(1, 5, pair);
+    waiting->start(*group, 0, call_of(kPsum));
+    judge.want(1);
+    ++reading;
+    say(1, words());
+    say(2, "");
+    const std::string before = first.absentees(*waiting);
+    CHECK(before ==
+          "replica 1 on host 1 has not arrived: it is running, and it has finished no collective");
+
+    // In the next reading its host has answered already when it tells more.
+    other->start(*its_group, 1, call_of(kPsum));
+    other->finish();
+    judge.want(1);
+    ++reading;
+    say(1, "");
+    const std::string more = words();
+    pieces = more.size() / kWord;
+    say(1, more.substr(0, cut * kWord), /*is_last=*/false);
+    say(2, "");
+    CHECK(first.absentees(*waiting) == before);
+    say(1, more.substr(cut * kWord));
+    judge.want(1);
+    ++reading;
+    say(1, "");
+    say(2, "");
+    CHECK(first.absentees(*waiting).empty());
+  }
+  CHECK(pieces > 3);
+}
+
+TEST_CASE("a verdict of one host is told to the others, though its members have gone on",
+          "[board]") {
+  TwoHosts hosts(2);
+  hosts.start(2, kFour, kPmean);
+  hosts.start(3, kFour, kPsum);
+  const std::string text = str("replica 2 called ", kPmean, " while replica 3 called ", kPsum);
+  CHECK(hosts.found(2) == text);
+  CHECK(hosts.found(3) == text);
+  for (const int member : {2, 3}) {
+    hosts.start(member, {2, 3}, kPsum);
+    hosts.seat(member).finish();
+  }
+  hosts.start(0, kFour, kPsum);
+  CHECK(hosts.found(0).empty());
+  hosts.read();
+  CHECK(hosts.found(0) == text);
+  hosts.start(1, kFour, kPsum);  // who comes later knows it, too
+  CHECK(hosts.found(1) == text);
+}
+
 TEST_CASE("hosts in step are never said to be out of it, whenever they are read", "[board][bulk]") {
   testing::Sample sample("hosts in step");
   for (int round = 0; round < 8; ++round) {
