@@ -12,6 +12,7 @@
 
 #include "framework/base/errors.h"
 #include "tests/catch.h"
+#include "tests/formats/allocated_bytes.h"
 #include "tests/storage/sample_checkpoint.h"
 #include "tests/support/message_of.h"
 #include "tests/support/settings.h"
@@ -231,6 +232,54 @@ TEST_CASE("a manifest's lines of files and tensors have at most 1 MiB, and texts
   CHECK_THAT(testing::message_of<ValueError>([&] { (void)write_manifest(manifest); }),
              ContainsSubstring("manifest: a line has 1048") &&
                  ContainsSubstring(", and the most are 1048576"));
+}
+
+TEST_CASE("a manifest's line of a file or tensor has 1 MiB at most, to the byte") {
+  constexpr std::size_t kLongest = std::size_t{1} << 20;
+  const std::string over = "a line has 1048577 bytes, and the most are 1048576";
+  const auto name_of_last = [](Manifest& manifest, bool is_file) -> std::string& {
+    return is_file ? manifest.files.back().name : manifest.tensors.back().name;
+  };
+  for (const bool is_file : {true, false}) {
+    Manifest manifest = testing::sample_manifest(12);
+    std::string& name = name_of_last(manifest, is_file);
+    const std::string text = write_manifest(manifest);
+    const std::size_t begin = text.find("{\"name\": \"" + name);
+    name.append(kLongest - (text.find('\n', begin) - begin), 'x');
+    const std::string body = body_of(write_manifest(manifest));
+    CHECK(parse_manifest(sealed(body)) == manifest);
+    std::string longer = body;
+    longer.insert(longer.find("\"name\": \"" + name), 1, ' ');
+    CHECK_THAT(refusal(sealed(longer)), ContainsSubstring(over));
+    name += 'x';
+    CHECK(testing::message_of<ValueError>([&] { (void)write_manifest(manifest); }) ==
+          "manifest: " + over);
+  }
+}
+
+TEST_CASE("a list in the place of a text is refused before it is read, at its key") {
+  const std::string body = body_of(write_manifest(testing::sample_manifest(12)));
+  std::string list = "[0";
+  for (int i = 0; i < 500'000; ++i) list += ",0";
+  list += "]";
+  const std::vector<std::pair<std::string, std::string>> texts{{"format", "lockstep-checkpoint"},
+                                                               {"name", "replica-1.safetensors"},
+                                                               {"checksum", "0000000000000000"},
+                                                               {"name", "weight"},
+                                                               {"dtype", "BF16"}};
+  for (const auto& [key, text] : texts) {
+    INFO(key << " " << text);
+    const std::string in_quotes = '"' + text + '"';
+    std::string changed = body;
+    changed.replace(changed.find(in_quotes), in_quotes.size(), list);
+    changed = sealed(changed);
+    const std::uint64_t before = testing::allocated_bytes();
+    const std::string message = refusal(changed);
+    CHECK(testing::allocated_bytes() - before < 100'000);
+    CHECK_THAT(message, ContainsSubstring("the JSON has '[0,0,0,") &&
+                            ContainsSubstring(" behind '" + key + "' (line ") &&
+                            ContainsSubstring("where a text in UTF-8 should be"));
+  }
 }
 
 // Deep enough for any stack, if each level took a frame of it.

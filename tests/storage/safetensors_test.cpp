@@ -12,6 +12,7 @@
 
 #include "framework/base/errors.h"
 #include "tests/catch.h"
+#include "tests/formats/allocated_bytes.h"
 #include "tests/support/message_of.h"
 #include "tests/support/settings.h"
 #include "tests/support/temporary_folder.h"
@@ -162,6 +163,26 @@ TEST_CASE("safetensors files that are damaged are refused by name") {
   std::filesystem::resize_file(path, 2 * length);
   CHECK_THAT(testing::message_of<DataError>([&] { storage::SafetensorsFile file(path); }),
              ContainsSubstring("its header should have 100000001 bytes"));
+}
+
+TEST_CASE("a list in the place of a header's text is refused before it is read, at its key") {
+  std::string list = "[0";
+  for (int i = 0; i < 500'000; ++i) list += ",0";
+  list += "]";
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {R"({"a":{"dtype":)" + list + R"(,"shape":[2],"data_offsets":[0,8]}})", "behind 'dtype'"},
+      {R"({"__metadata__":{"format":)" + list + R"(},"a":1})", "behind 'format'"},
+      {"{" + list + R"(:"a"})", "at its beginning"}};
+  for (const auto& [text, place] : cases) {
+    INFO(place);
+    const std::uint64_t before = testing::allocated_bytes();
+    const std::string message =
+        testing::message_of<DataError>([&] { (void)parse_header(text, 8); });
+    CHECK(testing::allocated_bytes() - before < 100'000);
+    CHECK_THAT(message, ContainsSubstring("the JSON has '[0,0,0,") &&
+                            ContainsSubstring(place + " (line 1, ") &&
+                            ContainsSubstring("where a text in UTF-8 should be"));
+  }
 }
 
 // Deep enough for any stack, if each level took a frame of it.
