@@ -62,6 +62,22 @@ TEST_CASE("a thread that does not release the lock in time is not waited for") {
   run_lock.give();
 }
 
+TEST_CASE("a thread that has waited for its turn long enough stands in nobody's way") {
+  comm::RunLock run_lock{std::chrono::milliseconds(200)};
+  run_lock.take();
+  bool has_turn = true;
+  std::thread other([&] {
+    run_lock.line_up(std::this_thread::get_id());
+    has_turn = run_lock.wait_for_turn(std::chrono::milliseconds(0));
+  });
+  other.join();
+  CHECK(!has_turn);
+  run_lock.give();  // to nobody: the other waits no more
+  run_lock.line_up(std::this_thread::get_id());
+  CHECK(run_lock.wait_for_turn(std::chrono::milliseconds(0)));
+  run_lock.give();
+}
+
 TEST_CASE("without a lock scopes and releases do nothing") {
   CHECK(comm::current_run_lock() == nullptr);
   const comm::RunLockRelease nothing;
