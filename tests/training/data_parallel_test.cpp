@@ -230,6 +230,22 @@ TEST_CASE("a leaf that stands twice in a tree is one parameter") {
       {.axis_size = 2})();
 }
 
+TEST_CASE("a tree of no leaves trains nothing, and its losses' other gradients are the replica's") {
+  (void)pmap(
+      [] {
+        DataParallel parallel(std::vector<Tensor>{}, "i");
+        const auto index = static_cast<double>(axis_index("i"));
+        const Tensor input = at::ones({3}).set_requires_grad(true);
+        parallel.backward(Tensor());
+        parallel.accumulate((input * index).sum());
+        parallel.backward((input * index).sum());
+        parallel.check_agreement();
+        if (!input.grad().equal(at::full({3}, 2 * index))) throw Error("another gradient");
+        return at::zeros({});
+      },
+      {.axis_size = 2})();
+}
+
 TEST_CASE("what is no parameter is refused by name") {
   (void)pmap(
       [] {

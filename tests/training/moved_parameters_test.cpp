@@ -158,6 +158,17 @@ TEST_CASE("a program writes parameters together with the other replicas") {
       expect_contains(refused, "ZeroTrainer::backward over 'data' (moved_parameters_test.cpp:");
       expect_contains(refused, "parameter 'w' was written to since the last step");
       expect_contains(refused, "edit_parameters()");
+      ZeroOptions two = sgd(stage);
+      two.accumulate = 2;
+      Line between;
+      ZeroTrainer accumulates(between, two);
+      accumulates.backward(between.loss(1));
+      {
+        const c10::AutoGradMode no_grad(false);
+        between.w.mul_(0.5);
+      }
+      expect_contains(message_of<ValueError>([&] { accumulates.backward(between.loss(1)); }),
+                      "parameter 'w' was written to since the last step");
       Line other;
       ZeroTrainer goes_on(other, sgd(stage));
       step(goes_on, other);
