@@ -190,6 +190,32 @@ TEST_CASE(
   }
 }
 
+// The launcher stands still until the replica is dead, and then reads it in parts.
+TEST_CASE("launch: the last words have the last lines, however much came before them") {
+  const SharedNumbers pids(1);
+  const SharedNumbers go_on(1);
+  ChildProgram program(launching(
+      [&] {
+        pids[0] = ::getpid();
+        expect(eventually([&] { return go_on.set() == 1; }), "told to go on");
+        for (int line = 1; line <= 3000; ++line) std::cerr << "line " << line << "\n";
+        (void)::raise(SIGKILL);
+      },
+      {.replicas = 1}));
+  REQUIRE(eventually([&] { return pids.set() == 1; }));
+  (void)::kill(program.pid(), SIGSTOP);
+  REQUIRE(eventually([&] { return stopped(program.pid()); }));
+  go_on[0] = 1;
+  CHECK(eventually([&] { return all_ended(pids); }));
+  (void)::kill(program.pid(), SIGCONT);
+  const Ended end = program.wait();
+  CHECK(end.status == 3);
+  std::string expected = lost(0, pids[0], "was lost: killed by signal 9 (Killed)");
+  expected += "\nits last lines on stderr:";
+  for (int line = 2981; line <= 3000; ++line) expected += str("\n  | line ", line);
+  CHECK(last_words(end) == expected + "\n");
+}
+
 TEST_CASE("launch: a replica that does not come in time is a Timeout of those that wait") {
   const Ended ended = launched(
       [] {
