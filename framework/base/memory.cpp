@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
@@ -14,6 +13,7 @@
 
 #include "framework/base/control_groups.h"
 #include "framework/base/limits.h"
+#include "framework/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -95,9 +95,7 @@ std::string text_of_bytes(double bytes) {
   const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   std::size_t unit = 0;
   for (; std::abs(bytes) >= 1024 && unit + 1 < std::size(units); ++unit) bytes /= 1024;
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
-  return text;
+  return formatted(unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
 }
 
 std::size_t resident_memory() {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -32,6 +34,14 @@ void require(bool holds, const Parts&... parts) {
 template <typename Number>
 void require_at_least(std::type_identity_t<Number> least, std::string_view what, Number value) {
   lockstep::require(value >= least, what, " is ", value, ", but must be at least ", least);
+}
+
+/// The values as printf() shows them by `pattern`, which is short.
+template <typename... Values>
+[[nodiscard]] std::string formatted(const char* pattern, Values... values) {
+  std::array<char, 128> text{};
+  std::snprintf(text.data(), text.size(), pattern, values...);
+  return text.data();
 }
 
 /// `values` separated by `separator`, for example "1, 2, 3".

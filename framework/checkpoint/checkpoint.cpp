@@ -1,10 +1,8 @@
 #include "framework/checkpoint/checkpoint.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <exception>
 #include <future>
 #include <limits>
@@ -90,10 +88,8 @@ Outcome ended(std::future<std::string>& work, const AxisNames& axis_name) {
 
 // The file of this replica.
 std::string shard_name(const AxisNames& axis) {
-  std::array<char, 64> name{};
-  std::snprintf(name.data(), name.size(), "shard-%05lld-of-%05lld.safetensors",
-                static_cast<long long>(axis_index(axis)), static_cast<long long>(axis_size(axis)));
-  return name.data();
+  return formatted("shard-%05lld-of-%05lld.safetensors", static_cast<long long>(axis_index(axis)),
+                   static_cast<long long>(axis_size(axis)));
 }
 
 // The text of a manifest that has the figures which are no numbers for JSON: {"loss": "nan"}.

@@ -59,13 +59,7 @@ LinkSpeed LinkSpeed::parse(std::string_view text) {
 }
 
 std::ostream& operator<<(std::ostream& out, const LinkSpeed& speed) {
-  const auto rounded = [](double number) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.3g", number);
-    return std::string(text);
-  };
-  return out << rounded(speed.latency * 1e3) << " ms, " << rounded(speed.bytes_per_second * 1e-6)
-             << " MB/s";
+  return out << formatted("%.3g ms, %.3g MB/s", speed.latency * 1e3, speed.bytes_per_second * 1e-6);
 }
 
 LinkSpeed measure_links(Communicator& group) {

@@ -1,9 +1,7 @@
 #include "framework/storage/checkpoint_folder.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstdio>
 #include <functional>
 #include <span>
 #include <string_view>
@@ -40,9 +38,7 @@ void check_done(const std::error_code& error, const char* what, const fs::path& 
 
 std::string step_name(std::int64_t step) {
   require(step >= 0, "checkpoint: the step is ", step);
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "step-%08lld", static_cast<long long>(step));
-  return text.data();
+  return formatted("step-%08lld", static_cast<long long>(step));
 }
 
 void sync_folder(const fs::path& path) {

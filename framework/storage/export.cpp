@@ -1,7 +1,6 @@
 #include "framework/storage/export.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <span>
 #include <string_view>
@@ -85,8 +84,7 @@ std::vector<FileTensors> cut_into_shards(const std::vector<NamedTensor>& tensors
 
 fs::path shard_path(const fs::path& to, std::size_t index, std::size_t count) {
   if (count == 1) return to;
-  char number[64];
-  std::snprintf(number, sizeof number, "-%05zu-of-%05zu", index + 1, count);
+  const std::string number = formatted("-%05zu-of-%05zu", index + 1, count);
   return to.parent_path() / str(to.stem().string(), number, kSuffix);
 }
 

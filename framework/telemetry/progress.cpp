@@ -1,7 +1,6 @@
 #include "framework/telemetry/progress.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <stop_token>
@@ -27,13 +26,6 @@ constexpr std::chrono::seconds kLogPeriod{60};
 constexpr std::chrono::milliseconds kTick{100};
 constexpr std::string_view kRedraw = "\r\x1b[K";  // to the line's start, erase to its end
 
-template <typename... Values>
-std::string format(const char* pattern, Values... values) {
-  std::array<char, 64> text{};
-  const int size = std::snprintf(text.data(), text.size(), pattern, values...);
-  return {text.data(), std::min(static_cast<std::size_t>(std::max(size, 0)), text.size() - 1)};
-}
-
 double seconds_left(const ProgressState& state) {
   if (state.step >= state.total) return 0;
   if (state.step <= 0 || !(state.elapsed_s > 0)) return std::numeric_limits<double>::quiet_NaN();
@@ -50,10 +42,10 @@ struct Field {
 std::vector<Field> fields(const ProgressState& state) {
   std::vector<Field> all{{0, str(state.unit, " ", state.step, "/", state.total)}};
   if (state.epoch >= 0) all.push_back({3, str("epoch ", state.epoch)});
-  if (state.loss) all.push_back({1, "loss " + format("%.4g", *state.loss)});
+  if (state.loss) all.push_back({1, "loss " + formatted("%.4g", *state.loss)});
   if (state.samples_per_s) {
     const double rate = *state.samples_per_s;
-    all.push_back({kParts - 1, format(rate < 100 ? "%.3g samples/s" : "%.0f samples/s", rate)});
+    all.push_back({kParts - 1, formatted(rate < 100 ? "%.3g samples/s" : "%.0f samples/s", rate)});
   }
   all.push_back({2, duration_text(seconds_left(state)) + " left"});
   return all;
@@ -88,8 +80,8 @@ std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "--:--";
   const long long whole = std::llround(seconds);
   const long long minutes = whole / 60;
-  if (minutes < 60) return format("%lld:%02lld", minutes, whole % 60);
-  return format("%lld:%02lld:%02lld", minutes / 60, minutes % 60, whole % 60);
+  if (minutes < 60) return formatted("%lld:%02lld", minutes, whole % 60);
+  return formatted("%lld:%02lld:%02lld", minutes / 60, minutes % 60, whole % 60);
 }
 
 std::string progress_text(const ProgressState& state) {
