@@ -25,9 +25,7 @@ class TcpCommunicator final : public NetworkCommunicator {
   }
 
   void interrupt(const std::exception_ptr& error) noexcept override {
-    if (!user().cancel(error)) return;
-    link_->end_group(key().bits());
-    link_->wake();
+    if (user().cancel(error)) link_->end_group(key().bits());
   }
   void abort(const std::string& reason) noexcept override {
     if (link_->cancellation()->cancel(reason)) link_->wake();

@@ -116,6 +116,7 @@ void TcpLink::begin_group(std::uint64_t group) {
 void TcpLink::end_group(std::uint64_t group) {
   const Turn turn(*this);
   drop(group);
+  wake_waits();
 }
 
 void TcpLink::drop(std::uint64_t group) {

@@ -65,7 +65,7 @@ class TcpLink : private NonCopyable {
 
   /// A group with this number begins.
   void begin_group(std::uint64_t group);
-  /// A group is interrupted: nobody will want what comes for it.
+  /// A group is interrupted: nobody will want what comes for it, and its exchange ends.
   void end_group(std::uint64_t group);
   /// Callers of exchange() look at their Cancellations.
   void wake() noexcept;
