@@ -33,6 +33,12 @@ Key Key::fold(std::uint64_t index) const noexcept {
   return folded;
 }
 
+Key Key::fold(std::span<const int> indices) const noexcept {
+  Key folded = *this;
+  for (const int index : indices) folded = folded.fold(static_cast<std::uint64_t>(index));
+  return folded;
+}
+
 Key Key::fold(std::string_view name) const noexcept {
   // The length first: fold("ab") then differs from fold("a") with any byte after it.
   Key folded = fold(~static_cast<std::uint64_t>(name.size()));

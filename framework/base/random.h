@@ -22,6 +22,8 @@ class Key {
   /// The key for one of many uses of this one.
   [[nodiscard]] Key fold(std::uint64_t index) const noexcept;
   [[nodiscard]] Key fold(std::string_view name) const noexcept;
+  /// By one index after the other.
+  [[nodiscard]] Key fold(std::span<const int> indices) const noexcept;
 
   /// The key's 64 random bits, for example as the seed of a generator.
   [[nodiscard]] std::uint64_t bits() const noexcept { return state_; }

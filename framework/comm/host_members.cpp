@@ -144,13 +144,6 @@ class Helper : private NonCopyable {
   std::jthread thread_;
 };
 
-// A channel for a group's leaders and its members here. Other groups may have the same leaders.
-std::uint64_t channel_of(std::span<const int> members, std::uint64_t channel) {
-  Key key = Key(channel).fold("hosts");
-  for (const int member : members) key = key.fold(static_cast<std::uint64_t>(member));
-  return key.bits();
-}
-
 // A group whose members are on several hosts, or on one. On one it is a local group; where each
 // host has one member, it is a group on the network, as for an all_to_all, in which nothing is sent
 // twice. Otherwise verbs go in pieces. The members of a host make a piece's message in common
@@ -253,7 +246,7 @@ class HostMembers final : public Communicator {
   std::shared_ptr<const Workers> workers_;
   std::vector<int> members_;  // their ranks in the job, in the group's order
   GroupLayout layout_;        // of hosts
-  std::uint64_t channel_;     // of the leaders, and of the members here
+  std::uint64_t channel_;     // of those here, and of the leaders, who may lead other groups
   std::shared_ptr<Communicator> local_;
   std::shared_ptr<Communicator> network_;  // of all members, if they are on several hosts
   std::vector<std::unique_ptr<Sender>> senders_;
@@ -266,7 +259,7 @@ HostMembers::HostMembers(std::shared_ptr<const Workers> job, std::vector<int> me
       workers_(std::move(job)),
       members_(std::move(members)),
       layout_(workers_->layout(members_)),
-      channel_(channel_of(members_, channel)) {
+      channel_(Key(channel).fold("hosts").fold(members_).bits()) {
   std::vector<int> here;
   for (const int member : layout_.own_places()) {
     here.push_back(members_[static_cast<std::size_t>(member)] - workers_->first_here());

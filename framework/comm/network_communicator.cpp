@@ -148,9 +148,7 @@ NetworkCommunicator::NetworkCommunicator(std::vector<int> members, int place, st
     : Communicator(place, static_cast<int>(members.size())),
       members_(std::move(members)),
       user_(std::move(link)),
-      key_(channel) {
-  for (const int member : members_) key_ = key_.fold(static_cast<std::uint64_t>(member));
-}
+      key_(Key(channel).fold(members_)) {}
 
 std::vector<int> NetworkCommunicator::ranks_of(std::span<const int> places) const {
   std::vector<int> ranks;

@@ -96,9 +96,7 @@ SharedRounds::SharedRounds(std::shared_ptr<SharedLink> link, std::vector<int> me
       own_place_(own_place),
       user_(link_->cancellation()) {
   if (count() == 1) return;
-  Key key(channel);
-  for (const int member : members_) key = key.fold(static_cast<std::uint64_t>(member));
-  region_ = link_->memory().hold(key.bits(), count());
+  region_ = link_->memory().hold(Key(channel).fold(members_).bits(), count());
   // The counts go on where an earlier object of this replica and group has left off.
   round_ = region_->line(me()).round.value();
   verbs_ = region_->line(me()).verbs.load();
