@@ -46,18 +46,12 @@ LocalGroup::LocalGroup(LocalReplicas& replicas, std::uint64_t key,
       layout_(members_, replicas.worker()),
       together_(layout_, workers_of(replicas, key, layout_)),
       board_group_(replicas.board().group(replicas.worker(), key, members_)),
-      own_members_(layout_.own_places().size()),
-      verbs_(own_members_.size()),
-      waiting_(own_members_.size()) {}
-
-void LocalGroup::join(int place, const Member& member) {
-  own_members_[layout_.index_of(place)] = &member;
-}
+      verbs_(layout_.own_places().size()),
+      waiting_(verbs_.size()) {}
 
 std::shared_ptr<LocalGroup> LocalGroup::subgroup(std::span<const int> members,
                                                  std::uint64_t channel) {
-  Key key = Key(key_).fold("subgroup").fold(channel);
-  for (const int member : members) key = key.fold(static_cast<std::uint64_t>(member));
+  const Key key = Key(key_).fold("subgroup").fold(channel).fold(members);
   return replicas_.group(key.bits(), [&] {
     std::vector<watch::GroupMember> chosen;
     for (const int member : members) chosen.push_back(members_[static_cast<std::size_t>(member)]);
@@ -65,9 +59,8 @@ std::shared_ptr<LocalGroup> LocalGroup::subgroup(std::span<const int> members,
   });
 }
 
-void LocalGroup::meet(int place, std::uint64_t mark, const comm::Verb& verb) {
+void LocalGroup::meet(const Member& member, int place, std::uint64_t mark, const comm::Verb& verb) {
   const std::size_t index = layout_.index_of(place);
-  const Member& member = *own_members_[index];
   replicas_.check_process();
   member.cancellation->check();
   MutexLock lock(mutex_);
@@ -87,9 +80,9 @@ void LocalGroup::meet(int place, std::uint64_t mark, const comm::Verb& verb) {
     waiting_[index] = {comm::current_run_lock(), std::this_thread::get_id()};
     const std::uint64_t generation = generation_;
     lock.unlock();
-    return wait_for_others(index, generation, first);
+    return wait_for_others(member, index, generation, first);
   }
-  run_last(lock, index);
+  run_last(lock, member, index);
   lock.unlock();
   const comm::RunLockRelease others_may_run;
 }
@@ -108,7 +101,7 @@ void LocalGroup::run_alone(const Member& member, std::uint64_t mark, const comm:
 
 // The last to arrive does the work of all, with the mutex not held. Where that is much, and nobody
 // else is needed for it, those who wait help.
-void LocalGroup::run_last(MutexLock& lock, std::size_t index) {
+void LocalGroup::run_last(MutexLock& lock, const Member& member, std::size_t index) {
   const std::uint64_t mark = mark_;
   if (workers() == nullptr) work_ = comm::LocalWork::of(verbs_);
   working_ = true;
@@ -120,7 +113,7 @@ void LocalGroup::run_last(MutexLock& lock, std::size_t index) {
   } else {
     mutex_.unlock();
     try {
-      run_outside(*own_members_[index], mark, verbs_);
+      run_outside(member, mark, verbs_);
     } catch (...) {
       error = std::current_exception();
     }
@@ -196,8 +189,8 @@ void LocalGroup::help() {
 
 // The member with this index waits until the others have come and the verb is done. One of those
 // who wait looks around for all.
-void LocalGroup::wait_for_others(std::size_t index, std::uint64_t generation, bool looks_around) {
-  const Member& member = *own_members_[index];
+void LocalGroup::wait_for_others(const Member& member, std::size_t index, std::uint64_t generation,
+                                 bool looks_around) {
   Waited waited;
   comm::RunLock* const run_lock = comm::current_run_lock();
   const auto limit = looks_around ? LocalReplicas::kLookAround : comm::RunLock::kForever;
@@ -277,9 +270,7 @@ void LocalGroup::interrupt(const std::exception_ptr& error) noexcept {
 ReplicaGroup::ReplicaGroup(std::shared_ptr<LocalGroup> local, const Member& member, int place)
     : Communicator(place, static_cast<int>(local->layout().size())),
       local_(std::move(local)),
-      member_(member) {
-  local_->join(place, member);
-}
+      member_(member) {}
 
 void ReplicaGroup::begin(const watch::CallRecord& call) {
   local_->replicas().check_process();

@@ -34,14 +34,11 @@ class LocalGroup : private NonCopyable {
   /// Joins the group's workers; nullptr if this one has all members.
   [[nodiscard]] comm::Communicator* workers() const noexcept { return together_.workers(); }
 
-  /// `member` is the one at `place`. Call it before its first verb.
-  void join(int place, const Member& member);
-
-  /// Does `verb`, whose arguments were checked, of the member at `place` together with those of all
-  /// other members, here and elsewhere. Each member here calls this, with the same `mark`. Throws
-  /// LocalReplicas::verdict()'s error if the verb cannot end. The member hands over its run lock
-  /// while it waits.
-  void meet(int place, std::uint64_t mark, const comm::Verb& verb);
+  /// Does `verb`, whose arguments were checked, of `member`, which is at `place`, together with
+  /// those of all other members, here and elsewhere. Each member here calls this, with the same
+  /// `mark`. Throws LocalReplicas::verdict()'s error if the verb cannot end. The member hands over
+  /// its run lock while it waits.
+  void meet(const Member& member, int place, std::uint64_t mark, const comm::Verb& verb);
   /// The members here of a subgroup.
   [[nodiscard]] std::shared_ptr<LocalGroup> subgroup(std::span<const int> members,
                                                      std::uint64_t channel);
@@ -58,9 +55,10 @@ class LocalGroup : private NonCopyable {
   };
   void run_outside(const Member& member, std::uint64_t mark, comm::Together::Verbs verbs);
   void run_alone(const Member& member, std::uint64_t mark, const comm::Verb& verb);
-  void run_last(MutexLock& lock, std::size_t index) LOCKSTEP_REQUIRES(mutex_);
+  void run_last(MutexLock& lock, const Member& member, std::size_t index) LOCKSTEP_REQUIRES(mutex_);
   [[noreturn]] void fall_out(const Member& member);
-  void wait_for_others(std::size_t index, std::uint64_t generation, bool looks_around);
+  void wait_for_others(const Member& member, std::size_t index, std::uint64_t generation,
+                       bool looks_around);
   void wake_waiting() LOCKSTEP_REQUIRES(mutex_);
   void help() LOCKSTEP_REQUIRES(mutex_);
   void fail(const std::exception_ptr& error) LOCKSTEP_REQUIRES(mutex_);
@@ -71,11 +69,11 @@ class LocalGroup : private NonCopyable {
   comm::GroupLayout layout_;
   comm::Together together_;
   std::shared_ptr<watch::Board::Group> board_group_;
-  std::vector<const Member*> own_members_;  // by index among the members here
 
   Mutex mutex_;
   Condition changed_;
-  std::vector<const comm::Verb*> verbs_;  // by the same index; once all are here, the last one's
+  // By index among the members here. Once all are here, it is the last one's.
+  std::vector<const comm::Verb*> verbs_;
   std::vector<Waiting> waiting_ LOCKSTEP_GUARDED_BY(mutex_);  // those who wait under a run lock
   std::size_t arrived_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
   std::uint64_t mark_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // of the first to arrive
@@ -100,7 +98,7 @@ class ReplicaGroup final : public comm::Communicator {
   /// Which of the group's members are in which worker.
   [[nodiscard]] const comm::GroupLayout& layout() const noexcept { return local_->layout(); }
 
-  void run(const comm::Verb& verb) override { local_->meet(rank(), next_mark(), verb); }
+  void run(const comm::Verb& verb) override { local_->meet(member_, rank(), next_mark(), verb); }
   void interrupt(const std::exception_ptr& error) noexcept override { local_->interrupt(error); }
   void abort(const std::string& reason) noexcept override {
     interrupt(std::make_exception_ptr(Aborted(reason)));
