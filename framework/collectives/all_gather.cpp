@@ -55,7 +55,7 @@ Leaves psum_scatter_leaves(const AxisCall& call, const Leaves& leaves,
         return in_messages(slices, size, [&](const Tensor& message, bool) {
           const Tensor own = result_memory({message.size(1)}, message.options());
           replicas.reduce_scatter(bytes_of(message), bytes_of(own),
-                                  element_type(own.scalar_type(), call), reduce::ReduceOp::sum);
+                                  element_type(own.scalar_type(), call), ReduceOp::sum);
           return own;
         });
       },

@@ -89,9 +89,8 @@ AxisQueue::Call AxisQueue::pmean_(const Tensor& x) {
     lockstep::pmean_(x, axis_, {}, where_);
     return {};
   }
-  const reduce::ElementType type = element_type(x.scalar_type(), {"pmean_", axis_, where_});
-  return start({.kind = comm::Verb::Kind::all_reduce, .type = type, .op = reduce::ReduceOp::mean},
-               x, x);
+  const ElementType type = element_type(x.scalar_type(), {"pmean_", axis_, where_});
+  return start({.kind = comm::Verb::Kind::all_reduce, .type = type, .op = ReduceOp::mean}, x, x);
 }
 
 AxisQueue::Call AxisQueue::pmean_scatter_into(const Tensor& output, const Tensor& input) {
@@ -99,11 +98,9 @@ AxisQueue::Call AxisQueue::pmean_scatter_into(const Tensor& output, const Tensor
     lockstep::pmean_scatter_into(output, input, axis_, {}, where_);
     return {};
   }
-  const reduce::ElementType type =
-      element_type(input.scalar_type(), {"pmean_scatter_into", axis_, where_});
-  return start(
-      {.kind = comm::Verb::Kind::reduce_scatter, .type = type, .op = reduce::ReduceOp::mean},
-      output, input);
+  const ElementType type = element_type(input.scalar_type(), {"pmean_scatter_into", axis_, where_});
+  return start({.kind = comm::Verb::Kind::reduce_scatter, .type = type, .op = ReduceOp::mean},
+               output, input);
 }
 
 AxisQueue::Call AxisQueue::all_gather_into(const Tensor& output, const Tensor& input) {

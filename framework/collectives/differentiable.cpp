@@ -30,7 +30,7 @@ std::string text_of_leaf(const at::Tensor& leaf, const AxisCall& call) {
     text += std::to_string(leaf.size(d));
   }
   text += ") ";
-  text += reduce::name_of(element_type(leaf.scalar_type(), call));
+  text += name_of(element_type(leaf.scalar_type(), call));
   return text;
 }
 

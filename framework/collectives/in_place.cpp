@@ -24,19 +24,18 @@ void check_operand(const at::Tensor& tensor, const char* what, const AxisCall& c
                "its result, or c10::AutoGradMode(false)");
 }
 
-reduce::ElementType type_to_reduce(const at::Tensor& tensor, reduce::ReduceOp op,
-                                   const AxisCall& call) {
-  const reduce::ElementType type = collectives::element_type(tensor.scalar_type(), call);
+ElementType type_to_reduce(const at::Tensor& tensor, ReduceOp op, const AxisCall& call) {
+  const ElementType type = collectives::element_type(tensor.scalar_type(), call);
   const std::string problem = reduce::why_not(type, op);
   call.require(problem.empty(), problem);
   return type;
 }
 
-void reduce_in_place(const AxisCall& call, const Tensor& x, reduce::ReduceOp op,
+void reduce_in_place(const AxisCall& call, const Tensor& x, ReduceOp op,
                      const ReduceOptions& options) {
   groups::ReplicaGroup& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::any);
   check_operand(x, "x", call);
-  const reduce::ElementType type = type_to_reduce(x, op, call);
+  const ElementType type = type_to_reduce(x, op, call);
   collectives::announced(
       call, replicas, {x}, collectives::group_text(options.axis_index_groups),
       [&] { replicas.all_reduce(collectives::bytes_of(x), collectives::bytes_of(x), type, op); });
@@ -107,11 +106,11 @@ CommonZeros allocate(const AxisCall& call, at::IntArrayRef sizes, at::ScalarType
   return zeros;
 }
 
-void scatter_into(const AxisCall& call, const Tensor& output, const Tensor& input,
-                  reduce::ReduceOp op, const AxisIndexGroups& axis_index_groups) {
+void scatter_into(const AxisCall& call, const Tensor& output, const Tensor& input, ReduceOp op,
+                  const AxisIndexGroups& axis_index_groups) {
   groups::ReplicaGroup& replicas = replicas_of(call, axis_index_groups, GroupSizes::equal);
   check_pair(output, input, /*is_input_whole=*/true, replicas, call);
-  const reduce::ElementType type = type_to_reduce(input, op, call);
+  const ElementType type = type_to_reduce(input, op, call);
   collectives::announced(call, replicas, {output, input},
                          collectives::group_text(axis_index_groups), [&] {
                            replicas.reduce_scatter(collectives::bytes_of(input),
@@ -153,23 +152,23 @@ void pbroadcast_(const Tensor& x, const AxisNames& axis_name, std::int64_t sourc
 
 void psum_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options,
            std::source_location where) {
-  reduce_in_place({"psum_", axis_name, where}, x, reduce::ReduceOp::sum, options);
+  reduce_in_place({"psum_", axis_name, where}, x, ReduceOp::sum, options);
 }
 
 void pmean_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options,
             std::source_location where) {
-  reduce_in_place({"pmean_", axis_name, where}, x, reduce::ReduceOp::mean, options);
+  reduce_in_place({"pmean_", axis_name, where}, x, ReduceOp::mean, options);
 }
 
 void psum_scatter_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                        const AxisIndexGroups& axis_index_groups, std::source_location where) {
-  scatter_into({"psum_scatter_into", axis_name, where}, output, input, reduce::ReduceOp::sum,
+  scatter_into({"psum_scatter_into", axis_name, where}, output, input, ReduceOp::sum,
                axis_index_groups);
 }
 
 void pmean_scatter_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                         const AxisIndexGroups& axis_index_groups, std::source_location where) {
-  scatter_into({"pmean_scatter_into", axis_name, where}, output, input, reduce::ReduceOp::mean,
+  scatter_into({"pmean_scatter_into", axis_name, where}, output, input, ReduceOp::mean,
                axis_index_groups);
 }
 

@@ -24,7 +24,7 @@ namespace lockstep::collectives {
 
 /// The wire's name for a dtype. Throws ValueError, naming `call`, for dtypes that collectives do
 /// not support (complex, quantized).
-[[nodiscard]] reduce::ElementType element_type(at::ScalarType type, const AxisCall& call);
+[[nodiscard]] ElementType element_type(at::ScalarType type, const AxisCall& call);
 
 /// Throws ValueError unless every leaf is a defined dense tensor on the CPU of a dtype that
 /// collectives know.

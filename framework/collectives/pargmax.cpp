@@ -13,7 +13,7 @@ namespace {
 
 // The extrema of one message, in memory of their own.
 Tensor reduced(const AxisCall& call, comm::Communicator& replicas, const Tensor& message,
-               reduce::ReduceOp op) {
+               ReduceOp op) {
   const Tensor result = at::empty_like(message);
   replicas.all_reduce(bytes_of(message), bytes_of(result),
                       element_type(message.scalar_type(), call), op);
@@ -23,7 +23,7 @@ Tensor reduced(const AxisCall& call, comm::Communicator& replicas, const Tensor&
 // Two rounds: one message a dtype finds the extrema, one for all leaves the lowest index that holds
 // each.
 Leaves find_indices(const AxisCall& call, comm::Communicator& replicas, const Leaves& leaves,
-                    reduce::ReduceOp extremum) {
+                    ReduceOp extremum) {
   // This replica's index where it holds the extremum.
   const Leaves candidates = in_messages(leaves, 0, [&](const Tensor& own, bool) {
     const Tensor best = reduced(call, replicas, own, extremum);
@@ -34,13 +34,13 @@ Leaves find_indices(const AxisCall& call, comm::Communicator& replicas, const Le
         .masked_fill_(held, replicas.rank());
   });
   return in_messages(candidates, 0, [&](const Tensor& message, bool) {
-    return reduced(call, replicas, message, reduce::ReduceOp::min).to(at::kLong);
+    return reduced(call, replicas, message, ReduceOp::min).to(at::kLong);
   });
 }
 
 }  // namespace
 
-Leaves index_of_extremum(const AxisCall& call, reduce::ReduceOp extremum, const Leaves& leaves) {
+Leaves index_of_extremum(const AxisCall& call, ReduceOp extremum, const Leaves& leaves) {
   auto& replicas = replicas_of(call, {}, GroupSizes::equal);
   check_leaves(leaves, call);
   Leaves constants;

@@ -9,7 +9,7 @@
 namespace lockstep {
 
 namespace collectives {
-Leaves index_of_extremum(const AxisCall& call, reduce::ReduceOp extremum, const Leaves& leaves);
+Leaves index_of_extremum(const AxisCall& call, ReduceOp extremum, const Leaves& leaves);
 }  // namespace collectives
 
 /// For each element, the index along the axis (of several names the row-major index) of the replica
@@ -23,7 +23,7 @@ template <Tree T>
 [[nodiscard]] T pargmax(const T& x, const AxisNames& axis_name,
                         std::source_location where = std::source_location::current()) {
   return tree_unflatten(x, collectives::index_of_extremum({"pargmax", axis_name, where},
-                                                          reduce::ReduceOp::max, tree_leaves(x)));
+                                                          ReduceOp::max, tree_leaves(x)));
 }
 
 /// The index of the replica that holds the smallest value; a NaN counts as the smallest. See
@@ -32,7 +32,7 @@ template <Tree T>
 [[nodiscard]] T pargmin(const T& x, const AxisNames& axis_name,
                         std::source_location where = std::source_location::current()) {
   return tree_unflatten(x, collectives::index_of_extremum({"pargmin", axis_name, where},
-                                                          reduce::ReduceOp::min, tree_leaves(x)));
+                                                          ReduceOp::min, tree_leaves(x)));
 }
 
 LOCKSTEP_NEEDS_AXIS(pargmax)

@@ -19,7 +19,7 @@ Leaves transposed_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
           if (!message.is_floating_point()) return at::zeros_like(message);  // not a gradient
           const Tensor sum = result_memory_like(message);
           replicas.all_reduce(bytes_of(message), bytes_of(sum),
-                              element_type(message.scalar_type(), call), reduce::ReduceOp::sum);
+                              element_type(message.scalar_type(), call), ReduceOp::sum);
           if (replicas.rank() != source) sum.zero_();
           return sum;
         });

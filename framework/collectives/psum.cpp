@@ -13,11 +13,10 @@ bool is_linear(Reduction reduction) {
 }
 
 // Integers have no mean on the wire: they are summed there.
-reduce::ReduceOp op_of(Reduction reduction, reduce::ElementType type) {
-  if (reduction == Reduction::max) return reduce::ReduceOp::max;
-  if (reduction == Reduction::min) return reduce::ReduceOp::min;
-  return reduction == Reduction::mean && reduce::is_floating(type) ? reduce::ReduceOp::mean
-                                                                   : reduce::ReduceOp::sum;
+ReduceOp op_of(Reduction reduction, ElementType type) {
+  if (reduction == Reduction::max) return ReduceOp::max;
+  if (reduction == Reduction::min) return ReduceOp::min;
+  return reduction == Reduction::mean && is_floating(type) ? ReduceOp::mean : ReduceOp::sum;
 }
 
 // The leaf in the type in which it is summed: booleans are counted, and the mean of integers must
@@ -33,10 +32,10 @@ Leaves reduce_all(const AxisCall& call, comm::Communicator& replicas, Reduction 
   for (Tensor& operand : operands) operand = operand_of(operand, reduction);
   return in_messages(operands, 0, [&](const Tensor& input, bool is_copy) {
     const Tensor output = is_copy ? input : result_memory_like(input);
-    const reduce::ElementType type = element_type(input.scalar_type(), call);
-    const reduce::ReduceOp op = op_of(reduction, type);
+    const ElementType type = element_type(input.scalar_type(), call);
+    const ReduceOp op = op_of(reduction, type);
     replicas.all_reduce(bytes_of(input), bytes_of(output), type, op);
-    const bool divide = reduction == Reduction::mean && op == reduce::ReduceOp::sum;
+    const bool divide = reduction == Reduction::mean && op == ReduceOp::sum;
     // Divided as they are, integers would give LibTorch's default dtype, whichever that is.
     return divide ? output.to(at::kFloat).div(static_cast<std::int64_t>(replicas.size())) : output;
   });

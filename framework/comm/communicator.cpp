@@ -29,8 +29,8 @@ struct InBytes {
 };
 
 void check_elements(const char* verb, std::size_t bytes, const Verb& call) {
-  require(bytes % reduce::size_of(call.type) == 0, verb, ": ", InBytes{bytes},
-          ", which is no whole number of ", reduce::name_of(call.type));
+  require(bytes % size_of(call.type) == 0, verb, ": ", InBytes{bytes},
+          ", which is no whole number of ", name_of(call.type));
   const std::string problem = reduce::why_not(call.type, call.op);
   require(problem.empty(), verb, ": ", problem);
 }
@@ -111,13 +111,11 @@ Communicator::Communicator(int rank, int size) : rank_(rank), size_(size) {
   require(rank >= 0 && rank < size, "rank ", rank, " is not in a group of ", size);
 }
 
-void Communicator::all_reduce(ConstBytes input, Bytes output, reduce::ElementType type,
-                              reduce::ReduceOp op) {
+void Communicator::all_reduce(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
   call({.kind = Verb::Kind::all_reduce, .input = input, .output = output, .type = type, .op = op});
 }
 
-void Communicator::reduce_scatter(ConstBytes input, Bytes output, reduce::ElementType type,
-                                  reduce::ReduceOp op) {
+void Communicator::reduce_scatter(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
   call({.kind = Verb::Kind::reduce_scatter,
         .input = input,
         .output = output,

@@ -63,8 +63,8 @@ struct Verb {
   Kind kind;
   ConstBytes input = {};
   Bytes output = {};  ///< broadcast: the data
-  reduce::ElementType type = reduce::ElementType::uint8;
-  reduce::ReduceOp op = reduce::ReduceOp::sum;
+  ElementType type = ElementType::uint8;
+  ReduceOp op = ReduceOp::sum;
   std::span<const std::size_t> send_sizes = {};
   std::span<const std::size_t> recv_sizes = {};
   int root = 0;           ///< broadcast
@@ -112,13 +112,12 @@ class Communicator : private NonCopyable {
 
   /// output = the reduction of all inputs, in reduce()'s canonical order, the same bits on every
   /// replica. `input` and `output` have the same size and are the same buffer or do not overlap.
-  void all_reduce(ConstBytes input, Bytes output, reduce::ElementType type, reduce::ReduceOp op);
+  void all_reduce(ConstBytes input, Bytes output, ElementType type, ReduceOp op);
 
   /// output = this replica's slice of all_reduce's result. `input` is size() slices of
   /// output.size() bytes each; replica r gets slice r. Input and output may overlap only if
   /// `output` is exactly the own slice of `input`.
-  void reduce_scatter(ConstBytes input, Bytes output, reduce::ElementType type,
-                      reduce::ReduceOp op);
+  void reduce_scatter(ConstBytes input, Bytes output, ElementType type, ReduceOp op);
 
   /// output = the inputs of all replicas in their order, input.size() bytes each. Input and output
   /// may overlap only if `input` is exactly the own slice of `output`.

@@ -21,8 +21,8 @@ GroupLayout::GroupLayout(std::span<const watch::GroupMember> members, int own_wo
   for (std::size_t place = 0; place < size(); ++place) {
     has_blocks_ = has_blocks_ && size() == block * workers() && worker_of(place) == place / block;
   }
-  for (const auto type : {reduce::ElementType::float16, reduce::ElementType::float32}) {
-    plans_.emplace_back(places_, type, reduce::ReduceOp::sum);
+  for (const auto type : {ElementType::float16, ElementType::float32}) {
+    plans_.emplace_back(places_, type, ReduceOp::sum);
   }
 }
 

@@ -41,8 +41,7 @@ class GroupLayout {
   /// Whether all workers have as many members, next to each other.
   [[nodiscard]] bool has_blocks() const noexcept { return has_blocks_; }
   /// What each worker reduces alone.
-  [[nodiscard]] const reduce::ReductionPlan& plan(reduce::ElementType type,
-                                                  reduce::ReduceOp op) const {
+  [[nodiscard]] const reduce::ReductionPlan& plan(ElementType type, ReduceOp op) const {
     return plans_[reduce::has_partial_sums(type, op) ? 1 : 0];
   }
 

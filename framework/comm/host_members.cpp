@@ -481,7 +481,7 @@ void HostMembers::take(const Verb& verb, const Piece& piece) const {
       if (common.size == 0) return;
       const Bytes to = verb.output.subspan(common.offset - slice, common.size);
       copy_bytes(row.subspan(common.offset - piece.offset, common.size), to);
-      if (is_of_hosts && verb.op == reduce::ReduceOp::mean) {
+      if (is_of_hosts && verb.op == ReduceOp::mean) {
         reduce::divide(to, size(), verb.type);
       }
       return;

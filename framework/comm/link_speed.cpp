@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "framework/base/bytes.h"
-#include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/comm/communicator.h"
 

@@ -29,7 +29,7 @@ class NetworkCommunicator::Rounds {
 
   // The rounds that add: from the inputs to the results of the slices that the schedule leaves to
   // this member. These are written to result(slice).
-  void add_up(const auto& result, reduce::ElementType type, reduce::ReduceOp op) {
+  void add_up(const auto& result, ElementType type, ReduceOp op) {
     const auto own = static_cast<std::int64_t>(group_.me());
     const std::size_t rounds = schedule_.adding.size();
     for (std::size_t number = 0; number < rounds; ++number) {
@@ -49,7 +49,7 @@ class NetworkCommunicator::Rounds {
         const Bytes to = result(slice);
         const Bytes sum = is_last ? to : group_.scratch_.take(to.size());
         reduce::reduce(inputs, sum, type, rounds == 1 ? op : reduce::partial_op(op));
-        if (is_last && rounds > 1 && op == reduce::ReduceOp::mean) {
+        if (is_last && rounds > 1 && op == ReduceOp::mean) {
           reduce::divide(sum, group_.size(), type);
         }
         held_[slice] = sum;
@@ -197,8 +197,7 @@ void NetworkCommunicator::all_reduce(const Verb& verb) {
   const Schedule& schedule = schedules().all_reduce(
       verb.output.size(), {.complete = !reduce::has_partial_sums(verb.type, verb.op)});
   const auto part_of = [&](auto buffer, std::size_t slice) {
-    return slice_of(buffer, reduce::size_of(verb.type), static_cast<std::size_t>(schedule.slices),
-                    slice);
+    return slice_of(buffer, size_of(verb.type), static_cast<std::size_t>(schedule.slices), slice);
   };
   const auto result = [&](std::size_t slice) { return part_of(verb.output, slice); };
   Rounds rounds(*this, schedule);

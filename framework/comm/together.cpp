@@ -88,7 +88,7 @@ void Together::all_reduce_sums(const Pieces& sums, const Verb& verb) {
   const Bytes output = verb.output;
   if (layout_.plan(verb.type, verb.op).is_one_sum_each()) {
     workers_->all_reduce(sums[0], output, verb.type, reduce::partial_op(verb.op));
-    if (verb.op == reduce::ReduceOp::mean) {
+    if (verb.op == ReduceOp::mean) {
       reduce::divide(output, static_cast<int>(layout_.size()), verb.type);
     }
     return;
@@ -96,7 +96,7 @@ void Together::all_reduce_sums(const Pieces& sums, const Verb& verb) {
   // Each worker adds up a slice and passes it on. What is left, less than an element for each, is
   // the first one's.
   const std::size_t n = layout_.workers();
-  const std::size_t width = reduce::size_of(verb.type);
+  const std::size_t width = size_of(verb.type);
   const std::size_t slice = output.size() / n / width * width;
   const Bytes rest = output.subspan(n * slice);
   std::vector<Ranges> ranges;

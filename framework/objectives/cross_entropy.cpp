@@ -7,7 +7,6 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/tensor.h>
 
-#include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/objectives/batch.h"
 

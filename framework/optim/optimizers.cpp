@@ -1,6 +1,5 @@
 #include "framework/optim/optimizers.h"
 
-#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <vector>

@@ -2,11 +2,7 @@
 
 #include "framework/base/element_type.h"
 
-namespace lockstep::reduce {
-
-using lockstep::ElementType;
-using lockstep::name_of;
-using lockstep::size_of;
+namespace lockstep {
 
 /// How elements of several replicas become one. On booleans, sum is not defined (count them in
 /// int64), max is "any" and min is "all". Integers wrap around. If an input is NaN, max and min are
@@ -22,4 +18,4 @@ enum class ReduceOp { sum, mean, max, min };
   return kNames[static_cast<std::size_t>(op)];
 }
 
-}  // namespace lockstep::reduce
+}  // namespace lockstep

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include <dlfcn.h>
 #include <malloc.h>
 
-#include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"
 #include "framework/base/mutex.h"

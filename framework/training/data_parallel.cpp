@@ -1,7 +1,6 @@
 #include "framework/training/data_parallel.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include <ATen/ops/zeros.h>

@@ -1,6 +1,5 @@
 #include "framework/training/recompute.h"
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>

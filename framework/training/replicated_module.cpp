@@ -1,7 +1,5 @@
 #include "framework/training/replicated_module.h"
 
-#include <functional>
-
 #include "framework/training/agreement.h"
 #include "framework/training/safe_convolutions.h"
 

@@ -1,7 +1,6 @@
 #include "framework/training/same_gradients.h"
 
 #include <algorithm>
-#include <functional>
 #include <string>
 #include <utility>
 

@@ -15,7 +15,6 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
-#include "framework/base/errors.h"
 #include "framework/base/text.h"
 
 namespace lockstep::training {

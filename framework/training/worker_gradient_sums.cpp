@@ -72,7 +72,7 @@ void WorkerGradientSums::give(std::int64_t replica, Set set) {
       const std::array<const std::byte*, 2> inputs{into.data(),
                                                    collectives::bytes_of(sum.set[bucket]).data()};
       reduce::reduce(inputs, into, collectives::element_type(left.set[bucket].scalar_type(), call),
-                     reduce::ReduceOp::sum);
+                     ReduceOp::sum);
     }
     free_.push_back(std::move(sum.set));
     left.of = left.of.parent();

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <optional>
 #include <set>

@@ -61,13 +61,12 @@ std::vector<Buffer> random_inputs(int replicas) {
 
 // A reduction of the inputs' first elements, and what one replica alone makes of them.
 struct Reduction {
-  reduce::ElementType type;
-  reduce::ReduceOp op;
+  ElementType type;
+  ReduceOp op;
   Buffer expected;
 
   [[nodiscard]] std::string text() const {
-    return str(" of ", expected.size() / reduce::size_of(type), " ", reduce::name_of(type), ", ",
-               reduce::name_of(op));
+    return str(" of ", expected.size() / size_of(type), " ", name_of(type), ", ", name_of(op));
   }
 };
 
@@ -76,14 +75,14 @@ struct Reductions {
   std::vector<Buffer> booleans;  // the same as zeros and ones
   std::vector<Reduction> all;
 
-  [[nodiscard]] const std::vector<Buffer>& inputs_of(reduce::ElementType type) const {
-    return type == reduce::ElementType::boolean ? booleans : inputs;
+  [[nodiscard]] const std::vector<Buffer>& inputs_of(ElementType type) const {
+    return type == ElementType::boolean ? booleans : inputs;
   }
 
-  void add(reduce::ElementType type, reduce::ReduceOp op, std::size_t count) {
+  void add(ElementType type, ReduceOp op, std::size_t count) {
     std::vector<const std::byte*> pointers;
     for (const Buffer& input : inputs_of(type)) pointers.push_back(input.data());
-    Buffer expected(count * reduce::size_of(type));
+    Buffer expected(count * size_of(type));
     reduce::reduce(pointers, expected, type, op);
     all.push_back({type, op, std::move(expected)});
   }
@@ -96,16 +95,16 @@ Reductions reductions(int replicas) {
   for (Buffer& input : reductions.booleans) {
     for (std::byte& byte : input) byte &= std::byte{1};
   }
-  for (const reduce::ElementType type : kTypes) {
-    std::vector<reduce::ReduceOp> allowed;
+  for (const ElementType type : kTypes) {
+    std::vector<ReduceOp> allowed;
     std::ranges::copy_if(kOps, std::back_inserter(allowed),
-                         [&](reduce::ReduceOp op) { return is_allowed(type, op); });
-    for (const reduce::ReduceOp op : allowed) {
+                         [&](ReduceOp op) { return is_allowed(type, op); });
+    for (const ReduceOp op : allowed) {
       reductions.add(type, op, 5);
       reductions.add(type, op, 1001);
     }
-    const reduce::ReduceOp turn = allowed[static_cast<std::size_t>(replicas) % allowed.size()];
-    reductions.add(type, turn, kLarge / reduce::size_of(type));
+    const ReduceOp turn = allowed[static_cast<std::size_t>(replicas) % allowed.size()];
+    reductions.add(type, turn, kLarge / size_of(type));
   }
   return reductions;
 }
@@ -118,7 +117,7 @@ void check_reduction_of(comm::Communicator& group, const Reductions& of,
   group.all_reduce(input, output, reduction.type, reduction.op);
   expect(same(output, reduction.expected), "all_reduce" + reduction.text());
 
-  const std::size_t width = reduce::size_of(reduction.type);
+  const std::size_t width = size_of(reduction.type);
   const std::size_t slice = input.size() / width / static_cast<std::size_t>(group.size()) * width;
   output.assign(slice, std::byte{0xaa});
   group.reduce_scatter(input.first(slice * static_cast<std::size_t>(group.size())), output,

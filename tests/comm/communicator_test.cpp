@@ -40,18 +40,16 @@ void check_verbs(comm::Communicator& group, std::size_t count) {
   const Words expected = sum_of(everyone(n), count);
 
   Words summed(count);
-  group.all_reduce(bytes(mine), bytes(summed), reduce::ElementType::float32, reduce::ReduceOp::sum);
+  group.all_reduce(bytes(mine), bytes(summed), ElementType::float32, ReduceOp::sum);
   expect(same(summed, expected), str("all_reduce of ", count));
 
   Words in_place = mine;
-  group.all_reduce(bytes(in_place), bytes(in_place), reduce::ElementType::float32,
-                   reduce::ReduceOp::sum);
+  group.all_reduce(bytes(in_place), bytes(in_place), ElementType::float32, ReduceOp::sum);
   expect(same(in_place, expected), str("all_reduce in place of ", count));
 
   const Words sliced = values_of(group.rank(), count * replicas, 5);
   Words own(count);
-  group.reduce_scatter(bytes(sliced), bytes(own), reduce::ElementType::float32,
-                       reduce::ReduceOp::sum);
+  group.reduce_scatter(bytes(sliced), bytes(own), ElementType::float32, ReduceOp::sum);
   expect(same(own, slice(sum_of(everyone(n), count * replicas, 5), me * count, count)),
          str("reduce_scatter to ", count));
 
@@ -131,11 +129,9 @@ TEST_CASE("4 to 16 MiB a slice, again and again", "[communicator][bulk]") {
       Words own(count);
       Words whole(count * n);
       for (int repetition = 0; repetition < 3; ++repetition) {
-        group.reduce_scatter(bytes(mine), bytes(own), reduce::ElementType::float32,
-                             reduce::ReduceOp::sum);
+        group.reduce_scatter(bytes(mine), bytes(own), ElementType::float32, ReduceOp::sum);
         expect(same(own, slice(expected, me * count, count)), "reduce_scatter");
-        group.all_reduce(bytes(mine), bytes(whole), reduce::ElementType::float32,
-                         reduce::ReduceOp::sum);
+        group.all_reduce(bytes(mine), bytes(whole), ElementType::float32, ReduceOp::sum);
         expect(same(whole, expected), "all_reduce");
         std::fill(whole.begin(), whole.end(), 0.0F);
         group.all_gather(bytes(own), bytes(whole));
@@ -158,8 +154,8 @@ TEST_CASE("subgroups keep the order they were given and run side by side", "[com
       group->all_gather(bytes(mine), bytes(ranks));
       expect(same(ranks, Words(members.begin(), members.end())), "members in order");
       Words summed(count);
-      group->all_reduce(bytes(values_of(world.rank(), count)), bytes(summed),
-                        reduce::ElementType::float32, reduce::ReduceOp::sum);
+      group->all_reduce(bytes(values_of(world.rank(), count)), bytes(summed), ElementType::float32,
+                        ReduceOp::sum);
       expect(same(summed, sum_of(members, count)), "sum over the subgroup");
     }
     // A subgroup of a subgroup counts places in its parent.
@@ -184,8 +180,8 @@ TEST_CASE("a group of any size is of no use after abort()", "[communicator]") {
       group.abort("enough");
       Words words(7);
       try {
-        group.all_reduce(bytes(std::as_const(words)), bytes(words), reduce::ElementType::float32,
-                         reduce::ReduceOp::sum);
+        group.all_reduce(bytes(std::as_const(words)), bytes(words), ElementType::float32,
+                         ReduceOp::sum);
       } catch (const Aborted& error) {
         return expect(std::string(error.what()).find("enough") != std::string::npos, error.what());
       }
@@ -212,29 +208,14 @@ TEST_CASE("arguments are checked with one replica as with several", "[communicat
       Words b(5);
       const auto n = static_cast<std::size_t>(replicas);
       std::vector<std::size_t> sizes(n, 4);
+      refused([&] { group.all_reduce(bytes(a), bytes(b), ElementType::float32, ReduceOp::sum); },
+              "input has 16 bytes, output 20");
+      refused([&] { group.all_reduce(bytes(a), bytes(a), ElementType::boolean, ReduceOp::sum); },
+              "booleans have no sum");
+      refused([&] { group.all_reduce(bytes(b), bytes(b), ElementType::float64, ReduceOp::max); },
+              "20 bytes, which is no whole number of float64");
       refused(
-          [&] {
-            group.all_reduce(bytes(a), bytes(b), reduce::ElementType::float32,
-                             reduce::ReduceOp::sum);
-          },
-          "input has 16 bytes, output 20");
-      refused(
-          [&] {
-            group.all_reduce(bytes(a), bytes(a), reduce::ElementType::boolean,
-                             reduce::ReduceOp::sum);
-          },
-          "booleans have no sum");
-      refused(
-          [&] {
-            group.all_reduce(bytes(b), bytes(b), reduce::ElementType::float64,
-                             reduce::ReduceOp::max);
-          },
-          "20 bytes, which is no whole number of float64");
-      refused(
-          [&] {
-            group.reduce_scatter(bytes(b), bytes(a), reduce::ElementType::float32,
-                                 reduce::ReduceOp::sum);
-          },
+          [&] { group.reduce_scatter(bytes(b), bytes(a), ElementType::float32, ReduceOp::sum); },
           str(replicas, " slices of 16"));
       refused([&] { group.all_gather(bytes(a), bytes(b)); }, str(replicas, " times 16"));
       refused([&] { group.all_to_all(bytes(b), sizes, bytes(b), sizes); }, "add up to");
@@ -259,8 +240,7 @@ TEST_CASE("a replica that fails ends the others' collectives at once, with the r
                                    if (group.rank() == 2) throw std::runtime_error("root cause");
                                    Words words(100000);
                                    group.all_reduce(bytes(words), bytes(words),
-                                                    reduce::ElementType::float32,
-                                                    reduce::ReduceOp::sum);
+                                                    ElementType::float32, ReduceOp::sum);
                                  }),
                       "root cause");
     CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
@@ -276,8 +256,7 @@ TEST_CASE("a replica whose process dies is lost to the others", "[failure]") {
                                      if (group.rank() == 1) ::_exit(0);
                                      Words words(count);
                                      group.all_reduce(bytes(words), bytes(words),
-                                                      reduce::ElementType::float32,
-                                                      reduce::ReduceOp::sum);
+                                                      ElementType::float32, ReduceOp::sum);
                                    }),
                       ContainsSubstring("lost its connection to replica") ||
                           ContainsSubstring("lost replica 1, whose process has ended"));

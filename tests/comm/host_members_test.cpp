@@ -150,12 +150,12 @@ std::shared_ptr<comm::Communicator> paced_job(comm::Communicator& here, Pace& pa
 void check_reductions_of(comm::Communicator& group, const std::vector<std::size_t>& counts) {
   const auto n = static_cast<std::size_t>(group.size());
   const auto me = static_cast<std::size_t>(group.rank());
-  for (const reduce::ElementType type : kTypes) {
-    const std::size_t width = reduce::size_of(type);
+  for (const ElementType type : kTypes) {
+    const std::size_t width = size_of(type);
     const std::size_t most = counts.back() * width;
     std::vector<Buffer> inputs =
         lockstep::testing::random_inputs(static_cast<int>(n), n * most, type);
-    for (const reduce::ReduceOp op : kOps) {
+    for (const ReduceOp op : kOps) {
       if (!is_allowed(type, op)) continue;
       for (const std::size_t count : counts) {
         const std::string text = str(" of ", count, " ", name_of(type), ", ", name_of(op));
@@ -294,7 +294,7 @@ TEST_CASE("a mean in pieces is divided once, by all replicas", "[hosts][bulk]") 
     for (float& each : expected) each /= static_cast<float>(replicas);
     CHECK_NOTHROW(in_threads_on(hosts, [&](comm::Communicator& group) {
       Words words = values_of(group.rank(), kCount);
-      group.all_reduce(bytes(words), bytes(words), kFloat, reduce::ReduceOp::mean);
+      group.all_reduce(bytes(words), bytes(words), kFloat, ReduceOp::mean);
       expect(same(words, expected), "all_reduce");
     }));
   }
@@ -307,11 +307,11 @@ TEST_CASE("hosts send what hosts with one replica each would send", "[hosts]") {
     Words whole(kCount);
     Words part(kCount / n);
     group.all_reduce(bytes(whole), bytes(whole), kFloat, kSum);
-    group.reduce_scatter(bytes(whole), bytes(part), kFloat, reduce::ReduceOp::mean);
+    group.reduce_scatter(bytes(whole), bytes(part), kFloat, ReduceOp::mean);
     group.all_gather(bytes(part), bytes(whole));
     group.broadcast(bytes(whole), 0);
     whole.resize(500);
-    group.all_reduce(bytes(whole), bytes(whole), kFloat, reduce::ReduceOp::max);
+    group.all_reduce(bytes(whole), bytes(whole), kFloat, ReduceOp::max);
   };
   const std::uint64_t two = sent_in({0, 1}, verbs);
   CHECK(two == (2 + 1 + 1 + 1) * kCount * sizeof(float) + 2 * 500 * sizeof(float));

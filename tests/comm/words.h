@@ -12,8 +12,8 @@ namespace lockstep::testing {
 
 using Words = std::vector<float>;
 
-inline constexpr auto kFloat = reduce::ElementType::float32;
-inline constexpr auto kSum = reduce::ReduceOp::sum;
+inline constexpr auto kFloat = ElementType::float32;
+inline constexpr auto kSum = ReduceOp::sum;
 
 inline std::span<const std::byte> bytes(const Words& words) {
   return std::as_bytes(std::span(words));

@@ -49,11 +49,9 @@ void all_reduce(comm::Communicator& group, std::size_t count) {
   Words words = values_of(group.rank(), count);
   const Words expected = sum_of(everyone(group.size()), count);
   Words apart(count);
-  group.all_reduce(bytes(std::as_const(words)), bytes(apart), reduce::ElementType::float32,
-                   reduce::ReduceOp::sum);
+  group.all_reduce(bytes(std::as_const(words)), bytes(apart), ElementType::float32, ReduceOp::sum);
   expect(apart == expected, "all_reduce");
-  group.all_reduce(bytes(std::as_const(words)), bytes(words), reduce::ElementType::float32,
-                   reduce::ReduceOp::sum);
+  group.all_reduce(bytes(std::as_const(words)), bytes(words), ElementType::float32, ReduceOp::sum);
   expect(words == expected, "all_reduce in place");
 }
 
@@ -62,8 +60,7 @@ void reduce_scatter_and_gather(comm::Communicator& group, std::size_t count) {
   const auto me = static_cast<std::ptrdiff_t>(group.rank());
   const Words words = values_of(group.rank(), count * n);
   Words own(count);
-  group.reduce_scatter(bytes(words), bytes(own), reduce::ElementType::float32,
-                       reduce::ReduceOp::sum);
+  group.reduce_scatter(bytes(words), bytes(own), ElementType::float32, ReduceOp::sum);
   const Words expected = sum_of(everyone(group.size()), count * n);
   const auto slice = expected.begin() + me * static_cast<std::ptrdiff_t>(count);
   expect(own == Words(slice, slice + static_cast<std::ptrdiff_t>(count)), "reduce_scatter");
@@ -269,7 +266,7 @@ TEST_CASE("a verb into a common buffer returns when all have written to it") {
       check(round, "all_gather");
       group.barrier();
       if (buffer.is_common()) {
-        group.all_reduce(apart, all, reduce::ElementType::uint8, reduce::ReduceOp::max);
+        group.all_reduce(apart, all, ElementType::uint8, ReduceOp::max);
         fill(round + 1);
         group.barrier();
         check(round + 1, "all_reduce");
@@ -299,23 +296,21 @@ TEST_CASE("reductions on any number of workers have the bits of one alone") {
   testing::Sample sample("reductions on workers");
   for (int replicas = 1; replicas <= 9; ++replicas) {
     struct Reduction {
-      reduce::ElementType type;
-      reduce::ReduceOp op;
+      ElementType type;
+      ReduceOp op;
       std::vector<std::vector<std::byte>> inputs;
       std::vector<std::byte> expected;
     };
     std::vector<Reduction> reductions;
-    for (const reduce::ElementType type : testing::kTypes) {
-      for (const reduce::ReduceOp op : testing::kOps) {
+    for (const ElementType type : testing::kTypes) {
+      for (const ReduceOp op : testing::kOps) {
         if (!testing::is_allowed(type, op)) continue;
         // Small ones, and of a few types some that go in slices.
-        const bool has_large = type == reduce::ElementType::float32 ||
-                               type == reduce::ElementType::bfloat16 ||
-                               type == reduce::ElementType::int64;
+        const bool has_large = type == ElementType::float32 || type == ElementType::bfloat16 ||
+                               type == ElementType::int64;
         for (const std::size_t count : {std::size_t{5}, std::size_t{2500}}) {
           if (count > 5 && !has_large) continue;
-          const std::size_t bytes =
-              count * static_cast<std::size_t>(replicas) * reduce::size_of(type);
+          const std::size_t bytes = count * static_cast<std::size_t>(replicas) * size_of(type);
           Reduction made{type, op, testing::random_inputs(replicas, bytes, type), {}};
           made.expected.resize(bytes);
           std::vector<const std::byte*> inputs;
@@ -328,7 +323,7 @@ TEST_CASE("reductions on any number of workers have the bits of one alone") {
     const auto check = [&](groups::ReplicaGroup& group) {
       const auto me = static_cast<std::size_t>(group.rank());
       for (const Reduction& one : reductions) {
-        const std::string what = str(reduce::name_of(one.type), ", ", reduce::name_of(one.op));
+        const std::string what = str(name_of(one.type), ", ", name_of(one.op));
         std::vector<std::byte> output(one.expected.size());
         group.all_reduce(one.inputs[me], output, one.type, one.op);
         expect(output == one.expected, "all_reduce of " + what);
@@ -382,8 +377,8 @@ TEST_CASE("calls that differ end with a mismatch on every replica, and move noth
       group.begin(watch::CallRecord{odd ? 3U : 2U, odd ? "pmean at b.cpp:2" : "psum at a.cpp:1"});
       Words words(5, 1);
       try {
-        group.all_reduce(bytes(std::as_const(words)), bytes(words), reduce::ElementType::float32,
-                         reduce::ReduceOp::sum);
+        group.all_reduce(bytes(std::as_const(words)), bytes(words), ElementType::float32,
+                         ReduceOp::sum);
       } catch (const CollectiveMismatch& error) {
         const std::string text = error.what();
         // Who is told of depends on who has come by then.

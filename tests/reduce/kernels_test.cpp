@@ -68,18 +68,18 @@ bool is_nan([[maybe_unused]] T value) {
 }
 
 template <typename T>
-T combined(T a, T b, reduce::ReduceOp op) {
+T combined(T a, T b, ReduceOp op) {
   switch (op) {
-    case reduce::ReduceOp::sum:
-    case reduce::ReduceOp::mean:
+    case ReduceOp::sum:
+    case ReduceOp::mean:
       if constexpr (std::is_integral_v<T>) {
         return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
       } else {
         return a + b;
       }
-    case reduce::ReduceOp::max:
+    case ReduceOp::max:
       return a > b || is_nan(a) ? a : b;
-    case reduce::ReduceOp::min:
+    case ReduceOp::min:
       return a < b || is_nan(a) ? a : b;
   }
   throw std::logic_error("unknown operation");
@@ -87,14 +87,14 @@ T combined(T a, T b, reduce::ReduceOp op) {
 
 // The canonical tree as its definition reads: split at the largest power of two below the count.
 template <typename T>
-T tree(const T* values, std::size_t count, reduce::ReduceOp op) {
+T tree(const T* values, std::size_t count, ReduceOp op) {
   if (count == 1) return values[0];
   const std::size_t left = std::bit_floor(count - 1);
   return combined(tree(values, left, op), tree(values + left, count - left, op), op);
 }
 
 template <typename Format>
-Bytes expected(const std::vector<Bytes>& inputs, reduce::ReduceOp op) {
+Bytes expected(const std::vector<Bytes>& inputs, ReduceOp op) {
   using Element = typename Format::Element;
   using Wide = decltype(Format::widen(Element{}));
   Bytes result(inputs[0].size());
@@ -106,9 +106,8 @@ Bytes expected(const std::vector<Bytes>& inputs, reduce::ReduceOp op) {
       values[i] = Format::widen(element);
     }
     Wide value = tree(values.data(), values.size(), op);
-    if (op == reduce::ReduceOp::mean)
-      value = static_cast<Wide>(value / static_cast<Wide>(inputs.size()));
-    if (is_nan(value) && (op == reduce::ReduceOp::sum || op == reduce::ReduceOp::mean)) {
+    if (op == ReduceOp::mean) value = static_cast<Wide>(value / static_cast<Wide>(inputs.size()));
+    if (is_nan(value) && (op == ReduceOp::sum || op == ReduceOp::mean)) {
       value = std::numeric_limits<Wide>::quiet_NaN();
     }
     const Element element = Format::narrow(value);
@@ -117,26 +116,26 @@ Bytes expected(const std::vector<Bytes>& inputs, reduce::ReduceOp op) {
   return result;
 }
 
-Bytes expected(const std::vector<Bytes>& inputs, reduce::ElementType type, reduce::ReduceOp op) {
+Bytes expected(const std::vector<Bytes>& inputs, ElementType type, ReduceOp op) {
   switch (type) {
-    case reduce::ElementType::float64:
+    case ElementType::float64:
       return expected<Exact<double>>(inputs, op);
-    case reduce::ElementType::float32:
+    case ElementType::float32:
       return expected<Exact<float>>(inputs, op);
-    case reduce::ElementType::float16:
+    case ElementType::float16:
       return expected<Float16>(inputs, op);
-    case reduce::ElementType::bfloat16:
+    case ElementType::bfloat16:
       return expected<BFloat16>(inputs, op);
-    case reduce::ElementType::int64:
+    case ElementType::int64:
       return expected<Exact<std::int64_t>>(inputs, op);
-    case reduce::ElementType::int32:
+    case ElementType::int32:
       return expected<Exact<std::int32_t>>(inputs, op);
-    case reduce::ElementType::int16:
+    case ElementType::int16:
       return expected<Exact<std::int16_t>>(inputs, op);
-    case reduce::ElementType::int8:
+    case ElementType::int8:
       return expected<Exact<std::int8_t>>(inputs, op);
-    case reduce::ElementType::uint8:
-    case reduce::ElementType::boolean:
+    case ElementType::uint8:
+    case ElementType::boolean:
       return expected<Exact<std::uint8_t>>(inputs, op);
     default:
       throw std::logic_error("no message has elements of this type");
@@ -145,10 +144,10 @@ Bytes expected(const std::vector<Bytes>& inputs, reduce::ElementType type, reduc
 
 // The top 16 bits of a float of each kind: zeros, ones, subnormal, largest, infinite, NaN (quiet
 // and signaling), either sign; what is below is random or zero.
-std::uint16_t special(reduce::ElementType type, std::mt19937_64& random) {
-  const int exponent_bits = type == reduce::ElementType::float64   ? 11
-                            : type == reduce::ElementType::float16 ? 5
-                                                                   : 8;
+std::uint16_t special(ElementType type, std::mt19937_64& random) {
+  const int exponent_bits = type == ElementType::float64   ? 11
+                            : type == ElementType::float16 ? 5
+                                                           : 8;
   const unsigned infinity = ((1U << exponent_bits) - 1U) << (15 - exponent_bits);
   const unsigned quiet = 1U << (14 - exponent_bits);
   const unsigned magnitudes[] = {
@@ -157,13 +156,13 @@ std::uint16_t special(reduce::ElementType type, std::mt19937_64& random) {
   return static_cast<std::uint16_t>(magnitudes[random() % std::size(magnitudes)] | sign);
 }
 
-Bytes random_elements(reduce::ElementType type, std::size_t count, std::mt19937_64& random) {
-  const std::size_t size = reduce::size_of(type);
+Bytes random_elements(ElementType type, std::size_t count, std::mt19937_64& random) {
+  const std::size_t size = size_of(type);
   Bytes bytes(count * size);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
   for (std::size_t at = 0; at < bytes.size(); at += size) {
-    if (type == reduce::ElementType::boolean) bytes[at] &= std::byte{1};
-    if (!reduce::is_floating(type) || random() % 3 != 0) continue;
+    if (type == ElementType::boolean) bytes[at] &= std::byte{1};
+    if (!is_floating(type) || random() % 3 != 0) continue;
     if (random() % 2 == 0)
       std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), size, std::byte{0});
     const std::uint16_t top = special(type, random);
@@ -209,7 +208,7 @@ void reduce_checked(const reduce::Reduction& all) {
 // Whether `reduces` of `inputs`, `offset` bytes into lines of the cache, gives `result`: to a
 // buffer of its own, and to that, and in place of all inputs.
 bool gives(void (*reduces)(const reduce::Reduction&), const std::vector<Bytes>& inputs,
-           const Bytes& result, std::size_t offset, reduce::ElementType type, reduce::ReduceOp op,
+           const Bytes& result, std::size_t offset, ElementType type, ReduceOp op,
            bool past_caches = false) {
   const std::size_t bytes = result.size();
   std::vector<Fenced> buffers(inputs.size(), Fenced(bytes, offset));
@@ -231,10 +230,10 @@ bool gives(void (*reduces)(const reduce::Reduction&), const std::vector<Bytes>& 
   return right;
 }
 
-std::vector<reduce::ReduceOp> operations_on(reduce::ElementType type) {
-  std::vector<reduce::ReduceOp> operations{reduce::ReduceOp::max, reduce::ReduceOp::min};
-  if (type != reduce::ElementType::boolean) operations.push_back(reduce::ReduceOp::sum);
-  if (reduce::is_floating(type)) operations.push_back(reduce::ReduceOp::mean);
+std::vector<ReduceOp> operations_on(ElementType type) {
+  std::vector<ReduceOp> operations{ReduceOp::max, ReduceOp::min};
+  if (type != ElementType::boolean) operations.push_back(ReduceOp::sum);
+  if (is_floating(type)) operations.push_back(ReduceOp::mean);
   return operations;
 }
 
@@ -244,15 +243,15 @@ TEST_CASE("all kernels give the bits of one element at a time", "[bulk]") {
   const std::uint64_t seed = std::random_device()();
   INFO("seed " << seed);
   std::mt19937_64 random(seed);
-  for (const reduce::ElementType type : kTypes) {
+  for (const ElementType type : kTypes) {
     for (std::size_t replicas = 2; replicas <= 17; ++replicas) {
       for (const std::size_t count : {1, 2, 3, 7, 16, 31, 64, 65, 130, 257}) {
         std::vector<Bytes> inputs(replicas);
         for (Bytes& input : inputs) input = random_elements(type, count, random);
-        const std::size_t offset = random() % 8 * reduce::size_of(type);
-        for (const reduce::ReduceOp op : operations_on(type)) {
+        const std::size_t offset = random() % 8 * size_of(type);
+        for (const ReduceOp op : operations_on(type)) {
           const Bytes result = expected(inputs, type, op);
-          CAPTURE(reduce::name_of(type), reduce::name_of(op), replicas, count, offset);
+          CAPTURE(name_of(type), name_of(op), replicas, count, offset);
           for (const reduce::ReduceKernels& kernels : reduce::reduce_kernels()) {
             CAPTURE(kernels.name);
             REQUIRE(gives(kernels.reduce, inputs, result, offset, type, op));
@@ -270,15 +269,14 @@ TEST_CASE("all kernels count any number of replicas") {
   INFO("seed " << seed);
   std::mt19937_64 random(seed);
   for (const std::size_t replicas : {24, 31, 32, 33, 63, 64, 100, 127, 129}) {
-    for (const reduce::ElementType type :
-         {reduce::ElementType::float32, reduce::ElementType::bfloat16}) {
+    for (const ElementType type : {ElementType::float32, ElementType::bfloat16}) {
       std::vector<Bytes> inputs(replicas);
       for (Bytes& input : inputs) input = random_elements(type, 70, random);
-      const Bytes result = expected(inputs, type, reduce::ReduceOp::mean);
-      CAPTURE(reduce::name_of(type), replicas);
+      const Bytes result = expected(inputs, type, ReduceOp::mean);
+      CAPTURE(name_of(type), replicas);
       for (const reduce::ReduceKernels& kernels : reduce::reduce_kernels()) {
         CAPTURE(kernels.name);
-        REQUIRE(gives(kernels.reduce, inputs, result, 0, type, reduce::ReduceOp::mean));
+        REQUIRE(gives(kernels.reduce, inputs, result, 0, type, ReduceOp::mean));
       }
     }
   }
@@ -290,16 +288,15 @@ TEST_CASE("all kernels convert every half float alike") {
     const auto bits = static_cast<std::uint16_t>(i);
     std::memcpy(all.data() + 2 * i, &bits, 2);
   }
-  for (const reduce::ElementType type :
-       {reduce::ElementType::float16, reduce::ElementType::bfloat16}) {
+  for (const ElementType type : {ElementType::float16, ElementType::bfloat16}) {
     // The greatest of a value and itself is that value, widened and narrowed; a value plus half the
     // next one's distance goes to the even one.
-    for (const reduce::ReduceOp op : {reduce::ReduceOp::max, reduce::ReduceOp::mean}) {
+    for (const ReduceOp op : {ReduceOp::max, ReduceOp::mean}) {
       Bytes next = all;
-      if (op == reduce::ReduceOp::mean) std::rotate(next.begin(), next.begin() + 2, next.end());
+      if (op == ReduceOp::mean) std::rotate(next.begin(), next.begin() + 2, next.end());
       const std::vector<Bytes> inputs{all, next};
       const Bytes result = expected(inputs, type, op);
-      CAPTURE(reduce::name_of(type), reduce::name_of(op));
+      CAPTURE(name_of(type), name_of(op));
       for (const reduce::ReduceKernels& kernels : reduce::reduce_kernels()) {
         CAPTURE(kernels.name);
         CHECK(gives(kernels.reduce, inputs, result, 0, type, op));
@@ -310,7 +307,7 @@ TEST_CASE("all kernels convert every half float alike") {
 
 TEST_CASE("large outputs, which are written past the caches, have the same bits", "[bulk]") {
   std::mt19937_64 random(5);
-  const reduce::ElementType type = reduce::ElementType::int16;
+  const ElementType type = ElementType::int16;
   const std::size_t bytes = (std::size_t{16} << 20) + 154;
   const Bytes few = random_elements(type, 65536 + 77, random);
   Fenced a(bytes, 2);
@@ -323,14 +320,14 @@ TEST_CASE("large outputs, which are written past the caches, have the same bits"
   Bytes expected(bytes);
   std::byte* const into = expected.data();
   reduce::reduce_kernels().front().reduce(
-      {inputs.data(), 2, &into, 1, bytes, type, reduce::ReduceOp::sum, false});
+      {inputs.data(), 2, &into, 1, bytes, type, ReduceOp::sum, false});
   for (const std::size_t offset : {0, 2, 62}) {
     Fenced output(bytes, offset);
     Fenced other(bytes, 8);
     const std::vector<std::byte*> outputs{output.data(), other.data()};
-    reduce::reduce(inputs, {outputs.data(), 1}, bytes, type, reduce::ReduceOp::sum);
+    reduce::reduce(inputs, {outputs.data(), 1}, bytes, type, ReduceOp::sum);
     CHECK(output.holds(expected));
-    reduce::reduce(inputs, outputs, bytes, type, reduce::ReduceOp::sum);
+    reduce::reduce(inputs, outputs, bytes, type, ReduceOp::sum);
     CHECK(output.holds(expected));
     CHECK(output.is_intact());
     CHECK(other.holds(expected));

@@ -46,12 +46,11 @@ TEST_CASE("a process reduces the largest subtrees that it has all of", "[partial
 }
 
 TEST_CASE("one sum each is enough where blocks are subtrees", "[partial_sums]") {
-  const auto is_enough = [](const std::vector<Places>& places,
-                            reduce::ReduceOp op = reduce::ReduceOp::sum) {
-    return reduce::ReductionPlan(places, reduce::ElementType::float32, op).is_one_sum_each();
+  const auto is_enough = [](const std::vector<Places>& places, ReduceOp op = ReduceOp::sum) {
+    return reduce::ReductionPlan(places, ElementType::float32, op).is_one_sum_each();
   };
   CHECK(is_enough({{0, 1}, {2, 3}}));
-  CHECK(is_enough({{0, 1}, {2}}, reduce::ReduceOp::mean));
+  CHECK(is_enough({{0, 1}, {2}}, ReduceOp::mean));
   CHECK(is_enough({{0, 1}, {2, 3}, {4}}));
   CHECK(is_enough({{0, 1}, {2, 3}, {4}, {5}}));
   CHECK(is_enough({{0, 1}, {2, 3}, {4, 5}}));
@@ -59,24 +58,22 @@ TEST_CASE("one sum each is enough where blocks are subtrees", "[partial_sums]") 
   CHECK(!is_enough({{0}, {1, 2}}));
   CHECK(!is_enough({{2, 3}, {0, 1}}));
   CHECK(is_enough({{0, 1, 2, 3}, {4, 5}}));
-  CHECK(
-      !reduce::ReductionPlan({{0, 1}, {2, 3}}, reduce::ElementType::float16, reduce::ReduceOp::sum)
-           .is_one_sum_each());
-  CHECK(
-      reduce::ReductionPlan({{0, 1}, {2, 3}}, reduce::ElementType::bfloat16, reduce::ReduceOp::max)
-          .is_one_sum_each());
+  CHECK(!reduce::ReductionPlan({{0, 1}, {2, 3}}, ElementType::float16, ReduceOp::sum)
+             .is_one_sum_each());
+  CHECK(reduce::ReductionPlan({{0, 1}, {2, 3}}, ElementType::bfloat16, ReduceOp::max)
+            .is_one_sum_each());
 }
 
 TEST_CASE("partial sums combine to the bits of the whole", "[partial_sums][bulk]") {
   constexpr std::size_t kBytes = 1000;
   for (int places = 1; places <= 9; ++places) {
-    for (const reduce::ElementType type : kTypes) {
+    for (const ElementType type : kTypes) {
       const auto inputs = random_inputs(places, kBytes, type);
-      for (const reduce::ReduceOp op : kOps) {
+      for (const ReduceOp op : kOps) {
         if (!testing::is_allowed(type, op)) continue;
         std::vector<const std::byte*> all;
         for (const auto& input : inputs) all.push_back(input.data());
-        std::vector<std::byte> expected(kBytes / reduce::size_of(type) * reduce::size_of(type));
+        std::vector<std::byte> expected(kBytes / size_of(type) * size_of(type));
         reduce::reduce(all, expected, type, op);
         std::size_t wrong = 0;
         for (const auto& split : splits(places)) {
@@ -91,7 +88,7 @@ TEST_CASE("partial sums combine to the bits of the whole", "[partial_sums][bulk]
               const auto first = static_cast<std::size_t>(subtree.first);
               reduce::reduce(std::span(all).subspan(first, static_cast<std::size_t>(subtree.count)),
                              sums.back(), type,
-                             subtree.count == 1 ? reduce::ReduceOp::max : reduce::partial_op(op));
+                             subtree.count == 1 ? ReduceOp::max : reduce::partial_op(op));
               pieces.back().emplace_back(sums.back());
             }
           }
@@ -99,7 +96,7 @@ TEST_CASE("partial sums combine to the bits of the whole", "[partial_sums][bulk]
           reduce::combine(plan.in_order(pieces, 0, 1), places, result, type, op);
           wrong += result == expected ? 0 : 1;
         }
-        INFO(places << " places, " << reduce::name_of(type) << ", " << reduce::name_of(op)
+        INFO(places << " places, " << name_of(type) << ", " << name_of(op)
                     << ", LOCKSTEP_SEED=" << testing::seed());
         CHECK(wrong == 0);
       }

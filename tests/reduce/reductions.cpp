@@ -12,12 +12,12 @@
 
 namespace lockstep::testing {
 
-bool is_allowed(reduce::ElementType type, reduce::ReduceOp op) {
+bool is_allowed(ElementType type, ReduceOp op) {
   return reduce::why_not(type, op).empty();
 }
 
 std::vector<std::vector<std::byte>> random_inputs(int replicas, std::size_t bytes,
-                                                  reduce::ElementType type) {
+                                                  ElementType type) {
   std::vector<std::vector<std::byte>> inputs;
   for (int rank = 0; rank < replicas; ++rank) {
     const Key key = Key(seed()).fold("reductions").fold(static_cast<std::uint64_t>(rank));
@@ -25,7 +25,7 @@ std::vector<std::vector<std::byte>> random_inputs(int replicas, std::size_t byte
     inputs.emplace_back(bytes);
     for (std::byte& byte : inputs.back()) {
       byte = static_cast<std::byte>(random() >> 56U);
-      if (type == reduce::ElementType::boolean) byte &= std::byte{1};
+      if (type == ElementType::boolean) byte &= std::byte{1};
     }
   }
   return inputs;

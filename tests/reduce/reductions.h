@@ -7,20 +7,18 @@
 
 namespace lockstep::testing {
 
-inline constexpr reduce::ElementType kTypes[] = {
-    reduce::ElementType::float64,  reduce::ElementType::float32, reduce::ElementType::float16,
-    reduce::ElementType::bfloat16, reduce::ElementType::int64,   reduce::ElementType::int32,
-    reduce::ElementType::int16,    reduce::ElementType::int8,    reduce::ElementType::uint8,
-    reduce::ElementType::boolean};
-inline constexpr reduce::ReduceOp kOps[] = {reduce::ReduceOp::sum, reduce::ReduceOp::mean,
-                                            reduce::ReduceOp::max, reduce::ReduceOp::min};
+inline constexpr ElementType kTypes[] = {
+    ElementType::float64, ElementType::float32, ElementType::float16, ElementType::bfloat16,
+    ElementType::int64,   ElementType::int32,   ElementType::int16,   ElementType::int8,
+    ElementType::uint8,   ElementType::boolean};
+inline constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::mean, ReduceOp::max, ReduceOp::min};
 
 /// Whether there is such a reduction.
-[[nodiscard]] bool is_allowed(reduce::ElementType type, reduce::ReduceOp op);
+[[nodiscard]] bool is_allowed(ElementType type, ReduceOp op);
 
 /// Random bits (zeros and ones for booleans) of each replica; the same in every process.
 [[nodiscard]] std::vector<std::vector<std::byte>> random_inputs(int replicas, std::size_t bytes,
-                                                                reduce::ElementType type);
+                                                                ElementType type);
 
 /// Ways to have places in processes: all of them for up to 6 places, and for more those in which
 /// each process has a block.

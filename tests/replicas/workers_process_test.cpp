@@ -169,7 +169,7 @@ TEST_CASE("workers: verbs of a subgroup") {
     std::vector<std::int64_t> sum(own.size());
     std::vector<std::int64_t> all(members.size());
     part->all_reduce(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(sum)),
-                     reduce::ElementType::int64, reduce::ReduceOp::sum);
+                     ElementType::int64, ReduceOp::sum);
     part->all_gather(std::as_bytes(std::span(own).first(1)),
                      std::as_writable_bytes(std::span(all)));
     std::int64_t expected = 0;

@@ -45,8 +45,7 @@ TEST_CASE("sums made in turn, one after the other, are those of all gradients, i
           std::vector<const std::byte*> inputs;
           for (const auto& set : sets) inputs.push_back(collectives::bytes_of(set[bucket]).data());
           reduce::reduce(inputs, collectives::bytes_of(sum),
-                         bucket == 0 ? reduce::ElementType::float32 : reduce::ElementType::float64,
-                         reduce::ReduceOp::sum);
+                         bucket == 0 ? ElementType::float32 : ElementType::float64, ReduceOp::sum);
           return sum;
         };
         // To the sign of a zero.

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <filesystem>
 #include <initializer_list>
-#include <string>
 
 #include "framework/base/bytes.h"
 #include "framework/base/record.h"

@@ -135,8 +135,7 @@ class SharedCommunicator final : public Communicator {
     return lockstep::slice_of(buffer, kAligned, count(), place);
   }
 
-  void do_all_reduce(ConstBytes input, Bytes output, reduce::ElementType type,
-                     reduce::ReduceOp op) {
+  void do_all_reduce(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
     const bool short_one = meet(Verb::Kind::all_reduce, input, output);
     const bool common = rounds_.output_is_common();
     if (short_one) {
@@ -157,8 +156,7 @@ class SharedCommunicator final : public Communicator {
 
   // Of each part, a replica writes the slices that others reduce into its chunk. It reduces its own
   // slice, which stays in place, into its output and its chunk, where the others read it.
-  void all_reduce_staged(ConstBytes input, Bytes output, reduce::ElementType type,
-                         reduce::ReduceOp op) {
+  void all_reduce_staged(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
     const std::size_t parts = ceil_div(input.size(), HostMemory::kChunkBytes);
     const bool common = rounds_.output_is_common();
     const auto slice_in_chunk = [&](std::size_t owner, std::size_t round, std::size_t place) {
@@ -190,8 +188,7 @@ class SharedCommunicator final : public Communicator {
     });
   }
 
-  void do_reduce_scatter(ConstBytes input, Bytes output, reduce::ElementType type,
-                         reduce::ReduceOp op) {
+  void do_reduce_scatter(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
     const bool short_one = meet(Verb::Kind::reduce_scatter, input, output);
     if (short_one) return reduce::reduce(all_smalls(me() * output.size()), output, type, op);
     const auto inputs = rounds_.inputs(me() * output.size());
@@ -200,8 +197,7 @@ class SharedCommunicator final : public Communicator {
     rounds_.finish_round();
   }
 
-  void reduce_scatter_staged(ConstBytes input, Bytes output, reduce::ElementType type,
-                             reduce::ReduceOp op) {
+  void reduce_scatter_staged(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
     const auto slice = [&](std::size_t place) {
       return input.subspan(place * output.size(), output.size());
     };
