@@ -501,7 +501,7 @@ TEST_CASE("no member of a host reads why the leader has failed before that is wr
 TEST_CASE("verbs of other sizes on one host are a mismatch for all of its members",
           "[hosts][failure]") {
   using Group = comm::Communicator;
-  constexpr auto kHalf = reduce::ElementType::bfloat16;
+  constexpr auto kHalf = ElementType::bfloat16;
   // On so many words of each member.
   const std::vector<std::pair<std::string, std::function<void(Group&, std::size_t)>>> verbs{
       {"broadcast",
