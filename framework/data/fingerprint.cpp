@@ -6,14 +6,6 @@
 #include <vector>
 
 namespace lockstep::data {
-namespace {
-
-// Of samples that are made for a fingerprint: so many bytes take less than a tenth of a second.
-constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
-constexpr std::int64_t kMostSlowSamples = 16;
-constexpr std::int64_t kBatchBytes = std::int64_t{4} << 20;
-
-}  // namespace
 
 Fingerprint::Fingerprint(const Dataset& data) {
   const SampleType type = data.type();
@@ -41,6 +33,9 @@ void Fingerprint::add(const at::Tensor& values) {
 }
 
 void Fingerprint::add_samples(const Dataset& data) {
+  constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;  // take less than 0.1 s
+  constexpr std::int64_t kMostSlowSamples = 16;
+  constexpr std::int64_t kBatchBytes = std::int64_t{4} << 20;
   const SampleType type = data.type();
   const std::int64_t size = data.size();
   const std::int64_t bytes = std::max<std::int64_t>(type.input.bytes() + type.target.bytes(), 1);

@@ -83,14 +83,11 @@ void warn_of(const std::vector<std::string>& others, const std::string& root, co
                   "': ", rule));
 }
 
-bool is_class(const std::vector<std::string>& classes, const std::string& name) {
-  return std::ranges::count(classes, name) > 0;
-}
-
 bool has_class_folder(const std::vector<formats::FolderEntry>& entries,
                       const std::vector<std::string>& classes) {
   return std::ranges::any_of(entries, [&](const formats::FolderEntry& entry) {
-    return entry.type == fs::file_type::directory && is_class(classes, entry.name);
+    return entry.type == fs::file_type::directory &&
+           std::ranges::count(classes, entry.name) > 0;
   });
 }
 
@@ -116,7 +113,7 @@ bool has_sets_alone(const fs::path& root, const std::vector<std::string>& classe
     if (entry.type != fs::file_type::directory) continue;
     const bool is_set = entry.name == "train" || entry.name == "val" ||
                         entry.name == "validation" || entry.name == "test";
-    if (!is_set || is_class(classes, entry.name)) return false;
+    if (!is_set || std::ranges::count(classes, entry.name) > 0) return false;
     is_any = true;
   }
   return is_any;

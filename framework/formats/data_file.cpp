@@ -12,11 +12,6 @@
 #include "framework/base/text.h"
 
 namespace lockstep::formats {
-namespace {
-
-constexpr std::size_t kLeastMapped = std::size_t{64} << 10;
-
-}  // namespace
 
 void fail_file(const std::string& path, const std::string& rule) {
   throw DataError(str("data file '", path, "': ", rule));
@@ -75,6 +70,7 @@ std::size_t DataFile::read(std::span<std::uint8_t> into) const {
 }
 
 FileBytes DataFile::bytes() const {
+  constexpr std::size_t kLeastMapped = std::size_t{64} << 10;
   if (size_ < kLeastMapped) {
     std::vector<std::uint8_t> copy(size_);
     copy.resize(read(copy));

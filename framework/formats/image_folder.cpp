@@ -15,8 +15,6 @@ namespace fs = std::filesystem;
 namespace lockstep::formats {
 namespace {
 
-constexpr std::int64_t kNoLabel = -1;
-
 bool names_picture(std::string name) {
   constexpr std::array<std::string_view, 3> kEndings{".png", ".jpg", ".jpeg"};
   for (char& letter : name) {
@@ -62,8 +60,7 @@ ImageFolder ImageFolder::without_classes(const std::string& root) {
   ImageFolder folder;
   folder.root_ = root;
   for_each_below(
-      root,
-      [&](const FolderEntry& /*entry*/, const std::string& path) { folder.add(path, kNoLabel); },
+      root, [&](const FolderEntry& /*entry*/, const std::string& path) { folder.add(path, -1); },
       [](const FolderEntry& entry) { return names_picture(entry.name); });
   if (folder.pictures_.empty()) {
     fail_folder(root, "it has no pictures, which are .png, .jpg or .jpeg files");

@@ -12,11 +12,6 @@
 namespace fs = std::filesystem;
 
 namespace lockstep::formats {
-namespace {
-
-constexpr std::size_t kBeginning = 8000;  // where a file that is no text shows it
-
-}  // namespace
 
 TextCorpus::TextCorpus(const std::string& path,
                        const std::function<bool(const std::string& name)>& wanted,
@@ -49,6 +44,7 @@ void TextCorpus::copy(std::uint64_t offset, std::span<std::uint8_t> to) const {
 }
 
 void TextCorpus::add_file(const std::string& path) {
+  constexpr std::size_t kBeginning = 8000;  // where a file that is no text shows it
   bytes_.push_back(content_of(path));
   const std::span<const std::uint8_t> bytes = bytes_.back().span();
   const auto beginning = bytes.first(std::min(bytes.size(), kBeginning));

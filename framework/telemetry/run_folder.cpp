@@ -47,6 +47,20 @@ std::string timestamp(std::time_t now) {
   return {text.data(), size};
 }
 
+// `write` with its failure as a ValueError.
+template <typename Write>
+void write_into(const fs::path& folder, const Write& write) {
+  try {
+    write();
+  } catch (const ValueError&) {
+    throw;
+  } catch (const Error& failure) {
+    throw ValueError(
+        str("output folder ", folder.string(), " can't be written to: ", failure.what()));
+  }
+  for (const char* file : kRunFiles) sweep_temporary_files(folder / file);
+}
+
 }  // namespace
 
 fs::path new_run_folder(const std::string& config_name, const fs::path& parent, std::time_t now) {
@@ -97,24 +111,6 @@ RunFolderLock::RunFolderLock(const fs::path& folder, std::chrono::milliseconds p
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
-
-namespace {
-
-// `write` with its failure as a ValueError.
-template <typename Write>
-void write_into(const fs::path& folder, const Write& write) {
-  try {
-    write();
-  } catch (const ValueError&) {
-    throw;
-  } catch (const Error& failure) {
-    throw ValueError(
-        str("output folder ", folder.string(), " can't be written to: ", failure.what()));
-  }
-  for (const char* file : kRunFiles) sweep_temporary_files(folder / file);
-}
-
-}  // namespace
 
 RunFolderLock claim_run_folder(const fs::path& folder, std::string_view config) {
   std::error_code error;
