@@ -104,24 +104,24 @@ std::map<std::string, std::set<std::string>> read_index(const fs::path& path) {
   std::string text(in.size(), '\0');
   in.read(0, std::as_writable_bytes(std::span(text)));
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const auto map = json.is_object() ? json.find("weight_map") : json.end();
-  std::map<std::string, std::set<std::string>> files;
-  bool is_right = json.is_object() && map != json.end() && map->is_object() && !map->empty();
-  if (is_right) {
-    for (const auto& [tensor, file] : map->items()) {
-      is_right = is_right && file.is_string() && !file.get<std::string>().empty();
-      if (!is_right) break;
-      const auto name = file.get<std::string>();
-      if (fs::path(name).filename() != name) {
-        throw DataError(str(path.string(), " names the file '", cut(name),
-                            "': files must be beside the index"));
-      }
-      files[name].insert(tensor);
-    }
-  }
-  if (!is_right) {
+  const auto check = [&](bool is_right) {
+    if (is_right) return;
     throw DataError(
         str(path.string(), " is no index: expected JSON with a weight_map of tensors to files"));
+  };
+  check(json.is_object() && json.contains("weight_map"));
+  const auto& map = json.at("weight_map");
+  check(map.is_object() && !map.empty());
+  std::map<std::string, std::set<std::string>> files;
+  for (const auto& [tensor, file] : map.items()) {
+    check(file.is_string());
+    const auto name = file.get<std::string>();
+    check(!name.empty());
+    if (fs::path(name).filename() != name) {
+      throw DataError(
+          str(path.string(), " names the file '", cut(name), "': files must be beside the index"));
+    }
+    files[name].insert(tensor);
   }
   return files;
 }
@@ -154,14 +154,12 @@ std::unique_ptr<Weights::Files> open_weights(const fs::path& named, ParameterVal
   return files;
 }
 
-// Whether values of a stored dtype can become ones of `type`.
-bool is_convertible(const std::string& dtype, at::ScalarType type) {
-  const auto stored = type_named(dtype);
-  return stored && (*stored == type || (at::isFloatingType(*stored) && at::isFloatingType(type)));
-}
-
+// Whether it has the shape, and values that can become ones of the tensor's dtype.
 bool fits(const Weights::Entry& entry, const at::Tensor& tensor) {
-  return is_convertible(entry.dtype, tensor.scalar_type()) && tensor.sizes() == entry.shape;
+  const auto stored = type_named(entry.dtype);
+  return stored && tensor.sizes() == entry.shape &&
+         (*stored == tensor.scalar_type() ||
+          (at::isFloatingType(*stored) && tensor.is_floating_point()));
 }
 
 std::string misfit_text(const std::string& name, const Weights::Entry& entry,
@@ -220,11 +218,6 @@ void read_alike(const Weights& weights, const std::vector<std::string>& names,
   }
 }
 
-void append_names(std::string& text, const char* title, const std::vector<std::string>& names) {
-  if (names.empty()) return;
-  text += lockstep::str(text.empty() ? "" : "; ", title, ": ", listed(names));
-}
-
 }  // namespace
 
 Weights::Weights(const fs::path& path, ParameterValues which) {
@@ -263,9 +256,12 @@ void Weights::read(const std::string& name, const at::Tensor& to) const {
 
 std::string WeightDifferences::text() const {
   std::string all;
-  append_names(all, "missing", missing);
-  append_names(all, "unexpected", unexpected);
-  append_names(all, "of another shape or dtype", misshapen);
+  const auto add = [&](const char* title, const std::vector<std::string>& names) {
+    if (!names.empty()) all += lockstep::str(all.empty() ? "" : "; ", title, ": ", listed(names));
+  };
+  add("missing", missing);
+  add("unexpected", unexpected);
+  add("of another shape or dtype", misshapen);
   return all;
 }
 

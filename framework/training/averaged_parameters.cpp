@@ -9,7 +9,6 @@
 #include "framework/base/logging.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
-#include "framework/training/bucket_sizes.h"
 
 namespace lockstep::training {
 namespace {
@@ -105,10 +104,6 @@ void AveragedParameters::restore_count(const StateArchive& archive, bool is_new)
         "averages of parameters go on without warm-up, as those in the restored state began: the "
         "option ema_warmup is not set");
   }
-}
-
-std::int64_t AveragedParameters::bytes() const {
-  return total_bytes(shards_);
 }
 
 }  // namespace lockstep::training

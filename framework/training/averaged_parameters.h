@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "framework/training/bucket_sizes.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/sharded_update.h"
 #include "framework/training/state.h"
@@ -40,7 +41,7 @@ class AveragedParameters {
   /// both.
   void archive_state(const StateArchive& archive);
 
-  [[nodiscard]] std::int64_t bytes() const;
+  [[nodiscard]] std::int64_t bytes() const { return total_bytes(shards_); }
 
  private:
   void take_values();

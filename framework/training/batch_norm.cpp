@@ -49,21 +49,20 @@ at::Tensor dense(const at::Tensor& tensor, at::ScalarType type, at::MemoryFormat
   return tensor.to(type).contiguous(format);
 }
 
-at::Tensor as_type(const at::Tensor& tensor, at::ScalarType type) {
-  return tensor.defined() ? tensor.to(type) : tensor;
-}
-
 // Writes all values of a tensor.
 void copy_values(const at::Tensor& from, double* into) {
   const at::Tensor doubles = from.to(at::kDouble);
   std::copy_n(doubles.data_ptr<double>(), doubles.numel(), into);
 }
 
-// (x - mean) / sqrt(var + eps) * weight + bias, for each channel.
+// (x - mean) / sqrt(var + eps) * weight + bias, for each channel, in the type of x.
 at::Tensor normalized(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       const at::Tensor& mean, const at::Tensor& var, double eps) {
-  return at::batch_norm(x, weight, bias, mean, var, /*training=*/false, 0.0, eps,
-                        /*cudnn_enabled=*/false);
+  const auto as_x = [&](const at::Tensor& tensor) {
+    return tensor.defined() ? tensor.to(x.scalar_type()) : tensor;
+  };
+  return at::batch_norm(x, as_x(weight), as_x(bias), as_x(mean), as_x(var), /*training=*/false, 0.0,
+                        eps, /*cudnn_enabled=*/false);
 }
 
 // Of the samples that count, of all replicas. Float64.
@@ -291,7 +290,11 @@ at::Tensor BatchNormImpl::forward(const at::Tensor& input) {
               input.size(1) == options.channels,
           "BatchNorm: the input must be floating and (N, ", options.channels,
           "), with up to three more dimensions, not ", input.scalar_type(), " ", input.sizes());
-  if (!is_training()) return evaluated(input);
+  const at::ScalarType type = computed_type(input.scalar_type());
+  if (!is_training()) {
+    return normalized(input.to(type), weight, bias, running_mean, running_var, options.eps)
+        .to(input.scalar_type());
+  }
   const AxisNames axis = options.axis_name ? *options.axis_name
                                            : trainer_position("lockstep::BatchNorm",
                                                               "give it BatchNormOptions::axis_name")
@@ -307,7 +310,6 @@ at::Tensor BatchNormImpl::forward(const at::Tensor& input) {
   at::Tensor var;
   {
     const c10::AutoGradMode no_grad(false);
-    const at::ScalarType type = computed_type(input.scalar_type());
     const at::Tensor x = dense(input, type, input.suggest_memory_format());
     statistics = statistics_of_all(x, axis);
     call.require(statistics.count != 1,
@@ -316,8 +318,7 @@ at::Tensor BatchNormImpl::forward(const at::Tensor& input) {
                  "data.drop_last: true)");
     mean = statistics.mean.to(type);
     var = statistics.var.to(type);
-    output = normalized(x, as_type(weight, type), as_type(bias, type), mean, var, options.eps)
-                 .to(input.scalar_type());
+    output = normalized(x, weight, bias, mean, var, options.eps).to(input.scalar_type());
     if (statistics.count > 0 && !training::RecordedRun::is_repeated()) {
       update_running(statistics.mean, statistics.var, statistics.count);
     }
@@ -337,13 +338,6 @@ void BatchNormImpl::update_running(const at::Tensor& mean, const at::Tensor& var
   running_mean.mul_(1 - rate).add_(mean.to(running_mean.scalar_type()), rate);
   running_var.mul_(1 - rate).add_((var * (count / (count - 1))).to(running_var.scalar_type()),
                                   rate);
-}
-
-at::Tensor BatchNormImpl::evaluated(const at::Tensor& input) const {
-  const at::ScalarType type = computed_type(input.scalar_type());
-  return normalized(input.to(type), as_type(weight, type), as_type(bias, type),
-                    running_mean.to(type), running_var.to(type), options.eps)
-      .to(input.scalar_type());
 }
 
 void BatchNormImpl::pretty_print(std::ostream& stream) const {

@@ -68,7 +68,6 @@ class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl>, public Trained
 
  private:
   void update_running(const at::Tensor& mean, const at::Tensor& var, double count);
-  [[nodiscard]] at::Tensor evaluated(const at::Tensor& input) const;
 };
 TORCH_MODULE(BatchNorm);
 

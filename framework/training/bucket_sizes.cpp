@@ -49,10 +49,10 @@ std::optional<LinkCost> link_cost(const collectives::AxisQueue& queue) {
   return LinkCost{.call_s = kOfCall + small, .bytes_per_s = static_cast<double>(kBytes) / of_bytes};
 }
 
-std::int64_t total_bytes(const std::vector<at::Tensor>& parameters) {
+std::int64_t total_bytes(const std::vector<at::Tensor>& tensors) {
   std::int64_t sum = 0;
-  for (const at::Tensor& parameter : parameters) {
-    sum += parameter.numel() * static_cast<std::int64_t>(parameter.itemsize());
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.defined()) sum += tensor.numel() * static_cast<std::int64_t>(tensor.itemsize());
   }
   return sum;
 }

@@ -30,7 +30,7 @@ namespace lockstep::training {
 /// they do not overlap anything.
 [[nodiscard]] std::optional<LinkCost> link_cost(const collectives::AxisQueue& queue);
 
-/// Bytes of the parameters' values.
-[[nodiscard]] std::int64_t total_bytes(const std::vector<at::Tensor>& parameters);
+/// Bytes of the values of those that are defined.
+[[nodiscard]] std::int64_t total_bytes(const std::vector<at::Tensor>& tensors);
 
 }  // namespace lockstep::training

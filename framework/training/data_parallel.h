@@ -46,9 +46,7 @@ struct DataParallelOptions {
 ///   losses depend on it, the others count as zeros. Both are logged once.
 /// - **.grad()** lies in memory that the next backward writes. A tensor that the program still
 ///   holds when it is no longer a parameter's .grad() keeps its values, as in PyTorch.
-/// - **Buffers** differ between replicas after forwards on different samples. Each backward but
-///   accumulate() makes them equal again (`buffers`; by default floating ones become their mean):
-///   an evaluation sees one model. lockstep::BatchNorm's are equal at all times.
+/// - **Buffers** are as a ZeroTrainer's: each backward but accumulate() makes them equal again.
 /// - **The state** (Stateful) is buffers, residuals of compression, steps, and the parameters, if
 ///   no ShardedOptimizer has these. An optimizer of one's own is no part of it.
 /// - **Calls.** All replicas call everything alike, in the same order; for one thread.

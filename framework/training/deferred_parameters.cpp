@@ -17,8 +17,7 @@
 #include "framework/training/agreement.h"
 #include "framework/training/state.h"
 
-namespace lockstep {
-namespace training {
+namespace lockstep::training {
 namespace {
 
 // Like a tensor, on the CPU and contiguous.
@@ -38,19 +37,6 @@ void become(const at::Tensor& parameter, const at::Tensor& other) {
 }
 
 }  // namespace
-}  // namespace training
-
-void defer(torch::nn::Module& module) {
-  const c10::AutoGradMode no_grad(false);
-  for (const at::Tensor& parameter : module.parameters()) {
-    training::become(
-        parameter,
-        at::empty(parameter.sizes(), parameter.options().device(at::kMeta).requires_grad(false)));
-  }
-}
-
-namespace training {
-
 // Makes values where a shard asks for its part of them.
 class DeferredParameters::Values final : public StateSource {
  public:
@@ -175,5 +161,17 @@ void DeferredParameters::make_values(const Initialize& initialize, ShardedUpdate
   is_made_ = true;
 }
 
-}  // namespace training
+}  // namespace lockstep::training
+
+namespace lockstep {
+
+void defer(torch::nn::Module& module) {
+  const c10::AutoGradMode no_grad(false);
+  for (const at::Tensor& parameter : module.parameters()) {
+    training::become(
+        parameter,
+        at::empty(parameter.sizes(), parameter.options().device(at::kMeta).requires_grad(false)));
+  }
+}
+
 }  // namespace lockstep

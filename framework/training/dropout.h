@@ -16,14 +16,9 @@ namespace lockstep {
 /// and an input that is not floating.
 [[nodiscard]] at::Tensor dropout(const at::Tensor& input, double p, const Key& key);
 
-/// As torch::nn::Dropout, without its process-wide generator: which elements are dropped is a pure
-/// function of the trainer's seed, the replica, step and microbatch, the module's path in what is
-/// trained (the first, if several), and which call it is of that microbatch, all from 0:
-///
-///   dropout(input, p, Key(seed).fold("dropout").fold(replica).fold(step).fold(microbatch)
-///                         .fold(path).fold(call))
-///
-/// So threads, processes, fewer workers and all of ZeRO's stages drop the same ones.
+/// As torch::nn::Dropout, without its process-wide generator: which elements are dropped is
+/// dropout(input, p, KeyedModule::next_key()) of the kind "dropout". So threads, processes, fewer
+/// workers and all of ZeRO's stages drop the same ones.
 ///
 ///   torch::nn::Sequential net(torch::nn::Linear(64, 64), lockstep::Dropout(0.1));
 ///   ZeroTrainer trainer(*net, {.seed = 7});

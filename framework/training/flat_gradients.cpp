@@ -70,15 +70,11 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const Bu
 
 MemoryUse FlatGradients::use() const {
   MemoryUse use{.gradients = sums_ ? sums_->bytes(place_here_) : 0};
-  const auto count = [](std::int64_t& sum, const at::Tensor& tensor) {
-    if (tensor.defined()) sum += static_cast<std::int64_t>(tensor.nbytes());
-  };
   for (const Bucket& bucket : buckets_) {
-    if (!sums_) count(use.gradients, bucket.own);
-    if (!bucket.own.defined() || sums_) count(use.gradients, bucket.reduced);
-    if (!bucket.mean.is_same(bucket.reduced)) count(use.gradients, bucket.mean);
-    count(use.communication, bucket.residual);
-    count(use.communication, bucket.next);
+    if (!sums_) use.gradients += total_bytes({bucket.own});
+    if (!bucket.own.defined() || sums_) use.gradients += total_bytes({bucket.reduced});
+    if (!bucket.mean.is_same(bucket.reduced)) use.gradients += total_bytes({bucket.mean});
+    use.communication += total_bytes({bucket.residual, bucket.next});
   }
   use.communication += total_bytes(staging_) + total_bytes(wire_);
   return use;

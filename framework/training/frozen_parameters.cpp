@@ -55,14 +55,6 @@ void FrozenParameters::archive_state(const StateArchive& archive) {
   }
 }
 
-std::int64_t FrozenParameters::bytes() const {
-  std::int64_t sum = 0;
-  for (const at::Tensor& master : masters_) {
-    if (master.defined()) sum += static_cast<std::int64_t>(master.nbytes());
-  }
-  return sum;
-}
-
 std::int64_t FrozenParameters::bytes_of_part(const at::Tensor& parameter, std::int64_t replicas,
                                              std::int64_t replica) {
   return shard(parameter.numel(), replicas, replica).size *

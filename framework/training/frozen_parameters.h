@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
+#include "framework/training/bucket_sizes.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/state.h"
 
@@ -30,7 +31,7 @@ class FrozenParameters {
   void archive_state(const StateArchive& archive);
 
   /// Bytes of the float32 values.
-  [[nodiscard]] std::int64_t bytes() const;
+  [[nodiscard]] std::int64_t bytes() const { return total_bytes(masters_); }
   /// Predicts the bytes of a parameter that a replica saves: of half types, those
   /// of the float32 values.
   [[nodiscard]] static std::int64_t bytes_of_part(const at::Tensor& parameter,

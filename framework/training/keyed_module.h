@@ -11,8 +11,8 @@ namespace lockstep {
 
 /// What a module that draws at random derives from, publicly, beside torch::nn::Module: its keys
 /// are pure functions of the trainer's seed, the replica, step and microbatch, the module's path in
-/// what is trained, and which call it is of that microbatch, all from 0. So threads, processes,
-/// fewer workers and all of ZeRO's stages draw the same.
+/// what is trained (the first, if several), and which call it is of that microbatch, all from 0. So
+/// threads, processes, fewer workers and all of ZeRO's stages draw the same.
 ///
 ///   class NoiseImpl : public torch::nn::Cloneable<NoiseImpl>, public lockstep::KeyedModule {
 ///    public:

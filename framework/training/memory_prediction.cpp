@@ -73,17 +73,6 @@ void check_size(const training::ModuleParameters& parameters) {
           text_of_bytes(available_memory()), " of memory left");
 }
 
-// What a replica saves of tensors that all replicas hold whole.
-std::int64_t bytes_of_shards(const std::vector<at::Tensor>& tensors, std::int64_t replicas,
-                             std::int64_t replica) {
-  std::int64_t sum = 0;
-  for (const at::Tensor& tensor : tensors) {
-    sum += shard(tensor.numel(), replicas, replica).size *
-           static_cast<std::int64_t>(tensor.itemsize());
-  }
-  return sum;
-}
-
 }  // namespace
 
 HostMemoryUse predicted_memory(torch::nn::Module& module, const ZeroOptions& options,
@@ -146,8 +135,11 @@ HostMemoryUse predicted_checkpoint(torch::nn::Module& module, const ZeroOptions&
   HostMemoryUse use;
   const Range here = replicas_here(placement);
   for (std::int64_t replica = here.offset; replica < here.end(); ++replica) {
-    std::int64_t bytes = plan_of(replica, parameters, options, placement).saved_bytes() +
-                         bytes_of_shards(module.buffers(), placement.replicas, replica);
+    std::int64_t bytes = plan_of(replica, parameters, options, placement).saved_bytes();
+    for (const at::Tensor& buffer : module.buffers()) {
+      bytes += shard(buffer.numel(), placement.replicas, replica).size *
+               static_cast<std::int64_t>(buffer.itemsize());
+    }
     for (std::size_t i = 0; i < parameters.all.size(); ++i) {
       if (!parameters.is_frozen[i]) continue;
       bytes +=

@@ -53,11 +53,6 @@ void check_writes_nothing(const std::string& name, const torch::nn::Module& modu
 
 }  // namespace
 
-void check_dense(const at::Tensor& gradient, const std::string& name, const AxisCall& call) {
-  call.require(gradient.layout() == at::kStrided, "parameter '", name,
-               "' has a gradient that is not dense: use dense ones");
-}
-
 void check_still_all(const ModuleParameters& parameters, const AxisCall& call) {
   for (std::size_t i = 0; i < parameters.all.size(); ++i) {
     call.require(!parameters.is_frozen[i] || !parameters.all[i].requires_grad(), "parameter '",

@@ -56,9 +56,6 @@ void check_values(const char* owner, const ModuleParameters& parameters);
 /// Whether a tensor on the CPU has no memory for its elements: DeferredParameters made it so.
 [[nodiscard]] bool lacks_memory(const at::Tensor& tensor);
 
-/// Throws ValueError, naming it, for the gradient of parameter `name` unless it is dense.
-void check_dense(const at::Tensor& gradient, const std::string& name, const AxisCall& call);
-
 /// Throws ValueError, naming it, for a parameter that requires a gradient now, but did not or was
 /// not registered when `parameters` were taken from their module.
 void check_still_all(const ModuleParameters& parameters, const AxisCall& call);

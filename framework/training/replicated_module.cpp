@@ -47,7 +47,8 @@ void ReplicatedModule::begin(const AxisCall& call, const at::Tensor& loss) {
 
 void ReplicatedModule::add(std::size_t index, const at::Tensor& gradient) {
   const CalledFrom scope(*call_);
-  check_dense(gradient, parameters_.names[index], *call_);
+  call_->require(gradient.layout() == at::kStrided, "parameter '", parameters_.names[index],
+                 "' has a gradient that is not dense: use dense ones");
   same_gradients_.add(index, gradient);
   receiver_.add(index, gradient);
 }

@@ -165,11 +165,10 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
                                       "; training has diverged: try a smaller learning rate or "
                                       "clipping"));
   }
-  ++steps_;
   if (report.skipped) {
     gradients_->forget_residuals();
     module_.buffers().restore_kept();
-    last_step_ = steps_;
+    ++steps_;
   } else {
     module_.buffers().synchronize();
     keep_buffers();
@@ -181,7 +180,7 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
                     skipped);
     if (averages_) averages_->add();
     gradients_->end_step();
-    last_step_ = steps_;
+    ++steps_;
     is_updating_ = false;
     blocks_->publish();
     // The memory in which the module was made, and parts of the first step that come but once.
@@ -333,7 +332,6 @@ void ZeroTrainer::archive_state(const training::StateArchive& archive, std::sour
   if (!archive.restores()) return;
   flat_parameters_->publish();
   keep_buffers();
-  last_step_ = steps_;
   module_.draws().set_steps(steps_);
 }
 
@@ -342,9 +340,9 @@ void ZeroTrainer::visit_last_step(const VisitState& visit, std::source_location 
   call.require(options_.keeps_last_step, "the option keeps_last_step is not set");
   if (!flat_parameters_) throw Error(lockstep::str(call, ": no step has been done"));
   if (is_updating_) {
-    throw Error(lockstep::str(call, ": step ", steps_, " has changed the parameters in part"));
+    throw Error(lockstep::str(call, ": step ", steps_ + 1, " has changed the parameters in part"));
   }
-  std::int64_t steps = last_step_;
+  std::int64_t steps = steps_;
   archive_parts(training::StateArchive(visit), /*of_last_step=*/true, steps);
 }
 

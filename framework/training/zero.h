@@ -163,7 +163,7 @@ class ZeroTrainer : public training::ArchivedState {
   void visit_last_step(const VisitState& visit,
                        std::source_location where = std::source_location::current()) const;
   /// Steps done on this replica, in the midst of one, too: those before it.
-  [[nodiscard]] std::int64_t last_step() const noexcept { return last_step_; }
+  [[nodiscard]] std::int64_t last_step() const noexcept { return steps_; }
 
   /// Throws Error unless all replicas have equal parameters and buffers. The message names the
   /// first that differs and the replicas that differ from replica 0. Parameters that replicas hold
@@ -224,8 +224,7 @@ class ZeroTrainer : public training::ArchivedState {
   std::optional<LinkCost> link_;
   std::int64_t microbatch_ = 0;
   std::int64_t steps_ = 0;
-  std::int64_t last_step_ = 0;  // of which this replica has all
-  bool is_updating_ = false;    // or an update has thrown
+  bool is_updating_ = false;  // or an update has thrown
   std::int64_t updates_ = 0;
   std::uint32_t told_ = 0;     // in the next step
   bool has_bad_loss_ = false;  // one of the step was not finite
