@@ -11,9 +11,6 @@
 namespace lockstep {
 namespace {
 
-thread_local Environment* this_thread_environment = nullptr;
-thread_local const AxisCall* called_from = nullptr;
-
 [[noreturn]] void throw_unbound(const AxisCall& call, const std::string& name,
                                 const std::string& bound) {
   throw NameError(str(call, ": axis '", name, "' is not bound here; ",
@@ -25,8 +22,8 @@ thread_local const AxisCall* called_from = nullptr;
 // The environment in which the call looks for its axes.
 Environment& environment_of(const AxisCall& call) {
   call.require(!call.axes.names().empty(), "at least one axis name is needed");
-  if (this_thread_environment == nullptr) throw_unbound(call, call.axes.names()[0], "");
-  return *this_thread_environment;
+  if (environment_here == nullptr) throw_unbound(call, call.axes.names()[0], "");
+  return *environment_here;
 }
 
 void check_groups(const AxisCall& call, const AxisIndexGroups& groups, std::int64_t size,
@@ -114,10 +111,8 @@ std::string AxisCall::text() const {
 }
 
 const AxisCall& AxisCall::shown() const noexcept {
-  return called_from != nullptr ? *called_from : *this;
+  return shown_call != nullptr ? *shown_call : *this;
 }
-
-CalledFrom::CalledFrom(const AxisCall& call) noexcept : ScopedValue(called_from, &call) {}
 
 std::int64_t AxisLevel::size() const {
   std::int64_t size = 1;
@@ -261,13 +256,6 @@ Environment::CallNumber Environment::next_call(const groups::ReplicaGroup& repli
   ++known.calls;
   return {known.calls, Key(known.key).fold(known.calls).bits()};
 }
-
-Environment* current_environment() noexcept {
-  return this_thread_environment;
-}
-
-EnvironmentScope::EnvironmentScope(Environment* environment) noexcept
-    : ScopedValue(this_thread_environment, environment) {}
 
 groups::ReplicaGroup& replicas_of(const AxisCall& call, const AxisIndexGroups& groups,
                                   GroupSizes sizes) {

@@ -76,11 +76,14 @@ struct AxisCall {
   }
 };
 
+/// See CalledFrom, of which the innermost of this thread counts.
+inline constinit thread_local const AxisCall* shown_call = nullptr;
+
 /// While this lives, messages about this thread's collectives name the function that the user
 /// called, and its line, instead of the collective and its line.
 class CalledFrom : ScopedValue<const AxisCall*> {
  public:
-  explicit CalledFrom(const AxisCall& call) noexcept;
+  explicit CalledFrom(const AxisCall& call) noexcept : ScopedValue(shown_call, &call) {}
 };
 
 /// "model.cpp:41"
@@ -182,12 +185,16 @@ class Environment : private NonCopyable {
 };
 
 /// The Environment of the replica that this thread runs, or nullptr outside of maps and jobs.
-[[nodiscard]] Environment* current_environment() noexcept;
+inline constinit thread_local Environment* environment_here = nullptr;
+[[nodiscard]] inline Environment* current_environment() noexcept {
+  return environment_here;
+}
 
 /// While this lives, this thread has another environment: a map runs its function in it.
 class EnvironmentScope : ScopedValue<Environment*> {
  public:
-  explicit EnvironmentScope(Environment* environment) noexcept;
+  explicit EnvironmentScope(Environment* environment) noexcept
+      : ScopedValue(environment_here, environment) {}
 };
 
 /// The replicas that a call works on: all replicas of its axes, row-major in the order in which the

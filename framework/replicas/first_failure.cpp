@@ -4,7 +4,6 @@
 #include <new>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include <c10/util/Exception.h>
 
@@ -61,9 +60,6 @@ std::string typed_text(const std::exception_ptr& error) {
     return text_of(error);
   }
 }
-
-FirstFailure::FirstFailure(std::int64_t first, std::function<void(const std::string&)> end_others)
-    : first_(first), end_others_(std::move(end_others)) {}
 
 void FirstFailure::record(std::int64_t index, const std::exception_ptr& error) noexcept {
   const int doubt = traits_of(error_kind(error)).doubt;

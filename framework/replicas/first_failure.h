@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "framework/base/mutex.h"
@@ -19,7 +20,8 @@ class FirstFailure {
  public:
   /// `end_others` is called once, on the first failure, with its text. Messages count replicas from
   /// `first`.
-  FirstFailure(std::int64_t first, std::function<void(const std::string&)> end_others);
+  FirstFailure(std::int64_t first, std::function<void(const std::string&)> end_others)
+      : first_(first), end_others_(std::move(end_others)) {}
 
   /// Records that replica `index`, counted from 0, has failed; by default with the caught error.
   void record(std::int64_t index,

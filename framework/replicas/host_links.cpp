@@ -8,12 +8,6 @@ namespace lockstep::replicas {
 
 using std::chrono::milliseconds;
 
-namespace {
-
-constexpr milliseconds kFlush{500};
-
-}  // namespace
-
 std::string HostLinks::Peer::name() const {
   return str("host ", host, " (", link->peer(), ")");
 }
@@ -65,7 +59,7 @@ void HostLinks::tell(const HostMessage& message, const Peer* but) {
 }
 
 void HostLinks::flush() {
-  const auto deadline = Clock::now() + kFlush;
+  const auto deadline = Clock::now() + milliseconds(500);
   for (;;) {
     PollSet polled;
     for (const Peer& peer : peers_) {

@@ -54,9 +54,8 @@ Range JobLayout::replicas_of_worker(std::int64_t worker) const {
 
 std::int64_t JobLayout::most_replicas_a_worker() const {
   std::int64_t most = 0;
-  for (const Host& host : hosts_) {
-    if (host.workers.size == 0) continue;
-    most = std::max(most, shard(host.replicas.size, host.workers.size, 0).size);
+  for (std::int64_t worker = 0; worker < workers(); ++worker) {
+    most = std::max(most, replicas_of_worker(worker).size);
   }
   return most;
 }

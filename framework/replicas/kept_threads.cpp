@@ -34,16 +34,13 @@ class KeptThreads {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  // As many threads as there are of `wanted`.
-  std::int64_t have(std::int64_t wanted, FirstFailure& failure) {
+  void run(std::int64_t wanted, FirstFailure& failure,
+           const std::function<void(std::int64_t)>& body) {
     while (std::ssize(started_) < wanted) started_.emplace_back();
     add_threads(threads_, wanted, failure, [this](std::int64_t index) {
       work(started_[static_cast<std::size_t>(index)], index);
     });
-    return std::min(std::ssize(threads_), wanted);
-  }
-
-  void run(std::int64_t count, const std::function<void(std::int64_t)>& body) {
+    const auto count = std::min(std::ssize(threads_), wanted);
     if (count == 0) return;
     body_ = &body;
     unfinished_ = count;
@@ -93,7 +90,7 @@ void run_in_kept_threads(std::int64_t count, std::uint64_t first_node, FirstFail
   std::uint64_t last_node = first_node;
   std::fenv_t callers{};  // rounding, and whether denormal numbers are flushed
   std::fegetenv(&callers);
-  kept->run(kept->have(count, failure), [&](std::int64_t index) {
+  kept->run(count, failure, [&](std::int64_t index) {
     std::fesetenv(&callers);
     advance_nodes(first_node);
     try {

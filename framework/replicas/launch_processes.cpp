@@ -139,11 +139,8 @@ Ending run_processes(const std::function<void()>& function, const LaunchOptions&
 }
 
 // Waits before restart number `restart`. Returns the signal that ends the wait and the job, or 0.
-int wait_to_restart(const LaunchOptions& options, std::int64_t restart) {
-  std::chrono::milliseconds delay = options.restart_delay;
-  for (std::int64_t i = 1; i < restart && delay.count() > 0 && delay < kLongestDelay; ++i) {
-    delay = std::min(2 * delay, kLongestDelay);
-  }
+int wait_to_restart(const LaunchOptions& options, std::int64_t restart,
+                    std::chrono::milliseconds delay) {
   const StopSignals stop;
   log_warning(str("starting again in ", static_cast<double>(delay.count()) / 1000, " s (restart ",
                   restart, " of ", options.max_restarts, ")"));
@@ -168,8 +165,10 @@ int launch_processes(const std::function<void()>& function, const LaunchOptions&
   announce(options, hosts.plan);
   const ChildrenToWaitFor their_ends_are_seen;
   Ending end = run_processes(function, options, hosts, call, 0);
+  auto delay = options.restart_delay;
   for (std::int64_t restart = 1; end.is_lost; ++restart) {
-    if (const int signal = wait_to_restart(options, restart)) return status_of_stop(signal);
+    if (const int signal = wait_to_restart(options, restart, delay)) return status_of_stop(signal);
+    delay = std::min(2 * delay, kLongestDelay);
     meet_again(hosts, options, [&] {
       if (options.before_restart) options.before_restart(restart);
       end_kept_threads();  // of maps in before_restart

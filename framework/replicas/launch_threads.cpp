@@ -69,9 +69,8 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
     }
   };
   const auto run = [&](std::int64_t replica) {
-    const auto worker = std::ranges::find_if(workers, [&](const auto& one) {
-      return replica < one->replicas().offset + one->replicas().size;
-    });
+    const auto worker = std::ranges::find_if(
+        workers, [&](const auto& one) { return replica < one->replicas().end(); });
     const ThreadEnds ends(str("replica ", replica));
     (*worker)->run(replica, function);
   };

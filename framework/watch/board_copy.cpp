@@ -17,22 +17,11 @@ constexpr int kTriesToCopy = 8;
 constexpr std::size_t kNumber = sizeof(std::uint64_t);
 constexpr std::size_t kChange = 2 * kNumber;
 
-BoardMemory memory_for(const std::vector<Range>& hosts) {
-  std::int64_t workers = 0;
-  for (const Range& of_host : hosts) workers += of_host.size;
-  return BoardMemory::for_copies(static_cast<int>(workers), static_cast<int>(hosts.size()));
-}
-
 // The words of a part of a board.
 template <typename Part>
 auto words_of(Part& part) {
   using Its = std::conditional_t<std::is_const_v<Part>, const Word, Word>;
   return reinterpret_cast<Its*>(&part);
-}
-
-// Changes count words from here.
-Word* first_word(const BoardMemory& memory) {
-  return words_of(memory.common());
 }
 
 }  // namespace
@@ -42,7 +31,9 @@ std::string board_layout() {
   return str(kVersion, " (", sizeof(PublicWords), " and ", sizeof(WorkerWords), " bytes)");
 }
 
-BoardCopy::BoardCopy(const std::vector<Range>& workers) : memory_(memory_for(workers)) {
+BoardCopy::BoardCopy(const std::vector<Range>& workers)
+    : memory_(BoardMemory::for_copies(static_cast<int>(workers.back().end()),
+                                      static_cast<int>(workers.size()))) {
   for (const Range& of_host : workers) {
     workers_.push_back(consecutive(static_cast<int>(of_host.offset), of_host.size));
     for (const int worker : workers_.back()) memory_.worker(worker).host.store(workers_.size());
@@ -55,7 +46,7 @@ void BoardCopy::copy(const Word* from, Word* to, std::size_t count) {
     if (to[i].load() == word) continue;
     to[i].store(word);
     if (changes_.empty() || changes_.back().size() + kChange > kPiece) changes_.emplace_back();
-    const auto index = static_cast<std::uint64_t>(&to[i] - first_word(memory_));
+    const auto index = static_cast<std::uint64_t>(&to[i] - words_of(memory_.common()));
     put_number(changes_.back(), index, kNumber);
     put_number(changes_.back(), word, kNumber);
   }
@@ -124,7 +115,7 @@ std::vector<std::string> BoardCopy::read(const Board& board, std::size_t host) {
 }
 
 void BoardCopy::write(std::string_view changes, std::size_t host) {
-  Word* const words = first_word(memory_);
+  Word* const words = words_of(memory_.common());
   const auto has = [&](auto& part, std::uint64_t index) {
     const auto begin = static_cast<std::uint64_t>(words_of(part) - words);
     return index >= begin && index - begin < sizeof(part) / sizeof(Word);

@@ -18,7 +18,7 @@ namespace lockstep::watch {
 /// Copies of the boards of a job's hosts, words as they lie. For one thread.
 class BoardCopy {
  public:
-  /// Each host runs these of the job's workers.
+  /// Each host runs these of the job's workers, which are numbered host by host.
   explicit BoardCopy(const std::vector<Range>& workers);
   [[nodiscard]] const BoardMemory& memory() const noexcept { return memory_; }
   /// The workers of each host.

@@ -56,16 +56,11 @@ std::vector<SeatIndex> VerdictSearch::children_of(std::uint64_t id) const {
   return children;
 }
 
-std::optional<SeatIndex> VerdictSearch::seat_of(std::uint64_t id, int worker, bool anywhere) {
-  const auto on = [&](int where) -> std::optional<SeatIndex> {
-    const Index& seats = seats_of(where);
-    const auto found = seats.find(id);
-    if (found == seats.end()) return std::nullopt;
-    return SeatIndex{.worker = where, .index = found->second};
-  };
-  std::optional<SeatIndex> place = on(worker);
-  for (int other = 0; anywhere && !place && other < memory_.workers(); ++other) place = on(other);
-  return place;
+std::optional<SeatIndex> VerdictSearch::seat_of(std::uint64_t id, int worker) {
+  const Index& seats = seats_of(worker);
+  const auto found = seats.find(id);
+  if (found == seats.end()) return std::nullopt;
+  return SeatIndex{.worker = worker, .index = found->second};
 }
 
 PendingCall& VerdictSearch::gather(const SeatView& waiting) {
@@ -93,7 +88,7 @@ void VerdictSearch::place_member(PendingCall& call, int place) {
     call.missing.push_back({.place = place, .member = member, .seat = {}, .is_own = false});
     return;
   }
-  const auto own = seat_of(member.id, member.worker, false);
+  const auto own = seat_of(member.id, member.worker);
   std::optional<SeatView> seat;
   if (own) {
     seat = read_seat(memory_, *own);
@@ -132,7 +127,8 @@ void VerdictSearch::find_elder(MissingMember& missing) {
   const GroupMember& member = missing.member;
   for (const std::uint64_t id : member.elders) {
     if (id == 0) return;
-    const auto place = seat_of(id, member.worker, true);
+    auto place = seat_of(id, member.worker);
+    for (int other = 0; !place && other < memory_.workers(); ++other) place = seat_of(id, other);
     if (!place) continue;
     const auto elder = read_seat(memory_, *place);
     if (!elder || elder->id != id) return;

@@ -104,8 +104,7 @@ class VerdictSearch {
  private:
   const Index& seats_of(int worker);
   [[nodiscard]] std::vector<SeatIndex> children_of(std::uint64_t id) const;
-  /// Finds a member's seat: with `worker`, or `anywhere` (for elders).
-  std::optional<SeatIndex> seat_of(std::uint64_t id, int worker, bool anywhere);
+  std::optional<SeatIndex> seat_of(std::uint64_t id, int worker);
 
   PendingCall& gather(const SeatView& waiting);
   void place_member(PendingCall& call, int place);
