@@ -21,8 +21,8 @@ enum class LaunchMode { processes, threads };
 enum class Backend { automatic, gloo };
 
 /// What a signal that stops (Ctrl-C, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU) does to a job:
-/// `end` ends it at once; `ask` has stop_requested() tell its replicas. Then only Ctrl-C or SIGTERM
-/// ends it at once, 2 s or more after the first of them that has come to this host.
+/// `end` ends it at once; `ask` has stop_requested() tell its replicas, and Ctrl-C or SIGTERM end
+/// it 2 s or more after the first of them that has come to this host.
 enum class OnStop { end, ask };
 
 /// This host among several that run one job: each runs the same program, which calls launch() with
@@ -34,23 +34,21 @@ struct HostOptions {
   /// How many of the job's replicas run here. 0, then on all hosts: an even share, of which the
   /// first hosts have the remainder.
   std::int64_t replicas = 0;
-  /// A file of 64 hexadecimal digits by which the hosts know each other, readable by this user
-  /// alone and the same on all hosts. Empty: lockstep/secret in the user's configuration folder,
-  /// which host 0 makes if it is missing.
+  /// A file of 64 hexadecimal digits, the same on all hosts and readable by this user alone. Empty:
+  /// lockstep/secret in the user's configuration folder, which host 0 makes if it is missing.
   std::filesystem::path secret_file{};
   /// The network interface for the replicas' bytes; empty: that of the way to the rendezvous.
   std::string interface {};
-  /// How fast the links between hosts are: "auto", then the workers measure it when they connect,
-  /// or as "0.21 ms, 117 MB/s" (latency, bandwidth in one direction). It decides who sends what to
-  /// whom, never the results.
+  /// How fast the links between hosts are: "auto" (measured when workers connect), or as "0.21 ms,
+  /// 117 MB/s" (latency, bandwidth in one direction). It decides who sends what to whom, never the
+  /// results.
   std::string link = "auto";
   /// Hosts may differ in LibTorch, BLAS and kind of CPU. Then results may depend on the host.
   bool allow_mixed = false;
   /// By name, what else must be the same on all hosts: a config's values, checksums of data.
   std::map<std::string, std::string> same{};
-  /// Called in each launching process when all hosts have met and before replicas start: on host 0
-  /// first, with "", then on the others, with what it has returned there. What it throws ends the
-  /// job on all hosts.
+  /// Called by each launcher once all hosts have met: on host 0 first, with "", then on the others,
+  /// with what it has returned there. What it throws ends the job on all hosts.
   std::function<std::string(const std::string& of_host_0)> prepare{};
 };
 
@@ -65,13 +63,12 @@ struct LaunchOptions {
   /// Math threads of each replica; 0: the cores that the host's process may use (base/cores.h) /
   /// its replicas, at least 1, whatever the number of workers.
   std::int64_t threads_per_replica = 0;
-  /// How long a replica waits for the others, when connecting and in a collective. If each worker
-  /// runs several replicas, the wait for another worker's replicas may take that many times as
-  /// long.
+  /// How long a replica waits for the others, when connecting and in a collective: for those of
+  /// another worker with several replicas that many times as long.
   std::chrono::milliseconds timeout{60'000};
-  /// How long a replica waits for the others before a warning on stderr says, on every host, which
-  /// replicas are missing and where they were last seen; again when that time has doubled. It stops
-  /// nothing. 0: no warning. As long as `timeout` where several replicas share a worker.
+  /// After such a wait a warning on stderr says, on every host, which replicas are missing and
+  /// where they were last seen; again when the time has doubled. 0: never. It counts as `timeout`
+  /// does where workers have several replicas.
   std::chrono::milliseconds stall_warning{15'000};
   OnStop on_stop = OnStop::end;
   /// The most times that the job is started again after it has lost a replica. Processes only.
@@ -79,8 +76,8 @@ struct LaunchOptions {
   /// How long launch() waits before the first restart, at most a minute. Before each further one it
   /// waits twice as long, up to a minute.
   std::chrono::milliseconds restart_delay{1000};
-  /// Called in the launching process right before each restart, with its number, from 1. Must not
-  /// launch. Forked replicas see what it changes. What it throws ends launch().
+  /// Called by the launcher right before each restart, with its number, from 1. Must not launch.
+  /// Forked replicas see what it changes. What it throws ends launch().
   std::function<void(std::int64_t restart)> before_restart{};
   /// More than one host needs processes and Backend::automatic.
   HostOptions hosts{};
@@ -98,24 +95,23 @@ struct LaunchOptions {
 ///        OnStop::ask also if every function has then returned
 ///
 /// - **Failures.** The last thing on stderr is the root cause: which replica, its process, its exit
-///   status or signal and what it last wrote on stderr. The other replicas end within 2 seconds. A
-///   replica that ends the program (exit(), a crash) ends the job as one that died. Throws
-///   ValueError for options out of range, and for a call while another thread is in launch().
-/// - **Fewer workers.** With `workers` W < N replicas, each worker (a process, or threads) runs its
-///   shard() of the replicas as threads. One of them runs at a time and hands over when it waits
-///   for others; after `timeout` without that, the others no longer wait for it. Results have the
-///   same bits: a job can be repeated on a smaller machine.
-/// - **Processes** are children of this one and end with it, however it ends. They are forked while
-///   this process has one thread, which is safe. Otherwise the program is started again with the
-///   same arguments: in this program's n-th call of launch() the new process becomes a worker in
-///   its n-th call, and its earlier calls return 0 at once.
+///   status or signal and what it last wrote on stderr. The others end within 2 seconds. A replica
+///   that ends the program (exit(), a crash) has died. Throws ValueError for options out of range,
+///   and for a call while another thread is in launch().
+/// - **Fewer workers.** With `workers` W < N replicas, each worker runs its shard() of them as
+///   threads. One runs at a time and hands over when it waits for others; after `timeout` without
+///   that, the others no longer wait for it. Results have the same bits: a job can be repeated on a
+///   smaller machine.
+/// - **Processes** are children of this one and end with it, however it ends. They are forked if
+///   this process has one thread. Otherwise the program is started again with the same arguments:
+///   the new process becomes a worker in the same call of launch(), the n-th, and earlier ones
+///   return 0 at once.
 /// - **Memory.** What a process with replicas frees stays with it, also if they are threads
 ///   (keep_freed_memory() in base/memory.h).
-/// - **Limits.** What a shell or a cluster limits (ulimit) is a ValueError with the limit's name
-///   and numbers where it is known beforehand to be too little: addresses (-v) and private memory
-///   (-d) for threads, BLAS and what replicas share, files (-f) for the latter, and the stack (-s)
-///   of the first thread. With less than libraries need to start, the program ends before main(),
-///   with status 2. Later failures name the limit, too.
+/// - **Limits** (ulimit) that are known beforehand to be too little are a ValueError with their
+///   name and numbers: addresses (-v) and private memory (-d) for threads, BLAS and what replicas
+///   share, files (-f) for the latter, and the first thread's stack (-s). With less than libraries
+///   need to start, the program ends before main(), with status 2. Later failures name the limit.
 /// - **Forks.** A process that a replica forks must end with _exit() or exec(). It ends the job if
 ///   it returns from the function.
 /// - **Output.** Worker 0 writes to this process' stdout and stderr; lines of others gain a prefix:
@@ -123,22 +119,20 @@ struct LaunchOptions {
 ///   Unless set_quiet() (base/logging.h) is on, stderr first tells what runs: replicas, workers,
 ///   math threads, LibTorch, BLAS.
 /// - **Stops.** With OnStop::ask, replicas that see stop_requested() save and return. If one fails
-///   instead, that is the root cause, with its status. Workers are asked through the launcher
-///   alone: they ignore these signals, which may come to the whole process group; but for SIGXCPU,
-///   since each process has its own limit of processor time. A signal for which the program has a
-///   handler when it calls launch(), or which it ignores, is left alone everywhere.
+///   instead, that is the root cause. Workers are asked by the launcher alone and ignore these
+///   signals, which may come to the whole process group; but for SIGXCPU, since each process has
+///   its own limit. A signal that the program handles or ignores when it calls launch() is left
+///   alone everywhere.
 /// - **Restarts.** A job that would end with status 3, other than by a CollectiveMismatch, has lost
 ///   a replica. It is started again as a whole, up to `max_restarts` times, after stderr has told
-///   the root cause. Nothing is left of its processes and their memory: functions begin anew, and
-///   load what they have saved. After a stop signal nothing is started again, and one during the
-///   wait ends launch() at once.
+///   the root cause: functions begin anew, and load what they have saved. After a stop signal
+///   nothing is started again, and one during the wait ends launch() at once.
 /// - **Several hosts.** `replicas` and `workers` are the job's. Launchers meet at the rendezvous
-///   within `timeout`, prove to each other that they know the secret, and compare version, program,
-///   options, LibTorch, BLAS and CPU: what differs is a ValueError on all of them. A failure or a
-///   stop on one host ends the job on all, and each says the same root cause last. A job starts
-///   again on all hosts; before_restart is called on host 0 first. Hosts that are gone, or don't
-///   come within `timeout`, are left out: the others run the same replicas, on fewer workers.
-///   Without host 0 the job is over.
+///   within `timeout`, prove that they know the secret, and compare version, program, options,
+///   LibTorch, BLAS and CPU: what differs is a ValueError on all. A failure or a stop on one host
+///   ends the job on all, and each says the same root cause last. A job starts again on all hosts;
+///   before_restart is called on host 0 first. Hosts that don't come within `timeout` are left out:
+///   the others run the same replicas, on fewer workers. Without host 0 the job is over.
 /// - **Pauses.** Time in which the whole job is paused (Ctrl-Z, a freezer) is no waiting. Workers
 ///   that are stopped for longer than `timeout` while the launcher runs are a Timeout.
 [[nodiscard]] int launch(const std::function<void()>& replica, const LaunchOptions& options = {},
@@ -150,15 +144,14 @@ struct LaunchOptions {
 /// of a launch. Another replica's end never sets it.
 [[nodiscard]] bool stop_requested() noexcept;
 
-/// Whether this process is a worker for which launch() has started the program again, as it does
-/// where the launching one has several threads: what comes before launch() happens once more in it.
+/// Whether this process is a worker for which launch() has started the program again, so that what
+/// comes before launch() happens once more.
 [[nodiscard]] bool is_relaunched();
 
 /// The number of the host on which this process' replicas run; 0 outside of a launch. Any thread.
 [[nodiscard]] std::int64_t launch_host() noexcept;
 
-/// How often the job of this process' replicas was started again; 0 outside of a launch. For any
-/// thread.
+/// How often this process' job was started again; 0 outside of a launch. For any thread.
 [[nodiscard]] std::int64_t launch_restarts() noexcept;
 
 }  // namespace lockstep

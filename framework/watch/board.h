@@ -22,8 +22,7 @@ inline constexpr std::string_view kDifferentiated = ", differentiated";
 /// A member's call of a collective or map, in a form that other members can compare and print.
 struct CallRecord {
   /// Equal exactly if two calls agree: operation, axes, groups, dtypes, shapes, options, and
-  /// whether they are differentiated or which call's backward they are. The source line does not
-  /// count.
+  /// whether they are differentiated or whose backward they are; wherever their source lines are.
   std::uint64_t fingerprint = 0;
   /// For example "psum over 'data' at model.cpp:44 with (64, 10) float32". Where it has more than
   /// kShown bytes, messages show its beginning and "...".
@@ -48,20 +47,18 @@ struct BoardState;
 struct SeatWords;
 
 /// Where the members of a job (the replicas of its maps, down to the lanes of a vmap) publish what
-/// they are doing. A member that waits can then find out whether its wait can ever end. Every
-/// member has a seat with the worker that runs it: a process, or a thread of a job in threads. The
-/// memory is private to a process, or a part of the job's HostMemory. A worker has 40 MiB of
-/// addresses. Only used pages take memory, so a board is made in microseconds.
+/// they are doing, so that one that waits can find out whether its wait can ever end. Every member
+/// has a seat with the worker that runs it: a process, or a thread of a job in threads. The memory
+/// is a process' own, or a part of the job's HostMemory. A worker has 40 MiB of addresses, of which
+/// only used pages take memory.
 ///
-/// A call on a group completes when every member of the group has arrived in it. It hangs if a
-/// member never comes. A verdict says that a call certainly hangs. It is never a false alarm: a
-/// seat says that its member waits before the member can help any other, and a verdict is given
-/// only if everything that it rests on is unchanged when read again. Not every hang has a verdict:
-/// a member that runs may still do anything.
+/// A call on a group completes when every member of the group has arrived in it. A verdict says
+/// that a call certainly hangs, since a member will never come. It is never a false alarm (see
+/// VerdictSearch). Not every hang has a verdict: a member that runs may still do anything.
 ///
-/// If a job has several hosts, each host has a board, and its workers write and read only that.
-/// What rests on members of several hosts is found by the launcher of host 0, on copies of all
-/// boards (job_watch.h), and published on each of them.
+/// If a job has several hosts, each has a board, and its workers use only that. What rests on
+/// members of several hosts is found by the launcher of host 0, on copies of all boards
+/// (job_watch.h), and published on each of them.
 ///
 /// Rules for callers:
 /// - Ids are unique in the job and never used again: two calls of a map have members with different
@@ -114,9 +111,8 @@ class Board {
                                                 std::string_view name);
 
   /// Tells the processes of this host which workers it runs; without it, all. Call it once, before
-  /// they start. `replicas` is how many the job has: messages can then call one by its number of
-  /// which nothing is known yet. `host_of` has each worker's host, for messages; empty: they name
-  /// none.
+  /// they start. For messages: how many `replicas` the job has, so that one of which nothing is
+  /// known can be called by its number; and each worker's host.
   void set_local(int first_worker, int count, int replicas = 0, std::span<const int> host_of = {});
   [[nodiscard]] bool spans_hosts() const noexcept;
 
@@ -149,23 +145,21 @@ class Board {
   /// How often that was wanted; also when a worker has to know which groups nobody holds any more.
   [[nodiscard]] std::uint64_t readings_wanted() const noexcept;
 
-  /// Says why the call in which `waiting` waits can never complete, if that is certain; none if the
-  /// seat does not wait. The calling thread must keep `waiting` alive. A verdict is published for
-  /// the calls that it is about: every member that waits in one of them gets the same verdict, even
-  /// if others have gone on since. With `settled_only`, only a settled verdict counts, unless it
-  /// was published. Call it again and again. It searches this board: what rests on members of other
-  /// hosts comes by publish().
+  /// Says why the call in which `waiting` waits can never complete, if that is certain. Call it
+  /// again and again. A verdict is published for the calls that it is about: every member that
+  /// waits in one of them gets the same, even if others have gone on since. With `settled_only`, an
+  /// unsettled one counts only if it was published. It searches this board: what rests on members
+  /// of other hosts comes by publish().
   [[nodiscard]] std::optional<Verdict> examine(const Seat& waiting,
                                                bool settled_only = false) const;
 
-  /// The verdict that was published on the call in which `waiting` waits. While no verdict was
-  /// published on any call, this costs one load.
+  /// The verdict that was published on the call in which `waiting` waits. While there is none on
+  /// any call, this costs one load.
   [[nodiscard]] std::optional<Verdict> published(const Seat& waiting) const;
 
   /// For a Timeout: the members that have not arrived in the call in which `waiting` waits, what
-  /// they do, and the last collective that each has finished; and those that have arrived but whose
-  /// process is stopped. "" if the seat does not wait or there is none. Of a call with members on
-  /// other hosts, what was published last.
+  /// they do, and the last collective that each has finished; and those whose process is stopped.
+  /// "" if there are none. Of a call with members on other hosts, what was published last.
   [[nodiscard]] std::string absentees(const Seat& waiting) const;
 
   /// For watching workers from outside. A worker calls looked() as long as it checks its members'
@@ -180,8 +174,7 @@ class Board {
     std::uint64_t key = 0;
     std::uint64_t number = 0;
   };
-  /// The waits of the worker's members. Any process of the host may ask, even one that is no
-  /// worker.
+  /// The waits of the worker's members. Any process of the host may ask.
   [[nodiscard]] std::vector<Wait> waits(int worker) const;
   /// "replica 2 waits in psum over 'data' at model.cpp:44"; "" if the wait is over.
   [[nodiscard]] std::string text_of(int worker, const Wait& wait) const;
@@ -206,9 +199,9 @@ class Board::Seat : private NonCopyable {
        std::string_view name);
   ~Seat();
 
-  /// The member waits in its next call on `group`, as its member number `place`. Call this before
-  /// the member can help any other in that call. `group` must be of the same worker and be held
-  /// until the call ends. ValueError if it has no such place.
+  /// The member waits in its next call on `group` (of the same worker, held until the call ends),
+  /// at `place`. Call this before the member can help any other in that call. ValueError if the
+  /// group has no such place.
   void start(Group& group, int place, const CallRecord& call);
   /// The member runs again; the call becomes the last that it has finished. After a call that
   /// threw, use threw() or the next start() instead.
@@ -225,8 +218,7 @@ class Board::Seat : private NonCopyable {
   /// The member will never call again. Others see this until the seat is freed.
   void returned() noexcept;
   void threw(std::string_view text) noexcept;
-  /// The member threw a CollectiveMismatch with the text `verdict`. Members that wait for it end
-  /// with the same text.
+  /// It threw a CollectiveMismatch with this text, with which members that wait for it end, too.
   void fell_out(std::string_view verdict) noexcept;
 
  private:
