@@ -6,7 +6,6 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
-#include "framework/base/text.h"
 
 namespace lockstep {
 namespace {

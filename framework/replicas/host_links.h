@@ -15,8 +15,8 @@
 #include "framework/comm/network/link.h"
 #include "framework/replicas/host_facts.h"
 #include "framework/replicas/job_plan.h"
-#include "framework/replicas/stall_watch.h"
 #include "framework/watch/job_watch.h"
+#include "framework/watch/long_waits.h"
 
 namespace lockstep::replicas {
 
@@ -75,8 +75,8 @@ struct Asked {
   LOCKSTEP_FIELDS(signal)
 };
 /// A Stall and an Ending are reported to host 0, which then tells all others.
-using HostMessage = std::variant<Hello, Refused, Begins, Ready, Alive, Published, Asked, Stall,
-                                 Ending, watch::BoardMessage>;
+using HostMessage = std::variant<Hello, Refused, Begins, Ready, Alive, Published, Asked,
+                                 watch::Stall, Ending, watch::BoardMessage>;
 
 /// This launcher's links to those of a job's other hosts: host 0 has one to each, the others have
 /// one to host 0. No method blocks but flush(). For one thread.

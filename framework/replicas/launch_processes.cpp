@@ -16,6 +16,7 @@
 #include "framework/base/descriptor.h"
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
+#include "framework/base/poll_set.h"
 #include "framework/base/text.h"
 #include "framework/comm/shared/host_memory.h"
 #include "framework/comm/store.h"
@@ -144,7 +145,7 @@ int wait_to_restart(const LaunchOptions& options, std::int64_t restart,
   const StopSignals stop;
   log_warning(str("starting again in ", static_cast<double>(delay.count()) / 1000, " s (restart ",
                   restart, " of ", options.max_restarts, ")"));
-  stop.wait(delay);
+  wait_for({stop.descriptor(), POLLIN, 0}, delay);
   if (stop.signal() != 0) log_error(stopped_text(stop.signal()));
   return stop.signal();
 }

@@ -22,10 +22,10 @@
 #include "framework/comm/shared/host_memory.h"
 #include "framework/comm/store.h"
 #include "framework/replicas/first_failure.h"
-#include "framework/replicas/stall_watch.h"
 #include "framework/replicas/stop_signals.h"
 #include "framework/replicas/thread_ends.h"
 #include "framework/replicas/worker.h"
+#include "framework/watch/long_waits.h"
 
 namespace lockstep::replicas {
 namespace {
@@ -80,10 +80,9 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
   if (!failure.happened()) {
     running.emplace(Range{0, options.replicas}, failure, run);
     bool told = false;
-    const watch::Board& board = *memory->board();
-    watch::LongWaits waits(board, {0, count}, plan.in_turns(options.stall_warning));
+    watch::LongWaits waits(*memory->board(), {0, count}, plan.in_turns(options.stall_warning));
     const auto look = [&] {
-      for (const Stall& stall : find_stalls(board, waits)) log_warning(stall.text);
+      for (const watch::Stall& stall : waits.stalls()) log_warning(stall.text);
       stop.tell_early();
       if (stop.asked() != 0 && !std::exchange(told, true)) tell_asked(stop.asked());
       std::optional<Report> report;

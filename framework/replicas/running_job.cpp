@@ -79,7 +79,7 @@ void RunningJob::hear(const HostLinks::Heard& heard) {
     asked_ = asked->signal;
   } else if (const auto* const said = std::get_if<watch::BoardMessage>(&message)) {
     if (watch_) watch_->hear(from, *said);
-  } else if (const auto* const stall = std::get_if<Stall>(&message)) {
+  } else if (const auto* const stall = std::get_if<watch::Stall>(&message)) {
     own() == 0 ? warn(*stall) : log_warning(stall->text);
   } else if (const auto* const ending = std::get_if<Ending>(&message)) {
     (own() == 0 ? reports_[from] : verdict_.emplace()) = *ending;
@@ -95,7 +95,7 @@ void RunningJob::ask(int signal) {
   links_.tell(Asked{signal});
 }
 
-void RunningJob::warn(const Stall& stall) {
+void RunningJob::warn(const watch::Stall& stall) {
   if (own() != 0) return links_.tell(stall);
   // Each host warns of the same call.
   if (!stalls_.emplace(stall.key, stall.number, stall.times).second && has_hosts()) return;

@@ -12,9 +12,9 @@
 #include "framework/comm/store.h"
 #include "framework/replicas/host_links.h"
 #include "framework/replicas/host_meeting.h"
-#include "framework/replicas/stall_watch.h"
 #include "framework/watch/board.h"
 #include "framework/watch/job_watch.h"
+#include "framework/watch/long_waits.h"
 
 namespace lockstep::replicas {
 
@@ -43,7 +43,7 @@ class RunningJob : private NonCopyable {
   [[nodiscard]] int asked() const noexcept { return asked_; }
   /// Warns of a stall on all hosts, with the same text. If several hosts find the same stall, only
   /// the first one's text is shown.
-  void warn(const Stall& stall);
+  void warn(const watch::Stall& stall);
   /// Tells how this host's replicas have ended. The first failure counts.
   void report(const Ending& own);
   /// How the job has ended, the same on all hosts: well if all hosts' replicas have, otherwise by

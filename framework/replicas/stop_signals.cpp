@@ -7,14 +7,12 @@
 #include <cstddef>
 #include <cstring>
 #include <ctime>
-#include <utility>
 
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "framework/base/logging.h"
-#include "framework/base/poll_set.h"
 
 namespace lockstep::replicas {
 namespace {
@@ -158,10 +156,6 @@ void StopSignals::tell_early() const {
   leave_progress_line();
   log_warning(str(name_of_stop(signal), ": replicas end at their next step; one that comes ",
                   static_cast<double>((rest + 99) / 100) / 10, " s later ends them at once"));
-}
-
-void StopSignals::wait(std::chrono::milliseconds time) const {
-  wait_for({descriptor(), POLLIN, 0}, time);
 }
 
 std::string stopped_text(int signal) {

@@ -68,9 +68,6 @@ class StopSignals {
   /// early for that. To be called now and then, by one thread.
   void tell_early() const;
 
-  /// Waits for a signal that ends the job, at most for `time`.
-  void wait(std::chrono::milliseconds time) const;
-
  private:
   Word* asked_;
   std::pair<Descriptor, Descriptor> pipe_;

@@ -26,7 +26,7 @@
 #include "framework/base/waited.h"
 #include "framework/comm/store.h"
 #include "framework/replicas/running_job.h"
-#include "framework/replicas/stall_watch.h"
+#include "framework/watch/long_waits.h"
 
 namespace lockstep::replicas {
 namespace {
@@ -71,20 +71,26 @@ class LastLines {
  public:
   void add(std::string_view text) {
     for (const char letter : text) {
+      std::string& line = lines_.back();
       if (letter == '\n') {
-        finish_line();
+        if (is_own(line)) {
+          line.clear();
+        } else {
+          lines_.emplace_back();
+        }
+        if (lines_.size() > kLines + 1) lines_.pop_front();
       } else {
-        if (returned_) line_.clear();
-        if (letter != '\r' && line_.size() < kMost) line_ += letter;
+        if (returned_) line.clear();
+        if (letter != '\r' && line.size() < kMost) line += letter;
       }
       returned_ = letter == '\r';
     }
   }
 
-  [[nodiscard]] std::vector<std::string> lines() const {
-    std::vector<std::string> lines(finished_.begin(), finished_.end());
-    if (!line_.empty() && !is_own(line_)) lines.push_back(line_);
-    if (lines.size() > kLines) lines.erase(lines.begin());
+  [[nodiscard]] std::deque<std::string> lines() const {
+    std::deque<std::string> lines = lines_;
+    if (lines.back().empty() || is_own(lines.back())) lines.pop_back();
+    if (lines.size() > kLines) lines.pop_front();
     return lines;
   }
 
@@ -94,15 +100,7 @@ class LastLines {
 
   static bool is_own(std::string_view line) { return line.starts_with("lockstep: "); }
 
-  void finish_line() {
-    std::string line = std::exchange(line_, "");
-    if (is_own(line)) return;
-    finished_.push_back(std::move(line));
-    if (finished_.size() > kLines) finished_.pop_front();
-  }
-
-  std::deque<std::string> finished_;
-  std::string line_;
+  std::deque<std::string> lines_{std::string()};  // the last is unfinished
   bool returned_ = false;
 };
 
@@ -147,7 +145,7 @@ class Relay {
     close();
   }
 
-  [[nodiscard]] std::vector<std::string> last_lines() const { return last_lines_.lines(); }
+  [[nodiscard]] std::deque<std::string> last_lines() const { return last_lines_.lines(); }
 
  private:
   void close() {
@@ -256,7 +254,7 @@ class Supervisor {
     while (running() > 0 && goes_on()) {
       step(interval());
       still = patrol();
-      for (const Stall& stall : find_stalls(board_, long_waits_)) job_.warn(stall);
+      for (const watch::Stall& stall : long_waits_.stalls()) job_.warn(stall);
       pass_stops_on();
     }
     if (goes_on()) job_.report({});

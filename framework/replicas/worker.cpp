@@ -13,7 +13,6 @@
 #include "framework/replicas/machine.h"
 #include "framework/replicas/replica_threads.h"
 #include "framework/replicas/thread_ends.h"
-#include "framework/replicas/worker_process.h"
 
 namespace lockstep::replicas {
 namespace {

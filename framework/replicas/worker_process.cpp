@@ -1,9 +1,7 @@
 #include "framework/replicas/worker_process.h"
 
-#include <array>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -17,7 +15,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/poll_set.h"

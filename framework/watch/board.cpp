@@ -1,10 +1,8 @@
 #include "framework/watch/board.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
-#include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/watch/board_memory.h"
 
@@ -22,7 +20,7 @@ struct SeatWriting : Writing {
 void write_now(SeatWords& words, std::uint64_t fingerprint, std::string_view text) noexcept {
   RecordWords& record = words.records[1 - words.last.load()];
   record.fingerprint.store(fingerprint);
-  write_text(record.text, std::size(record.text), text);
+  write_text(record.text, text);
 }
 
 }  // namespace
@@ -136,7 +134,7 @@ Board::Seat::Seat(std::shared_ptr<BoardState> state, int worker, std::uint64_t i
   words_->finished.store(0);
   words_->last.store(0);
   words_->step.store(0);
-  write_text(words_->name, std::size(words_->name), name);
+  write_text(words_->name, name);
   // The parent is written last and removed first: threads that count children find each by its id.
   words.ids[index_].store(id);
   words.parents[index_].store(parent);

@@ -32,8 +32,7 @@ std::string board_layout() {
 }
 
 BoardCopy::BoardCopy(const std::vector<Range>& workers)
-    : memory_(BoardMemory::for_copies(static_cast<int>(workers.back().end()),
-                                      static_cast<int>(workers.size()))) {
+    : memory_(static_cast<int>(workers.back().end()), static_cast<int>(workers.size())) {
   for (const Range& of_host : workers) {
     workers_.push_back(consecutive(static_cast<int>(of_host.offset), of_host.size));
     for (const int worker : workers_.back()) memory_.worker(worker).host.store(workers_.size());

@@ -1,6 +1,5 @@
 #include "framework/watch/board_memory.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -46,16 +45,16 @@ std::uint32_t take_index(std::set<std::uint32_t>& freed, Word& used) {
 
 }  // namespace
 
-void write_text(Word* words, std::size_t count, std::string_view text) noexcept {
+void write_text(std::span<Word> words, std::string_view text) noexcept {
   constexpr std::string_view kCut = "...";
-  const std::size_t capacity = count * sizeof(Word) - 1;
+  const std::size_t capacity = words.size_bytes() - 1;
   text = text.substr(0, text.find('\0'));
   std::string_view tail;
   if (text.size() > capacity) {
     tail = kCut;
     text = beginning(text, capacity - kCut.size());
   }
-  for (;; ++words) {
+  for (Word& target : words) {
     char chars[sizeof(Word)] = {};
     const std::size_t of_text = text.copy(chars, sizeof(Word));
     const std::size_t of_tail = tail.copy(chars + of_text, sizeof(Word) - of_text);
@@ -63,15 +62,15 @@ void write_text(Word* words, std::size_t count, std::string_view text) noexcept 
     tail.remove_prefix(of_tail);
     std::uint64_t word = 0;
     std::memcpy(&word, chars, sizeof(word));
-    words->store(word);
+    target.store(word);
     if (of_text + of_tail < sizeof(Word)) return;  // it ends with a zero
   }
 }
 
-std::string read_text(const Word* words, std::size_t count) {
+std::string read_text(std::span<const Word> words) {
   std::string text;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint64_t word = words[i].load();
+  for (const Word& each : words) {
+    const std::uint64_t word = each.load();
     char chars[sizeof(Word)];
     std::memcpy(chars, &word, sizeof(word));
     const auto end = static_cast<std::size_t>(std::find(chars, chars + sizeof(Word), '\0') - chars);
@@ -87,14 +86,10 @@ std::uint64_t now_ms() {
       std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
 }
 
-BoardMemory::BoardMemory(int workers)
-    : workers_(workers), data_(own_memory(Board::bytes_for(workers))) {}
-
-BoardMemory BoardMemory::for_copies(int workers, int hosts) {
-  const std::size_t more = static_cast<std::size_t>(hosts - 1) * sizeof(PublicWords);
-  BoardMemory memory(workers, hosts, own_memory(Board::bytes_for(workers) + more));
-  memory.has_copies_ = true;
-  return memory;
+BoardMemory::BoardMemory(int workers, int copies)
+    : workers_(workers), boards_(std::max(copies, 1)), has_copies_(copies > 0) {
+  const std::size_t more = static_cast<std::size_t>(boards_ - 1) * sizeof(PublicWords);
+  data_ = own_memory(Board::bytes_for(workers) + more);
 }
 
 BoardMemory::BoardMemory(int workers, int descriptor, std::size_t offset) : workers_(workers) {
@@ -160,12 +155,9 @@ std::optional<SeatTexts> read_texts(const BoardMemory& memory, const SeatView& v
   const SeatWords& seat = memory.worker(view.place.worker).seats[view.place.index];
   if (seat.version.load() != view.version) return std::nullopt;
   const std::size_t last = seat.last.load() % 2;
-  const auto text_of = [&](std::size_t record) {
-    return read_text(seat.records[record].text, std::size(seat.records[record].text));
-  };
-  SeatTexts texts{.name = read_text(seat.name, std::size(seat.name)),
-                  .now = text_of(1 - last),
-                  .last = text_of(last)};
+  SeatTexts texts{.name = read_text(seat.name),
+                  .now = read_text(seat.records[1 - last].text),
+                  .last = read_text(seat.records[last].text)};
   if (seat.version.load() != view.version) return std::nullopt;
   return texts;
 }
@@ -223,7 +215,7 @@ void publish(FindingRing& ring, const Board::Finding& finding) noexcept {
   place.kind.store(static_cast<std::uint64_t>(finding.verdict.kind));
   place.settled.store(finding.verdict.settled ? 1 : 0);
   place.at.store(now_ms());
-  write_text(place.text, std::size(place.text), finding.verdict.text);
+  write_text(place.text, finding.verdict.text);
   place.version.store(version + 2);
   ring.published.count();
 }
@@ -243,7 +235,7 @@ std::optional<PublishedFinding> published(const FindingRing& ring, std::uint64_t
     PublishedFinding finding{.order = order,
                              .at = place.at.load(),
                              .verdict = {.kind = static_cast<ErrorKind>(kind),
-                                         .text = read_text(place.text, std::size(place.text)),
+                                         .text = read_text(place.text),
                                          .settled = place.settled.load() != 0}};
     if (place.version.load() == version) found = std::move(finding);
   }

@@ -37,8 +37,8 @@ class Writing : private NonCopyable {
 };
 
 /// Writes `text` and a zero. A text that does not fit is cut and ends with "...".
-void write_text(Word* words, std::size_t count, std::string_view text) noexcept;
-[[nodiscard]] std::string read_text(const Word* words, std::size_t count);
+void write_text(std::span<Word> words, std::string_view text) noexcept;
+[[nodiscard]] std::string read_text(std::span<const Word> words);
 
 struct RecordWords {
   Word fingerprint;
@@ -159,9 +159,9 @@ struct PublicWords {
 /// The mapped memory of a Board, or copies of the boards of several hosts.
 class BoardMemory {
  public:
-  explicit BoardMemory(int workers);
+  /// This process' own; with `copies`, of the boards of so many hosts.
+  explicit BoardMemory(int workers, int copies = 0);
   BoardMemory(int workers, int descriptor, std::size_t offset);
-  [[nodiscard]] static BoardMemory for_copies(int workers, int hosts);
 
   [[nodiscard]] int workers() const noexcept { return workers_; }
   /// How many boards have their PublicWords here: one for each host.
@@ -176,9 +176,6 @@ class BoardMemory {
   [[nodiscard]] bool is_known(int worker) const noexcept;
 
  private:
-  BoardMemory(int workers, int boards, std::shared_ptr<std::byte> data)
-      : workers_(workers), boards_(boards), data_(std::move(data)) {}
-
   int workers_;
   int boards_ = 1;
   bool has_copies_ = false;

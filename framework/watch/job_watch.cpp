@@ -1,9 +1,7 @@
 #include "framework/watch/job_watch.h"
 
 #include <algorithm>
-#include <functional>
 #include <memory>
-#include <utility>
 
 #include "framework/base/errors.h"
 

@@ -1,6 +1,10 @@
 #include "framework/watch/long_waits.h"
 
 #include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "framework/base/text.h"
 
 namespace lockstep::watch {
 
@@ -26,6 +30,23 @@ std::vector<LongWaits::Found> LongWaits::look() {
   }
   waits_ = std::move(still);
   return found;
+}
+
+std::vector<Stall> LongWaits::stalls() {
+  std::vector<Stall> stalls;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> told;
+  for (const auto& [worker, wait, lasts, times] : look()) {
+    const bool is_new = told.emplace(wait.key, wait.number).second;
+    const std::string text = is_new ? board_.text_of(worker, wait) : "";
+    if (text.empty()) continue;
+    const std::string absent = board_.absentees(worker, wait);
+    const double seconds = std::chrono::duration<double>(lasts).count();
+    stalls.push_back(
+        {wait.key, wait.number, times,
+         str("stalled for ", std::round(seconds * 10) / 10, " s: ", text, ": ",
+             absent.empty() ? "all replicas have arrived, but not their data" : absent)});
+  }
+  return stalls;
 }
 
 }  // namespace lockstep::watch

@@ -3,13 +3,26 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "framework/base/range.h"
+#include "framework/base/record.h"
 #include "framework/watch/board.h"
 
 namespace lockstep::watch {
+
+/// A call in which replicas have waited for long.
+struct Stall {
+  std::uint64_t key = 0;     ///< of the call's group
+  std::uint64_t number = 0;  ///< of the call on that group
+  int times = 0;             ///< how often it was found, from 1
+  std::string text{};  ///< "stalled for 60 s: replica 0 waits in psum …: replica 2 has not …"
+
+  LOCKSTEP_FIELDS(key, number, times, text)
+  bool operator==(const Stall&) const = default;
+};
 
 /// Looks on a board for members of a host's workers that wait for long. For one thread.
 class LongWaits {
@@ -28,6 +41,8 @@ class LongWaits {
   };
   /// Call it often, compared with `first`.
   [[nodiscard]] std::vector<Found> look();
+  /// The same by calls, each of which counts once for all its members.
+  [[nodiscard]] std::vector<Stall> stalls();
 
  private:
   using Clock = std::chrono::steady_clock;

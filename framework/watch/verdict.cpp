@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <iterator>
+#include <cstring>
 #include <optional>
 #include <set>
 #include <string>
@@ -49,8 +49,7 @@ std::string ordinal(std::uint64_t number) {
 
 // Constant while the member has the seat.
 std::string name_of(const BoardMemory& memory, SeatIndex place) {
-  const SeatWords& seat = memory.worker(place.worker).seats[place.index];
-  return read_text(seat.name, std::size(seat.name));
+  return read_text(memory.worker(place.worker).seats[place.index].name);
 }
 
 // Members of which a message says the same.

@@ -328,8 +328,8 @@ TEST_CASE("a message about many members stays short", "[board]") {
 TEST_CASE("a text is cut where it is too long, not inside a character", "[board]") {
   Word words[4] = {};
   const auto kept = [&](std::string_view text) {
-    watch::write_text(words, std::size(words), text);
-    return watch::read_text(words, std::size(words));
+    watch::write_text(words, text);
+    return watch::read_text(words);
   };
   CHECK(kept("psum") == "psum");
   CHECK(kept("").empty());
