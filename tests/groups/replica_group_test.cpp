@@ -1,6 +1,7 @@
 #include "framework/groups/replica_group.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -24,6 +25,7 @@
 #include "framework/base/text.h"
 #include "framework/reduce/reduce.h"
 #include "tests/catch.h"
+#include "tests/comm/broken_network.h"
 #include "tests/comm/replicas.h"
 #include "tests/comm/symmetric_checks.h"
 #include "tests/comm/words.h"
@@ -432,6 +434,47 @@ TEST_CASE("calls with other sizes end with one mismatch, which names the sizes, 
                            "replica 1 called x at a.cpp:1 with (4) float32 while replicas 0 and "
                            "2 called x at a.cpp:1 with (3) float32"));
       }
+    }
+  }
+}
+
+TEST_CASE("what fails for the one who speaks for a worker's members fails for all of them",
+          "[failure]") {
+  const std::vector<watch::GroupMember> members{
+      {.id = 1, .worker = 0}, {.id = 2, .worker = 0}, {.id = 3, .worker = 1}};
+  for (const bool takes_turns : {false, true}) {
+    for (const ErrorKind kind : {ErrorKind::comm, ErrorKind::lost, ErrorKind::data}) {
+      INFO(traits_of(kind).name << (takes_turns ? ", in turns" : ""));
+      const auto board = std::make_shared<watch::Board>(2);
+      const auto cancellation = std::make_shared<comm::Cancellation>();
+      groups::LocalReplicas local(0, std::make_shared<testing::BrokenNetwork>(0, 2, kind), board);
+      comm::RunLock run_lock;
+      comm::RunLock* const lock = takes_turns ? &run_lock : nullptr;
+      std::deque<groups::Member> here;
+      std::array<std::vector<std::string>, 2> told;
+      std::vector<std::thread> threads;
+      for (std::size_t place = 0; place < 2; ++place) {
+        here.emplace_back(board->take_seat(0, members[place].id, 0, str(place)), cancellation,
+                          std::chrono::milliseconds(30000), lock);
+        threads.emplace_back([&, place, &member = here.back()] {
+          const comm::RunLockScope turn(lock);
+          groups::ReplicaGroup group(local.group(7, [&] { return members; }), member,
+                                     static_cast<int>(place));
+          group.begin(watch::CallRecord{1, "the test"});
+          Words words(5, 1);
+          for (int call = 0; call < 2; ++call) {  // nor can the group be used any more
+            try {
+              group.all_reduce(bytes(std::as_const(words)), bytes(words), kFloat, kSum);
+            } catch (const Error& error) {
+              told[place].push_back(str(traits_of(error.kind()).name, ": ", error.what()));
+            }
+          }
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      const std::string text = str(traits_of(kind).name, ": it is broken");
+      CHECK(told[0] == std::vector<std::string>{text, text});
+      CHECK(told[1] == told[0]);
     }
   }
 }
