@@ -14,6 +14,7 @@
 
 #include "framework/base/errors.h"
 #include "tests/catch.h"
+#include "tests/formats/allocated_bytes.h"
 
 namespace lockstep {
 namespace {
@@ -98,6 +99,14 @@ TEST_CASE("texts can be read without a copy, and what follows a record too") {
   CHECK(text == "name");
   CHECK(text.data() == bytes.data() + 4);
   CHECK(reader.rest() == "rest");
+}
+
+TEST_CASE("numbers are read without memory beside their own") {
+  const std::string bytes = encode(std::vector<std::uint64_t>(10'000, 7));
+  const std::uint64_t before = testing::allocated_bytes();
+  const auto numbers = decode<std::vector<std::uint64_t>>(bytes, "a list");
+  CHECK(testing::allocated_bytes() - before < 5 * bytes.size());  // the list grows by doubling
+  CHECK(numbers.size() == 10'000);
 }
 
 TEST_CASE("a record that is cut, or has more behind it, is an error that names it") {

@@ -608,6 +608,39 @@ TEST_CASE("while a host does not answer, the others' absent are told of", "[boar
   CHECK(hosts.sent(1).size() == 1);
 }
 
+TEST_CASE("of more waits than a board has room for words on, the oldest keeps its own", "[board]") {
+  const std::vector<Range> workers{{0, 1}, {1, 1}};
+  watch::Board first(2);
+  watch::Board second(2);
+  first.set_local(0, 1, 2);
+  second.set_local(1, 1, 2);
+  watch::JobWatch judge(0, workers, 2, first, [](std::size_t, const watch::BoardMessage&) {});
+  watch::BoardCopy copy(workers);
+  std::uint64_t reading = 0;
+  const auto read = [&] {
+    judge.want(1);
+    judge.hear(1, watch::BoardWords{++reading, join(copy.read(second, 1), ""), true});
+  };
+  const auto absent = second.take_seat(1, 1000, 0, "1");
+  std::vector<std::unique_ptr<watch::Board::Seat>> seats;
+  std::vector<std::shared_ptr<watch::Board::Group>> groups;
+  const auto wait = [&](std::uint64_t id) {
+    const std::array<watch::GroupMember, 2> pair{watch::GroupMember{.id = id, .worker = 0},
+                                                 watch::GroupMember{.id = 1000, .worker = 1}};
+    groups.push_back(first.group(0, 5000 + id, pair));
+    seats.push_back(first.take_seat(0, id, 0, str(id)));
+    seats.back()->start(*groups.back(), 0, call_of(kPsum));
+  };
+  wait(1);
+  read();
+  const std::string text = first.absentees(*seats[0]);
+  CHECK(text ==
+        "replica 1 on host 1 has not arrived: it is running, and it has finished no collective");
+  for (std::uint64_t id = 2; id < 100; ++id) wait(id);
+  read();
+  CHECK(first.absentees(*seats[0]) == text);
+}
+
 TEST_CASE("boards are read beside writers", "[board]") {
   TwoHosts hosts;
   std::atomic<bool> over{false};
