@@ -1,15 +1,10 @@
 #include "framework/comm/communicator.h"
 
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <new>
 #include <numeric>
 #include <ostream>
-#include <string>
-#include <vector>
 
-#include "framework/base/bytes.h"
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <optional>
 #include <semaphore>
 #include <span>
 #include <stop_token>

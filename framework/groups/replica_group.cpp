@@ -3,7 +3,6 @@
 #include <chrono>
 #include <utility>
 
-#include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/waited.h"
 #include "framework/comm/shared/shared_communicator.h"

@@ -14,10 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "framework/base/descriptor.h"
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
-#include "framework/base/record.h"
 #include "framework/base/text.h"
 #include "framework/comm/network/keep_alive.h"
 
@@ -329,7 +327,7 @@ Descriptor Link::release() {
 }
 
 std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milliseconds timeout,
-                              const std::optional<JobId>& job, Presence presence) {
+                              const std::optional<JobId>& job) {
   const auto deadline = Clock::now() + timeout;
   std::string last = "nobody answers";
   for (;; std::this_thread::sleep_for(kPauseBetweenTries)) {
@@ -347,7 +345,7 @@ std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milli
       if (socket.get() < 0) throw CommError(str("cannot make a socket: ", text_of_errno(errno)));
       if (const int error = connect_one(socket.get(), *each, deadline)) {
         last = text_of_errno(error);
-        if (error == ECONNREFUSED && presence == Presence::promised) {
+        if (error == ECONNREFUSED && job) {
           throw ReplicaLost(str("nobody listens at ", to.text(), " any more"));
         }
         continue;

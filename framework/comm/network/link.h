@@ -42,10 +42,6 @@ struct NetworkOptions {
   LOCKSTEP_FIELDS(address, secret, job)
 };
 
-/// Whether the other end of a connection may begin to listen later (awaited), or has said already
-/// where it listens (promised).
-enum class Presence { awaited, promised };
-
 /// One end of a TCP connection between two processes of a job. Both have proved that they know the
 /// secret. It carries whole messages, in order. Each has a Mac: what was changed, left out,
 /// repeated or put in on the way closes the link. Messages can be read on the way. No method
@@ -87,7 +83,7 @@ class Link : private NonCopyable {
   friend class Listener;
   friend std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret,
                                        std::chrono::milliseconds timeout,
-                                       const std::optional<JobId>& job, Presence presence);
+                                       const std::optional<JobId>& job);
   enum class End : unsigned char { listener, connector };
 
   Link(Descriptor socket, std::string peer, const JobId& job, const Secret& key, End own);
@@ -111,14 +107,13 @@ class Link : private NonCopyable {
   std::string why_closed_;
 };
 
-/// Connects to a Listener. One that is not there yet is tried again until `timeout` is over; if its
-/// presence was promised, that is a ReplicaLost. With `job` it must be of that job. Throws Timeout,
-/// and CommError if the name is not known, or if the other end is no Lockstep, or has another
-/// secret, job or version of the protocol.
+/// Connects to a Listener. One that is not there yet is tried again until `timeout` is over. With
+/// `job` it must be of that job, where it has said that it listens: if nobody does any more, that
+/// is a ReplicaLost. Throws Timeout, and CommError if the name is not known, or if the other end is
+/// no Lockstep, or has another secret, job or version of the protocol.
 [[nodiscard]] std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret,
                                             std::chrono::milliseconds timeout,
-                                            const std::optional<JobId>& job = std::nullopt,
-                                            Presence presence = Presence::awaited);
+                                            const std::optional<JobId>& job = std::nullopt);
 
 /// Where launchers of a job connect. Strangers get no further than a greeting, in bounded memory
 /// and time: when too many are there, the oldest of the address that has the most goes. No method

@@ -395,9 +395,8 @@ void TcpLink::connect_to(int peer, const std::stop_token& stop) {
     at.state = Peer::State::connecting;
   }
   try {
-    const auto link =
-        connect(HostAndPort::parse(at.address), network_.secret,
-                std::min(kTry, options_.connect_timeout), network_.job, Presence::promised);
+    const auto link = connect(HostAndPort::parse(at.address), network_.secret,
+                              std::min(kTry, options_.connect_timeout), network_.job);
     const std::string answer = ask(*link, stop);
     const MutexLock lock(mutex_);
     if (at.state != Peer::State::connecting) return;  // the other side was faster

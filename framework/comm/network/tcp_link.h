@@ -18,7 +18,6 @@
 #include "framework/comm/cancellation.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/network/link.h"
-#include "framework/comm/network/secret.h"
 #include "framework/comm/network/tcp_connection.h"
 #include "framework/comm/store.h"
 

@@ -15,7 +15,6 @@
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"
-#include "framework/base/non_copyable.h"
 #include "framework/base/text.h"
 #include "framework/watch/board.h"
 

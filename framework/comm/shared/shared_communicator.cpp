@@ -4,14 +4,12 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <numeric>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "framework/base/bytes.h"
-#include "framework/base/errors.h"
 #include "framework/base/range.h"
 #include "framework/base/round_up.h"
 #include "framework/base/text.h"
