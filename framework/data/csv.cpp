@@ -230,81 +230,61 @@ std::vector<std::string> class_names_of(const CsvFile& file, const std::string& 
   return names;
 }
 
-// Finds the classes of a column. Numbers are told apart by their values, if all names are numbers,
-// and other texts by their bytes, then without blanks at their ends.
-class CsvClasses {
- public:
-  CsvClasses(std::string column, std::vector<std::string> names,
-             const std::optional<std::int64_t>& ignored)
-      : column_(std::move(column)), names_(std::move(names)), ignored_(ignored.value_or(0)) {
-    no_class_ = ignored_label(ignored);
-    is_numeric_ = std::ranges::all_of(
-        names_, [](const std::string& name) { return formats::csv_number(name).has_value(); });
-    for (std::size_t i = 0; i < names_.size(); ++i) {
-      const auto label = static_cast<std::int64_t>(i);
-      if (is_numeric_) {
-        by_number_.emplace(*Decimal::of(names_[i]), label);
-      } else {
-        by_text_.emplace(names_[i], label);
-        by_trimmed_.emplace(trimmed(names_[i]), label);
-      }
+// The class of each row, of those with these names; -1 where its label is wrong. Numbers are told
+// apart by their values, if all names are numbers, and other texts by their bytes, then without
+// blanks at their ends.
+at::Tensor labels_of(const CsvFile& file, const std::string& column,
+                     const std::vector<std::string>& names,
+                     const std::optional<std::int64_t>& ignored, WrongCells& cells) {
+  const bool is_numeric = std::ranges::all_of(
+      names, [](const std::string& name) { return formats::csv_number(name).has_value(); });
+  std::map<Decimal, std::int64_t> by_number;
+  std::map<std::string_view, std::int64_t> by_text;
+  std::map<std::string_view, std::int64_t> by_trimmed;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto label = static_cast<std::int64_t>(i);
+    if (is_numeric) {
+      by_number.emplace(*Decimal::of(names[i]), label);
+    } else {
+      by_text.emplace(names[i], label);
+      by_trimmed.emplace(trimmed(names[i]), label);
     }
   }
-
-  /// The class of each row; -1 where its label is wrong.
-  [[nodiscard]] at::Tensor labels(const CsvFile& file, WrongCells& cells) const {
-    const std::size_t place = file.column(column_);
-    std::string no_class;
-    at::Tensor labels = at::empty({static_cast<std::int64_t>(file.rows())}, at::kLong);
-    auto* into = labels.data_ptr<std::int64_t>();
-    for (std::size_t row = 0; row < file.rows(); ++row) {
-      const std::string_view text = file.text(row, place);
-      std::int64_t label = is_numeric_ ? label_of_number(text) : label_of_text(text);
-      if (label < 0 && is_ignored(text, no_class_)) {
-        label = ignored_;
-      } else if (label < 0) {
-        if (no_class.empty()) {
-          no_class = str("is none of the training file's classes: ",
-                         shortened(formats::quoted(names_), 200));
-        }
-        const bool is_odd = is_numeric_ && !formats::csv_number(text);
-        cells.add(row, place,
-                  is_odd                  ? "is no finite number"
-                  : trimmed(text).empty() ? "is no class"
-                                          : no_class);
-      }
-      *into++ = label;
+  const auto label_of = [&](std::string_view text) -> std::int64_t {
+    if (is_numeric) {
+      const auto number = Decimal::of(text);
+      const auto found = number ? by_number.find(*number) : by_number.end();
+      return found == by_number.end() ? -1 : found->second;
     }
-    return labels;
+    if (const auto same = by_text.find(text); same != by_text.end()) return same->second;
+    const auto found = by_trimmed.find(trimmed(text));
+    return found == by_trimmed.end() ? -1 : found->second;
+  };
+  const auto no_class = ignored_label(ignored);
+  const std::size_t place = file.column(column);
+  std::string rule;
+  at::Tensor labels = at::empty({static_cast<std::int64_t>(file.rows())}, at::kLong);
+  auto* into = labels.data_ptr<std::int64_t>();
+  for (std::size_t row = 0; row < file.rows(); ++row) {
+    const std::string_view text = file.text(row, place);
+    std::int64_t label = label_of(text);
+    if (label < 0 && is_ignored(text, no_class)) {
+      label = *ignored;
+    } else if (label < 0) {
+      if (rule.empty()) {
+        rule =
+            str("is none of the training file's classes: ", shortened(formats::quoted(names), 200));
+      }
+      const bool is_odd = is_numeric && !formats::csv_number(text);
+      cells.add(row, place,
+                is_odd                  ? "is no finite number"
+                : trimmed(text).empty() ? "is no class"
+                                        : rule);
+    }
+    *into++ = label;
   }
-
- private:
-  // -1: there is none.
-  template <typename Map, typename Name>
-  [[nodiscard]] static std::int64_t found_in(const Map& map, const Name& name) {
-    const auto found = map.find(name);
-    return found == map.end() ? -1 : found->second;
-  }
-  [[nodiscard]] std::int64_t label_of_number(std::string_view text) const {
-    const auto number = Decimal::of(text);
-    return number ? found_in(by_number_, *number) : -1;
-  }
-  [[nodiscard]] std::int64_t label_of_text(std::string_view text) const {
-    const std::int64_t same = found_in(by_text_, text);
-    return same >= 0 ? same : found_in(by_trimmed_, trimmed(text));
-  }
-
-  using ByText = std::map<std::string_view, std::int64_t>;  // of names_
-
-  std::string column_;
-  std::vector<std::string> names_;
-  std::int64_t ignored_;
-  std::optional<Decimal> no_class_;
-  bool is_numeric_ = false;
-  std::map<Decimal, std::int64_t> by_number_;
-  ByText by_text_;
-  ByText by_trimmed_;
-};
+  return labels;
+}
 
 // Which columns of a table have numbers that float32 rounds.
 class RoundedColumns {
@@ -539,11 +519,10 @@ std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile&
   RoundedColumns rounded;
   std::optional<at::Tensor> targets;
   if (has_targets) {
-    targets =
-        has_classes
-            ? CsvClasses(fitted.targets[0], fitted.classes, context.ignored).labels(file, cells)
-            : values_of_columns(path, file, fitted.targets, fits && options.normalize_targets,
-                                fitted.target_scales, cells, rounded);
+    targets = has_classes
+                  ? labels_of(file, fitted.targets[0], fitted.classes, context.ignored, cells)
+                  : values_of_columns(path, file, fitted.targets, fits && options.normalize_targets,
+                                      fitted.target_scales, cells, rounded);
   }
   at::Tensor inputs = values_of_columns(path, file, fitted.inputs, fits && options.normalize,
                                         fitted.input_scales, cells, rounded);

@@ -66,7 +66,6 @@ class JpegDecoder : private NonCopyable {
     const int code = jpeg->err->msg_code;
     for (std::size_t i = 0; i < kHarmless.size(); ++i) {
       if (code != kHarmless[i]) continue;
-      self->is_odd_[i] = true;
       jpeg->err->format_message(jpeg, self->oddity_[i].data());
       return;
     }
@@ -114,7 +113,7 @@ class JpegDecoder : private NonCopyable {
   void tell_oddities() const {
     static std::array<std::atomic<bool>, kHarmless.size()> are_told{};
     for (std::size_t i = 0; i < kHarmless.size(); ++i) {
-      if (!is_odd_[i] || are_told[i].exchange(true)) continue;
+      if (oddity_[i][0] == '\0' || are_told[i].exchange(true)) continue;
       log_warning(
           str("picture '", name_, "': ", oddity_[i].data(), ": that changes no pixel (said once)"));
     }
@@ -167,8 +166,7 @@ class JpegDecoder : private NonCopyable {
   jpeg_progress_mgr progress_{};
   std::jmp_buf target_{};
   std::array<char, JMSG_LENGTH_MAX> error_{};
-  std::array<bool, kHarmless.size()> is_odd_{};
-  std::array<std::array<char, JMSG_LENGTH_MAX>, kHarmless.size()> oddity_{};
+  std::array<std::array<char, JMSG_LENGTH_MAX>, kHarmless.size()> oddity_{};  // or ""
 };
 
 }  // namespace
