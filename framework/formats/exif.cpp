@@ -14,24 +14,16 @@ namespace {
 
 using Bytes = std::span<const std::uint8_t>;
 
-// Numbers in hostile bytes: those that are not there are none.
-class NumberReader {
- public:
-  NumberReader(Bytes bytes, bool is_big_endian) : bytes_(bytes), is_big_endian_(is_big_endian) {}
-
-  [[nodiscard]] std::optional<std::uint32_t> at(std::uint64_t offset, std::size_t size) const {
-    if (offset > bytes_.size() || bytes_.size() - offset < size) return std::nullopt;
-    std::uint32_t number = 0;
-    for (std::size_t i = 0; i < size; ++i) {
-      number = number << 8 | bytes_[offset + (is_big_endian_ ? i : size - 1 - i)];
-    }
-    return number;
+// A number in hostile bytes; none where they end before it does.
+std::optional<std::uint32_t> number_at(Bytes bytes, std::uint64_t offset, std::size_t size,
+                                       bool is_big_endian = true) {
+  if (offset > bytes.size() || bytes.size() - offset < size) return std::nullopt;
+  std::uint32_t number = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    number = number << 8 | bytes[offset + (is_big_endian ? i : size - 1 - i)];
   }
-
- private:
-  Bytes bytes_;
-  bool is_big_endian_;
-};
+  return number;
+}
 
 // EXIF data are a TIFF file without a picture: byte order, 42, and where its first directory is. A
 // directory is a count, then entries of 12 bytes: tag, type, how many values, and the value.
@@ -42,19 +34,21 @@ Orientation orientation_in_tiff(Bytes tiff) {
   constexpr std::uint64_t kEntryBytes = 12;
   const bool is_big_endian = has_at(tiff, 0, "MM");
   if (!is_big_endian && !has_at(tiff, 0, "II")) return Orientation::upright;
-  const NumberReader reader(tiff, is_big_endian);
-  const auto directory = reader.at(4, 4);
-  if (reader.at(2, 2) != 42U || !directory) return Orientation::upright;
-  const std::uint32_t count = reader.at(*directory, 2).value_or(0);
+  const auto at = [&](std::uint64_t offset, std::size_t size) {
+    return number_at(tiff, offset, size, is_big_endian);
+  };
+  const auto directory = at(4, 4);
+  if (at(2, 2) != 42U || !directory) return Orientation::upright;
+  const std::uint32_t count = at(*directory, 2).value_or(0);
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::uint64_t entry = *directory + 2 + i * kEntryBytes;
-    const auto tag = reader.at(entry, 2);
+    const auto tag = at(entry, 2);
     if (!tag) break;
     if (*tag != kOrientation) continue;
-    const auto type = reader.at(entry + 2, 2);
+    const auto type = at(entry + 2, 2);
     const std::size_t size = type == kShort ? 2 : type == kLong ? 4 : 0;
-    const auto value = size > 0 ? reader.at(entry + 8, size) : std::nullopt;
-    if (!value || *value < 1 || *value > 8 || reader.at(entry + 4, 4) != 1U) break;
+    const auto value = size > 0 ? at(entry + 8, size) : std::nullopt;
+    if (!value || *value < 1 || *value > 8 || at(entry + 4, 4) != 1U) break;
     return static_cast<Orientation>(*value);
   }
   return Orientation::upright;
@@ -66,12 +60,11 @@ Bytes exif_in_jpeg(Bytes file) {
   constexpr std::uint32_t kApp1 = 0xe1;
   constexpr std::uint32_t kStartOfScan = 0xda;
   constexpr std::uint32_t kEndOfImage = 0xd9;
-  const NumberReader reader(file, true);
   for (std::size_t at = 2;;) {
-    while (reader.at(at, 1) == 0xffU && reader.at(at + 1, 1) == 0xffU) ++at;  // padding
-    const auto marker = reader.at(at + 1, 1);
-    const auto length = reader.at(at + 2, 2);
-    if (reader.at(at, 1) != 0xffU || !length || *length < 2) return {};
+    while (number_at(file, at, 1) == 0xffU && number_at(file, at + 1, 1) == 0xffU) ++at;  // padding
+    const auto marker = number_at(file, at + 1, 1);
+    const auto length = number_at(file, at + 2, 2);
+    if (number_at(file, at, 1) != 0xffU || !length || *length < 2) return {};
     if (marker == kStartOfScan || marker == kEndOfImage) return {};
     const Bytes segment =
         file.subspan(at + 4, std::min<std::size_t>(*length - 2, file.size() - at - 4));
@@ -84,14 +77,13 @@ Bytes exif_in_jpeg(Bytes file) {
 Bytes exif_in_png(Bytes file) {
   constexpr std::size_t kStart = 8;
   constexpr std::size_t kAround = 12;
-  const NumberReader reader(file, true);
   for (std::size_t at = kStart;;) {
-    const auto length = reader.at(at, 4);
+    const auto length = number_at(file, at, 4);
     if (!length || file.size() - at < kAround + *length) return {};
     const Bytes checked = file.subspan(at + 4, 4 + *length);
     if (has_at(checked, 0, "eXIf")) {
       const uLong checksum = crc32(0, checked.data(), static_cast<uInt>(checked.size()));
-      return checksum == reader.at(at + 8 + *length, 4) ? checked.subspan(4) : Bytes();
+      return checksum == number_at(file, at + 8 + *length, 4) ? checked.subspan(4) : Bytes();
     }
     at += kAround + *length;
   }
