@@ -57,11 +57,7 @@ class FusedOptimizer final : public Optimizer {
  public:
   using Complete = std::function<void(UpdateNumbers& numbers, std::int64_t step)>;
   FusedOptimizer(std::vector<std::string> state_names, Rule rule, Complete complete)
-      : state_names_(std::move(state_names)), rule_(rule), complete_(std::move(complete)) {}
-
-  [[nodiscard]] const std::vector<std::string>& state_names() const override {
-    return state_names_;
-  }
+      : Optimizer(std::move(state_names)), rule_(rule), complete_(std::move(complete)) {}
 
  private:
   void run(const OptimizerSlice& slice, const UpdateSettings& settings) const override {
@@ -74,7 +70,6 @@ class FusedOptimizer final : public Optimizer {
     run_rule(rule_, slice, numbers);
   }
 
-  std::vector<std::string> state_names_;
   Rule rule_;
   Complete complete_;
 };

@@ -36,11 +36,13 @@ struct UpdateSettings {
 /// Several threads may use it. To write one, derive from ElementwiseOptimizer.
 class Optimizer : private NonCopyable {
  public:
+  /// `state_names` are those of the tensors in a slice's state, as torch.optim has them
+  /// ("exp_avg").
+  explicit Optimizer(std::vector<std::string> state_names) : state_names_(std::move(state_names)) {}
   virtual ~Optimizer() = default;
 
-  /// The names of the tensors in a slice's state, as torch.optim has them ("exp_avg").
-  [[nodiscard]] virtual const std::vector<std::string>& state_names() const = 0;
-  [[nodiscard]] std::size_t state_tensors() const { return state_names().size(); }
+  [[nodiscard]] const std::vector<std::string>& state_names() const { return state_names_; }
+  [[nodiscard]] std::size_t state_tensors() const { return state_names_.size(); }
 
   /// Does one step of a slice, in place. Elementwise: the bits do not depend on how buffers are cut
   /// into slices. Throws ValueError for a slice that is not as above, a step below 1 and a
@@ -50,16 +52,15 @@ class Optimizer : private NonCopyable {
  private:
   /// The step of a slice and with settings that are right.
   virtual void run(const OptimizerSlice& slice, const UpdateSettings& settings) const = 0;
+
+  std::vector<std::string> state_names_;
 };
 
 /// An optimizer in LibTorch's own functions, which all of ZeRO's stages cut into shards: see
 /// "An optimizer of your own" in the README.
 class ElementwiseOptimizer : public Optimizer {
  public:
-  explicit ElementwiseOptimizer(std::vector<std::string> state_names)
-      : state_names_(std::move(state_names)) {}
-
-  [[nodiscard]] const std::vector<std::string>& state_names() const final { return state_names_; }
+  using Optimizer::Optimizer;
 
  private:
   /// Updates the parameter and its state in place. The gradient is scaled and clipped already.
@@ -72,8 +73,6 @@ class ElementwiseOptimizer : public Optimizer {
                       const UpdateSettings& settings) const = 0;
 
   void run(const OptimizerSlice& slice, const UpdateSettings& settings) const final;
-
-  std::vector<std::string> state_names_;
 };
 
 }  // namespace lockstep

@@ -168,36 +168,29 @@ Owners& owners() {
 
 }  // namespace
 
-ParameterClaims::ParameterClaims(const char* owner, std::vector<ParameterClaim> claims,
+ParameterClaims::ParameterClaims(const char* owner, const std::vector<ParameterClaim>& claims,
                                  const std::vector<std::string>& names,
                                  std::vector<at::Tensor> parameters)
-    : claims_(std::move(claims)), parameters_(std::move(parameters)) {
+    : parameters_(std::move(parameters)) {
   Owners& all = owners();
   const MutexLock lock(all.mutex);
-  for (const ParameterClaim claim : claims_) {
+  for (const ParameterClaim claim : claims) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      const auto found = all.of.find({parameters_[i].unsafeGetTensorImpl(), claim});
+      claimed_.emplace_back(parameters_[i].unsafeGetTensorImpl(), claim);
+      const auto found = all.of.find(claimed_.back());
       if (found == all.of.end()) continue;
       throw ValueError(lockstep::str(
           owner, ": parameter '", names[i], "' belongs to a ", found->second,
           " that is still alive: end that one first; and each replica needs a module of its own"));
     }
   }
-  for (const ParameterClaim claim : claims_) {
-    for (const at::Tensor& parameter : parameters_) {
-      all.of.emplace(std::pair{parameter.unsafeGetTensorImpl(), claim}, owner);
-    }
-  }
+  for (const auto& each : claimed_) all.of.emplace(each, owner);
 }
 
 ParameterClaims::~ParameterClaims() {
   Owners& all = owners();
   const MutexLock lock(all.mutex);
-  for (const ParameterClaim claim : claims_) {
-    for (const at::Tensor& parameter : parameters_) {
-      all.of.erase({parameter.unsafeGetTensorImpl(), claim});
-    }
-  }
+  for (const auto& each : claimed_) all.of.erase(each);
 }
 
 bool is_claimed(const at::Tensor& parameter, ParameterClaim claim) {

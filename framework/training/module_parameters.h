@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -87,13 +88,13 @@ class ParameterClaims : private NonCopyable {
  public:
   /// Messages call the trainer `owner`. Throws ValueError, naming the parameter, if a living
   /// trainer has one of these of it.
-  ParameterClaims(const char* owner, std::vector<ParameterClaim> claims,
+  ParameterClaims(const char* owner, const std::vector<ParameterClaim>& claims,
                   const std::vector<std::string>& names, std::vector<at::Tensor> parameters);
   ~ParameterClaims();
 
  private:
-  std::vector<ParameterClaim> claims_;
   std::vector<at::Tensor> parameters_;
+  std::vector<std::pair<const void*, ParameterClaim>> claimed_;  // by the tensors' addresses
 };
 
 /// Whether a living trainer has this of the parameter.
