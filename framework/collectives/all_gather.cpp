@@ -5,19 +5,17 @@
 
 namespace lockstep::collectives {
 
-Leaves all_gather_leaves(const AxisCall& call, const Leaves& leaves,
-                         const AllGatherOptions& options) {
-  groups::ReplicaGroup& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::equal);
+Leaves all_gather_leaves(const AxisCall& call, const Leaves& leaves, std::int64_t axis, bool tiled,
+                         const AxisIndexGroups& groups) {
+  groups::ReplicaGroup& replicas = replicas_of(call, groups, GroupSizes::equal);
   check_leaves(leaves, call);
-  Cut cut{{}, options.tiled};
+  Cut cut{{}, tiled};
   for (const Tensor& leaf : leaves) {
-    cut.dimensions.push_back(
-        wrap_dimension(options.axis, leaf.dim() + (options.tiled ? 0 : 1), "axis", call));
+    cut.dimensions.push_back(wrap_dimension(axis, leaf.dim() + (tiled ? 0 : 1), "axis", call));
   }
   return differentiable(
       call, replicas, leaves,
-      lockstep::str("axis ", options.axis, options.tiled ? ", tiled" : "",
-                    group_text(options.axis_index_groups)),
+      lockstep::str("axis ", axis, tiled ? ", tiled" : "", group_text(groups)),
       [&](const Leaves& operands) {
         return joined_along(
             cut, in_messages(operands, 0, [&](const Tensor& mine, bool) {
@@ -28,25 +26,20 @@ Leaves all_gather_leaves(const AxisCall& call, const Leaves& leaves,
       },
       [&](const Leaves&) -> BackwardRule {
         return [=](const Leaves& gradients) {
-          return psum_scatter_leaves(call.as("psum_scatter"), gradients,
-                                     {.scatter_dimension = options.axis,
-                                      .tiled = options.tiled,
-                                      .axis_index_groups = options.axis_index_groups});
+          return psum_scatter_leaves(call.as("psum_scatter"), gradients, axis, tiled, groups);
         };
       });
 }
 
-Leaves psum_scatter_leaves(const AxisCall& call, const Leaves& leaves,
-                           const PsumScatterOptions& options) {
-  groups::ReplicaGroup& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::equal);
+Leaves psum_scatter_leaves(const AxisCall& call, const Leaves& leaves, std::int64_t dimension,
+                           bool tiled, const AxisIndexGroups& groups) {
+  groups::ReplicaGroup& replicas = replicas_of(call, groups, GroupSizes::equal);
   check_leaves(leaves, call);
   const std::int64_t size = replicas.size();
-  const Cut cut =
-      cut_of(leaves, options.scatter_dimension, "scatter_dimension", size, options.tiled, call);
+  const Cut cut = cut_of(leaves, dimension, "scatter_dimension", size, tiled, call);
   return differentiable(
       call, replicas, leaves,
-      lockstep::str("scatter_dimension ", options.scatter_dimension, options.tiled ? ", tiled" : "",
-                    group_text(options.axis_index_groups)),
+      lockstep::str("scatter_dimension ", dimension, tiled ? ", tiled" : "", group_text(groups)),
       [&](Leaves operands) {
         for (Tensor& operand : operands) {
           if (operand.scalar_type() == at::kBool) operand = operand.to(at::kLong);
@@ -63,10 +56,7 @@ Leaves psum_scatter_leaves(const AxisCall& call, const Leaves& leaves,
         return [=](const Leaves& gradients) {
           // A negative dimension counts from the end of the operand, which is longer than its piece
           // by the dimension that is removed: as all_gather counts in its result.
-          return all_gather_leaves(call.as("all_gather"), gradients,
-                                   {.axis = options.scatter_dimension,
-                                    .tiled = options.tiled,
-                                    .axis_index_groups = options.axis_index_groups});
+          return all_gather_leaves(call.as("all_gather"), gradients, dimension, tiled, groups);
         };
       });
 }

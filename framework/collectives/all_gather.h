@@ -29,40 +29,41 @@ struct PsumScatterOptions {
 };
 
 namespace collectives {
-Leaves all_gather_leaves(const AxisCall& call, const Leaves& leaves,
-                         const AllGatherOptions& options);
-Leaves psum_scatter_leaves(const AxisCall& call, const Leaves& leaves,
-                           const PsumScatterOptions& options);
+Leaves all_gather_leaves(const AxisCall& call, const Leaves& leaves, std::int64_t axis, bool tiled,
+                         const AxisIndexGroups& groups);
+Leaves psum_scatter_leaves(const AxisCall& call, const Leaves& leaves, std::int64_t dimension,
+                           bool tiled, const AxisIndexGroups& groups);
 }  // namespace collectives
 
 /// The values of all replicas of the axis (or of this replica's group), leaf by leaf, the same on
-/// each. With N replicas a leaf of shape (a, b) gives (N, a, b), or tiled (N a, b), for axis 0. All
-/// replicas call it with trees of the same shapes; leaves of one dtype travel in one message. As
+/// each. With N replicas a leaf of shape (a, b) gives (N, a, b), or tiled (N a, b), for axis 0. As
 /// jax.lax.all_gather.
 ///
-/// Derivative: psum_scatter of the gradients. Throws as psum; a ValueError too for an axis out of
-/// range.
+/// Derivative: psum_scatter of the gradients. Trees and errors: as psum; a ValueError too for an
+/// axis out of range.
 template <Tree T>
 [[nodiscard]] T all_gather(const T& x, const AxisNames& axis_name,
                            const AllGatherOptions& options = {},
                            std::source_location where = std::source_location::current()) {
   return tree_unflatten(
-      x, collectives::all_gather_leaves({"all_gather", axis_name, where}, tree_leaves(x), options));
+      x, collectives::all_gather_leaves({"all_gather", axis_name, where}, tree_leaves(x),
+                                        options.axis, options.tiled, options.axis_index_groups));
 }
 
 /// This replica's piece of psum(x): with N replicas, piece i of the scatter dimension goes to
 /// replica i of the axis (or of this replica's group). Bitwise that piece of psum(x), so that
-/// all_gather(psum_scatter(x)) is psum(x). Booleans are counted in int64. All replicas call it with
-/// trees of the same shapes; leaves of one dtype travel in one message. As jax.lax.psum_scatter.
+/// all_gather(psum_scatter(x)) is psum(x). Booleans are counted in int64. As jax.lax.psum_scatter.
 ///
-/// Derivative: all_gather of the gradients. Throws as psum; ValueErrors too if the dimension is out
-/// of range or its length does not suit the number of replicas.
+/// Derivative: all_gather of the gradients. Trees and errors: as psum; ValueErrors too if the
+/// dimension is out of range or its length does not suit the number of replicas.
 template <Tree T>
 [[nodiscard]] T psum_scatter(const T& x, const AxisNames& axis_name,
                              const PsumScatterOptions& options = {},
                              std::source_location where = std::source_location::current()) {
-  return tree_unflatten(x, collectives::psum_scatter_leaves({"psum_scatter", axis_name, where},
-                                                            tree_leaves(x), options));
+  return tree_unflatten(
+      x, collectives::psum_scatter_leaves({"psum_scatter", axis_name, where}, tree_leaves(x),
+                                          options.scatter_dimension, options.tiled,
+                                          options.axis_index_groups));
 }
 
 LOCKSTEP_NEEDS_AXIS(all_gather)

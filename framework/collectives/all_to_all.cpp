@@ -27,7 +27,7 @@ Leaves all_to_all_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
       [&](const Leaves& operands) {
         const Leaves slices = slices_along(split, operands, size);
         return joined_along(concat, in_messages(slices, size, [&](const Tensor& sent, bool) {
-                              const Tensor received = result_memory_like(sent);
+                              const Tensor received = result_memory(sent.sizes(), sent.options());
                               const auto slots = static_cast<std::size_t>(size);
                               const std::vector<std::size_t> bytes(slots, sent.nbytes() / slots);
                               replicas.all_to_all(bytes_of(sent), bytes, bytes_of(received), bytes);

@@ -33,12 +33,11 @@ Leaves all_to_all_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
 /// (or of this replica's group), and puts what comes from replica r at place r of concat_axis. With
 /// N replicas a leaf of shape (N, a, b), split_axis 0 and concat_axis 1, gives (a, N, b), as
 /// concat_axis counts in the result; tiled, (N a, b) gives (a, N b). Dtypes stay; negative axes
-/// count from the end. All replicas call it with trees of the same shapes; leaves of one dtype
-/// travel in one message. As jax.lax.all_to_all.
+/// count from the end. As jax.lax.all_to_all.
 ///
-/// Derivative: all_to_all of the gradients with split_axis and concat_axis exchanged. Throws as
-/// psum; ValueErrors too if an axis is out of range or split_axis' length does not suit the number
-/// of replicas.
+/// Derivative: all_to_all of the gradients with split_axis and concat_axis exchanged. Trees and
+/// errors: as psum; ValueErrors too if an axis is out of range or split_axis' length does not suit
+/// the number of replicas.
 template <Tree T>
 [[nodiscard]] T all_to_all(const T& x, const AxisNames& axis_name, std::int64_t split_axis,
                            std::int64_t concat_axis, const AllToAllOptions& options = {},

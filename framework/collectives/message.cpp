@@ -166,10 +166,6 @@ at::Tensor result_memory(at::IntArrayRef sizes, const at::TensorOptions& options
   return at::empty({0}, options).set_(storage, 0, sizes);
 }
 
-at::Tensor result_memory_like(const at::Tensor& tensor) {
-  return result_memory(tensor.sizes(), tensor.options());
-}
-
 Leaves in_messages(const Leaves& leaves, std::int64_t slices, const MessageFunction& function) {
   Leaves results(leaves.size());
   for (const auto& indices : by_dtype(leaves)) {

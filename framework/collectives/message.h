@@ -52,9 +52,6 @@ void check_leaves(const Leaves& leaves, const AxisCall& call);
 /// them in 35 to 100 ms, and reduce as much in 9). The memory kept is bounded. Any thread.
 [[nodiscard]] at::Tensor result_memory(at::IntArrayRef sizes, const at::TensorOptions& options);
 
-/// The same of the shape and dtype of `tensor`.
-[[nodiscard]] at::Tensor result_memory_like(const at::Tensor& tensor);
-
 /// Makes a new contiguous message from `message`. If `is_copy`, `message` may be overwritten;
 /// otherwise it may be a leaf's own memory.
 using MessageFunction = std::function<at::Tensor(const at::Tensor& message, bool is_copy)>;

@@ -14,11 +14,10 @@ Leaves index_of_extremum(const AxisCall& call, ReduceOp extremum, const Leaves& 
 
 /// For each element, the index along the axis (of several names the row-major index) of the replica
 /// that holds the largest value. The same on all replicas: int64 tensors of the leaves' shapes. Of
-/// equal values the lowest index counts; a NaN counts as the largest. All replicas call it with
-/// trees of the same shapes; leaves of one dtype travel in one message. As jax.lax.pargmax, which
+/// equal values the lowest index counts; a NaN counts as the largest. As jax.lax.pargmax, which
 /// does not say what NaNs do.
 ///
-/// No derivative: the result requires no gradient. Throws as psum.
+/// No derivative: the result requires no gradient. Trees and errors: as psum.
 template <Tree T>
 [[nodiscard]] T pargmax(const T& x, const AxisNames& axis_name,
                         std::source_location where = std::source_location::current()) {

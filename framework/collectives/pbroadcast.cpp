@@ -17,7 +17,7 @@ Leaves transposed_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
       [&](const Leaves& operands) {
         return in_messages(operands, 0, [&](const Tensor& message, bool) {
           if (!message.is_floating_point()) return at::zeros_like(message);  // not a gradient
-          const Tensor sum = result_memory_like(message);
+          const Tensor sum = result_memory(message.sizes(), message.options());
           replicas.all_reduce(bytes_of(message), bytes_of(sum),
                               element_type(message.scalar_type(), call), ReduceOp::sum);
           if (replicas.rank() != source) sum.zero_();
@@ -42,7 +42,8 @@ Leaves pbroadcast_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
       call, replicas, leaves, lockstep::str("source ", source),
       [&](const Leaves& operands) {
         return in_messages(operands, 0, [&](const Tensor& own, bool) {
-          const Tensor message = result_memory_like(own);  // the result shares no memory with x
+          // The result shares no memory with x.
+          const Tensor message = result_memory(own.sizes(), own.options());
           if (replicas.rank() == source) message.copy_(own);
           replicas.broadcast(bytes_of(message), static_cast<int>(source));
           return message;

@@ -12,12 +12,11 @@ namespace collectives {
 Leaves pbroadcast_leaves(const AxisCall& call, const Leaves& leaves, std::int64_t source);
 }  // namespace collectives
 
-/// The value of replica `source` of the axis, on every replica. All replicas call it with the same
-/// source and trees of the same shapes and dtypes; the others' values do not matter. Leaves of one
-/// dtype travel in one message. As jax.lax.pbroadcast.
+/// The value of replica `source` of the axis, on every replica. All give the same source; the
+/// others' values do not matter. As jax.lax.pbroadcast.
 ///
-/// Derivative: the source gets the psum of the gradients, the others get zeros. Throws as psum; a
-/// ValueError too if `source` is not on the axis.
+/// Derivative: the source gets the psum of the gradients, the others get zeros. Trees and errors:
+/// as psum; a ValueError too if `source` is not on the axis.
 template <Tree T>
 [[nodiscard]] T pbroadcast(const T& x, const AxisNames& axis_name, std::int64_t source,
                            std::source_location where = std::source_location::current()) {

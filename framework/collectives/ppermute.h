@@ -25,11 +25,11 @@ Leaves pshuffle_leaves(const AxisCall& call, const Leaves& leaves,
 ///
 ///   x = ppermute(x, "stage", {{0, 1}, {1, 2}, {2, 3}});  // one stage on; stage 0 gets zeros
 ///
-/// No index is a source twice, nor a destination twice. All replicas call it with the same `perm`
-/// and trees of the same shapes; leaves of one dtype travel in one message. As jax.lax.ppermute.
+/// No index is a source twice, nor a destination twice. All replicas give the same `perm`. As
+/// jax.lax.ppermute.
 ///
-/// Derivative: ppermute of the gradients along the inverse pairs. Throws as psum; ValueErrors too
-/// for indices that are not on the axis or stand twice.
+/// Derivative: ppermute of the gradients along the inverse pairs. Trees and errors: as psum;
+/// ValueErrors too for indices that are not on the axis or stand twice.
 template <Tree T>
 [[nodiscard]] T ppermute(const T& x, const AxisNames& axis_name, const SourceDestinationPairs& perm,
                          std::source_location where = std::source_location::current()) {

@@ -31,7 +31,7 @@ Leaves reduce_all(const AxisCall& call, comm::Communicator& replicas, Reduction 
                   Leaves operands) {
   for (Tensor& operand : operands) operand = operand_of(operand, reduction);
   return in_messages(operands, 0, [&](const Tensor& input, bool is_copy) {
-    const Tensor output = is_copy ? input : result_memory_like(input);
+    const Tensor output = is_copy ? input : result_memory(input.sizes(), input.options());
     const ElementType type = element_type(input.scalar_type(), call);
     const ReduceOp op = op_of(reduction, type);
     replicas.all_reduce(bytes_of(input), bytes_of(output), type, op);

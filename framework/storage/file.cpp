@@ -253,8 +253,8 @@ void sync_parent(const fs::path& path) {
   File(folder_of(path), O_RDONLY | O_DIRECTORY).sync();
 }
 
-void write_file_atomically(const fs::path& path, std::string_view text, unsigned mode) {
-  NewFile file(path, mode);
+void write_file_atomically(const fs::path& path, std::string_view text) {
+  NewFile file(path);
   file.write(text);
   file.publish_over();
 }

@@ -94,10 +94,8 @@ void sync_parent(const std::filesystem::path& path);
 
 /// Writes `text` to the file `path`. A reader finds the old file or the new one, never a part, even
 /// after a crash. Throws Error if the file can't be written. Then nothing is left behind; nor if
-/// the process is killed (but see sweep_temporary_files()). The file gets the permissions of `mode`
-/// that the umask leaves.
-void write_file_atomically(const std::filesystem::path& path, std::string_view text,
-                           unsigned mode = 0666);
+/// the process is killed (but see sweep_temporary_files()).
+void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
 /// The same for a new file. False if it exists. Of several processes that write it at once, one
 /// gets true.

@@ -8,7 +8,6 @@
 #include "tests/catch.h"
 
 using lockstep::collectives::result_memory;
-using lockstep::collectives::result_memory_like;
 
 namespace {
 
@@ -17,26 +16,25 @@ constexpr std::int64_t kFloats = (std::int64_t{8} << 20) / 4;
 }  // namespace
 
 TEST_CASE("memory of a large result that is freed is the next one's", "[collectives]") {
-  at::Tensor first = collectives::result_memory({2, kFloats / 2}, at::kFloat);
+  at::Tensor first = result_memory({2, kFloats / 2}, at::kFloat);
   const void* const data = first.data_ptr();
   CHECK(first.is_contiguous());
   CHECK(first.sizes() == at::IntArrayRef({2, kFloats / 2}));
-  const at::Tensor meanwhile = collectives::result_memory_like(first);
+  const at::Tensor meanwhile = result_memory(first.sizes(), first.options());
   CHECK(meanwhile.data_ptr() != data);
   at::Tensor view = first.narrow(0, 1, 1);
   first = at::Tensor();
-  CHECK(collectives::result_memory({kFloats}, at::kFloat).data_ptr() !=
-        data);  // a view still holds it
+  CHECK(result_memory({kFloats}, at::kFloat).data_ptr() != data);  // a view still holds it
   view = at::Tensor();
-  const at::Tensor smaller = collectives::result_memory({kFloats / 2 - 100, 2}, at::kInt);
+  const at::Tensor smaller = result_memory({kFloats / 2 - 100, 2}, at::kInt);
   CHECK(smaller.data_ptr() == data);
   CHECK(smaller.scalar_type() == at::kInt);
-  CHECK(collectives::result_memory({kFloats / 2}, at::kFloat).data_ptr() != data);
+  CHECK(result_memory({kFloats / 2}, at::kFloat).data_ptr() != data);
 }
 
 TEST_CASE("the memory of a result is a tensor like any other", "[collectives]") {
   for (const std::int64_t count : {std::int64_t{0}, std::int64_t{3}, kFloats}) {
-    at::Tensor x = collectives::result_memory({count}, at::kFloat);
+    at::Tensor x = result_memory({count}, at::kFloat);
     x.fill_(2);
     CHECK((x + 1).sum().item<double>() == 3.0 * static_cast<double>(count));
     x.resize_({count + 1000});
