@@ -26,13 +26,18 @@ std::pair<std::string_view, std::string_view> sorted_by(std::string_view name) {
 
 constexpr std::size_t kLongestName = 1000;  // as keys of columns have it
 
-// Takes a text apart, a field at a time, and appends each field's own text to `fields`.
+[[noreturn]] void fail_line(const std::string& path, std::size_t line, const std::string& rule) {
+  fail_file(path, str("line ", line, ": ", rule));
+}
+
+// Takes the text of the file at `path` apart, a field at a time, and appends each field's own text
+// to `fields`.
 class CsvScanner {
  public:
   enum class After { field, line, text };
 
-  CsvScanner(std::string_view text, char separator, std::string& fields)
-      : text_(text), separator_(separator), fields_(fields) {
+  CsvScanner(const std::string& path, std::string_view text, char separator, std::string& fields)
+      : path_(path), text_(text), separator_(separator), fields_(fields) {
     for (const char byte : {separator, '"', '\r', '\n', '\0'}) {
       ends_run_[static_cast<unsigned char>(byte)] = true;
     }
@@ -48,8 +53,6 @@ class CsvScanner {
     return static_cast<double>(at_) / static_cast<double>(text_.size());
   }
   [[nodiscard]] std::size_t line() const { return line_; }
-  /// What is wrong with the text at line(); "" if nothing is.
-  [[nodiscard]] const std::string& error() const { return error_; }
   /// From here on fields may have any length.
   void end_header() { longest_ = std::string::npos; }
 
@@ -63,7 +66,7 @@ class CsvScanner {
     } else {
       take_plain();
     }
-    if (!error_.empty() || at_end()) return After::text;
+    if (at_end()) return After::text;
     const char found = text_[at_++];
     if (found == separator_) return After::field;
     if (found == '\r') ++at_;
@@ -100,8 +103,7 @@ class CsvScanner {
   // Appends the text from `begin` to where the scanner is.
   void keep_from(std::size_t begin) {
     if (fields_.size() - field_ + (at_ - begin) > longest_) {
-      error_ = str("the name of a column is longer than ", kLongestName, " bytes");
-      return;
+      fail(str("the name of a column is longer than ", kLongestName, " bytes"));
     }
     fields_.append(text_, begin, at_ - begin);
   }
@@ -110,15 +112,11 @@ class CsvScanner {
     const std::size_t begin = at_;
     while (!at_end() && !ends_run_[static_cast<unsigned char>(text_[at_])]) ++at_;
     keep_from(begin);
-    if (!error_.empty() || at_field_end()) return;
+    if (at_field_end()) return;
     const char byte = text_[at_];
-    if (byte == '"') {
-      error_ = "a quote inside a field that doesn't begin with one";
-    } else if (byte == '\r') {
-      error_ = "a carriage return without a line feed behind it, outside of quotes";
-    } else {
-      error_ = "a zero byte: it is no text, or not in UTF-8";
-    }
+    if (byte == '"') fail("a quote inside a field that doesn't begin with one");
+    if (byte == '\0') fail_zero_byte();
+    fail("a carriage return without a line feed behind it, outside of quotes");
   }
 
   void take_quoted() {
@@ -129,25 +127,25 @@ class CsvScanner {
         if (text_[at_++] == '\n') ++line_;
       }
       keep_from(begin);
-      if (!error_.empty()) return;
       if (at_end()) break;
-      if (text_[at_] == '\0') {
-        error_ = "a zero byte: it is no text, or not in UTF-8";
-        return;
-      }
+      if (text_[at_] == '\0') fail_zero_byte();
       ++at_;
       if (!at_end() && text_[at_] == '"') {
         fields_ += '"';
         continue;
       }
       at_ = behind_blanks(at_);
-      if (!at_field_end()) error_ = "text behind the quote that closes a field";
+      if (!at_field_end()) fail("text behind the quote that closes a field");
       return;
     }
     line_ = first_line;
-    error_ = "a quote opens here, and none closes it";
+    fail("a quote opens here, and none closes it");
   }
 
+  [[noreturn]] void fail(const std::string& rule) const { fail_line(path_, line_, rule); }
+  [[noreturn]] void fail_zero_byte() const { fail("a zero byte: it is no text, or not in UTF-8"); }
+
+  const std::string& path_;
   std::string_view text_;
   char separator_;
   std::string& fields_;
@@ -158,7 +156,6 @@ class CsvScanner {
   std::array<bool, 256> is_blank_{};    // by these
   std::size_t at_ = 0;
   std::size_t line_ = 1;
-  std::string error_;
 };
 
 // A number of up to 15 digits without an exponent, as most are; none where it is none of these. Its
@@ -211,7 +208,7 @@ CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
                               content.span().size());
   require_memory(path_, text.size(), "its text takes");
   text_.reserve(text.size());
-  CsvScanner scanner(text, options.separator, text_);
+  CsvScanner scanner(path_, text, options.separator, text_);
   if (scanner.at_end()) fail_file(path_, "it is empty, but must have a header");
   ends_ = {0};
   // The header's fields count as row 0 until they are known.
@@ -221,7 +218,6 @@ CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
     auto after = CsvScanner::After::field;
     while (after == CsvScanner::After::field) {
       after = scanner.next();
-      if (!scanner.error().empty()) fail(scanner.line(), scanner.error());
       end_field(scanner.done());
       ++fields;
     }
@@ -232,7 +228,7 @@ CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
     } else {
       if (fields != header_.size()) {
         const Ragged ragged{rows_, fields};
-        if (!options.keeps_ragged) fail(line, told(ragged));
+        if (!options.keeps_ragged) fail_line(path_, line, told(ragged));
         ragged_.push_back(ragged);
         for (std::size_t i = fields; i < header_.size(); ++i) end_field(scanner.done());
         ends_.resize((rows_ + 1) * header_.size() + 1);
@@ -325,21 +321,22 @@ std::string CsvFile::told(const Ragged& line) const {
              ", but the header has ", header_.size());
 }
 
-void CsvFile::fail(std::size_t line, const std::string& rule) const {
-  fail_file(path_, str("line ", line, ": ", rule));
+void CsvFile::refuse(std::size_t row, std::size_t column, const std::string& rule) const {
+  fail_line(path_, line_of(row), told(row, column, rule));
 }
 
 void CsvFile::check_header() const {
   for (std::size_t i = 0; i < header_.size(); ++i) {
     const bool is_index = i == 0 && header_.size() > 1;
     if (trimmed(header_[i]).empty() && !is_index) {
-      fail(1, str("the name of column number ", i, " is empty"));
+      fail_line(path_, 1, str("the name of column number ", i, " is empty"));
     }
   }
   // Equal names are neighbours there.
   const auto twice = std::ranges::adjacent_find(
       by_name_, [&](std::size_t a, std::size_t b) { return header_[a] == header_[b]; });
-  if (twice != by_name_.end()) fail(1, str("the name '", cut(header_[*twice]), "' occurs twice"));
+  if (twice != by_name_.end())
+    fail_line(path_, 1, str("the name '", cut(header_[*twice]), "' occurs twice"));
 }
 
 // Each row takes one line, and one for each line feed in its fields.

@@ -64,9 +64,7 @@ class CsvFile {
 
   /// Throws the DataError that names file, line, column and the field's text, and says `rule`,
   /// which it breaks: "is …".
-  [[noreturn]] void refuse(std::size_t row, std::size_t column, const std::string& rule) const {
-    fail(line_of(row), told(row, column, rule));
-  }
+  [[noreturn]] void refuse(std::size_t row, std::size_t column, const std::string& rule) const;
   /// What that says of the field: "column 'x': 'two' is …".
   [[nodiscard]] std::string told(std::size_t row, std::size_t column,
                                  const std::string& rule) const;
@@ -74,7 +72,6 @@ class CsvFile {
   [[nodiscard]] std::string told(const Ragged& line) const;
 
  private:
-  [[noreturn]] void fail(std::size_t line, const std::string& rule) const;
   void check_header() const;
   void take_header(std::size_t fields);
   void end_field(double done);  // the part of the file that is read
