@@ -126,9 +126,8 @@ class Environment : private NonCopyable {
   /// The same object in a forward and in its backward.
   [[nodiscard]] const std::shared_ptr<const int>& identity() const noexcept { return identity_; }
   /// The number of the next map that this replica calls, never 0. Members of a job meet in a map
-  /// only if all of them give it the same number. So maps that span the job are counted apart: a
-  /// member may call others in between. If the collectives of these also name the job's axis, all
-  /// members must call them alike.
+  /// only if all give it the same number. So maps that span the job are counted apart: a member may
+  /// call others in between, unless their collectives name the job's axis.
   [[nodiscard]] std::uint64_t next_map_call(bool spans_job) noexcept {
     return spans_job ? 2 * ++spanning_maps_ : 2 * ++own_maps_ + 1;
   }

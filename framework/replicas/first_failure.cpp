@@ -13,12 +13,6 @@
 #include "framework/base/text.h"
 
 namespace lockstep::replicas {
-namespace {
-
-constexpr std::size_t kLongestText = std::size_t{16} << 10;
-
-}  // namespace
-
 std::string text_of(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
     return "out of memory: " + memory_numbers();
@@ -38,7 +32,7 @@ std::string text_of(const std::exception& error) {
     const std::string_view size = text.substr(tried + 22, text.find('.', tried) - tried - 22);
     return str("out of memory: LibTorch tried to allocate ", size, "; ", memory_numbers());
   }
-  return shortened(text, kLongestText);
+  return shortened(text, std::size_t{16} << 10);
 }
 
 std::string text_of(const std::exception_ptr& error) {

@@ -40,10 +40,8 @@ Report report_of(const FirstFailure::Cause& cause) {
     std::rethrow_exception(cause.error);
   } catch (const Error& error) {
     return {cause.replica, error.kind(), error.type(), text_of(error)};
-  } catch (const std::exception& error) {
-    return {cause.replica, ErrorKind::error, "an exception", text_of(error)};
   } catch (...) {
-    return {cause.replica, ErrorKind::error, "an exception", "no std::exception"};
+    return {cause.replica, ErrorKind::error, "an exception", text_of(cause.error)};
   }
 }
 

@@ -28,15 +28,11 @@
 #include "framework/watch/long_waits.h"
 
 namespace lockstep::replicas {
-namespace {
-
-// A thread cannot be ended from outside: what still runs this long after a failure, outside of any
-// collective, ends with the program.
-constexpr std::chrono::milliseconds kThreadGrace{1500};
-
-}  // namespace
 
 int launch_threads(const std::function<void()>& function, const LaunchOptions& options) {
+  // A thread cannot be ended from outside: what still runs this long after a failure, outside of
+  // any collective, ends with the program.
+  constexpr std::chrono::milliseconds kThreadGrace{1500};
   const JobPlan plan = make_plan(options, {0}, {usable_cores()});
   announce(options, plan);
   static constinit Word asked{};  // a thread that still runs may look at it later

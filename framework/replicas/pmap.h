@@ -13,9 +13,8 @@
 namespace lockstep {
 
 struct PmapOptions {
-  /// The name by which the function's collectives call the replicas. If left out, it is "i". Inside
-  /// a map that has an axis "i" already, the axis then has no name that a collective can use; so
-  /// maps nest without names where no collective needs one.
+  /// The name by which the function's collectives call the replicas. If left out, it is "i" or,
+  /// inside a map that has an axis "i" already, none that a collective can use.
   std::optional<std::string> axis_name = {};
   InAxes in_axes = {};
   OutAxes out_axes = 0;
@@ -37,9 +36,9 @@ struct PmapOptions {
 ///   gets slice i. All mapped leaves have the same length there, the number of replicas. A number,
 ///   an enum, a string or a callable is static: every replica gets it by reference. So is any other
 ///   object x given as static_argument(x).
-/// - **Sharing.** Arguments are shared with the caller and among the threads that run `f`, not
-///   copied: `f` must not change them in place. If `f` returns an argument or a view of one, the
-///   result shares its memory: changing one in place changes the other.
+/// - **Sharing.** Arguments are shared with the caller and among the threads that run `f`: it must
+///   not change them in place. An argument, or a view of one, that it returns shares its memory
+///   with the result.
 /// - **Results** are a tree or nothing, stacked as out_axes says. Static values in them must be the
 ///   same on all replicas.
 /// - **Threads** stay for later maps of the same caller, with what `f` leaves in thread_local

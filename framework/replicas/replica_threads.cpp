@@ -102,11 +102,9 @@ Plan plan_of(const MapCall& options, Environment* caller) {
   Plan plan{nullptr, nullptr, {}, {options.axes, 0, map_call, {}}, nullptr, 1};
   plan.cancellation = std::make_shared<comm::Cancellation>(
       caller != nullptr ? caller->member().cancellation : nullptr);
-  if (own_math_threads() > 0 && options.threads_per_replica == 0) {
-    plan.threads = std::max<std::int64_t>(1, own_math_threads() / options.replicas);
-  } else {
-    plan.threads = math_threads(options.threads_per_replica, options.replicas);
-  }
+  const bool shares_callers = own_math_threads() > 0 && options.threads_per_replica == 0;
+  plan.threads = shares_callers ? std::max<std::int64_t>(1, own_math_threads() / options.replicas)
+                                : math_threads(options.threads_per_replica, options.replicas);
   if (caller == nullptr) {
     plan.board = std::exchange(kept_board, nullptr);
     if (!plan.board) plan.board = std::make_shared<watch::Board>(1);

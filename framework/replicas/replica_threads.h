@@ -69,17 +69,13 @@ void run_as(Environment& environment, const std::function<void()>& body);
 /// Runs `body` once a replica, each in a thread of its own in which the axes are bound, and returns
 /// when all have ended. A map of replicas (not lanes) that a job's replica calls spans all of the
 /// job's members, in order; each member chooses its number of replicas. The job's own axis is not
-/// bound in it. Any other map has the replicas of this process, and outer axes stay bound. When a
-/// replica throws, the others' collectives end, and the call throws the error that FirstFailure
-/// finds. Threads inherit the caller's autograd state.
+/// bound in it. Any other map has the replicas of this process, and outer axes stay bound;
+/// ValueError if one of its own is bound already. When a replica throws, the others' collectives
+/// end, and the call throws the error that FirstFailure finds.
 ///
-/// The threads are kept_threads.h's. The members of a job start them at the same node of their
-/// graphs.
-///
-/// All members of a job must call the same map, or run the backward of the same call, and
-/// differentiate by the same; otherwise it is a CollectiveMismatch.
-///
-/// Throws ValueError if an axis is bound already.
+/// The threads are kept_threads.h's and inherit the caller's autograd state. The members of a job
+/// start them at the same node of their graphs. All must call the same map, or run the backward of
+/// the same call, and differentiate by the same; otherwise it is a CollectiveMismatch.
 void run_replica_threads(const MapCall& options,
                          const std::function<void(const ReplicaThread&)>& body,
                          const Identities& identities = {});

@@ -57,6 +57,61 @@ Tensor joined(Leaves blocks, const std::vector<std::int64_t>& counts) {
   return blocks[0];
 }
 
+// The first index along the axes whose digest is not that of index 0, or 0.
+std::size_t differing(const std::vector<Comparison>& all, std::size_t digest) {
+  const auto other = std::ranges::find_if(
+      all, [&](const Comparison& one) { return one.digests[digest] != all[0].digests[digest]; });
+  return other == all.end() ? 0 : static_cast<std::size_t>(other - all.begin());
+}
+
+// Throws ValueError on every replica if those of the leaves with these indices differ along `axes`.
+void check_alike(const replicas::MapCall& map_call, const ResultLeaves& result,
+                 const std::vector<std::size_t>& indices, const AxisNames& axes) {
+  const std::string whole = str("result ", result.element);
+  const auto name_of = [&](std::size_t index) {
+    return result.leaves.size() > 1 ? str(whole, ", leaf ", index, ",") : whole;
+  };
+  for (const std::size_t index : indices) check_leaf(result.leaves[index], name_of(index));
+  const c10::AutoGradMode no_grad(false);
+  std::vector<Comparison> own;  // form and value of each leaf
+  Key forms(0);
+  Key values(0);
+  for (const std::size_t index : indices) {
+    const Tensor message = collectives::as_message(result.leaves[index].detach());
+    const std::string form = form_of(message);
+    own.push_back(Comparison(
+        {Key(0).fold(form).bits(), storage::checksum_of(collectives::bytes_of(message))}, form));
+    forms = forms.fold(own.back().digests[0]);
+    values = values.fold(own.back().digests[1]);
+  }
+  const std::string step = "comparing its results along " + axes.text();
+  const std::string along = " differs along " + axes.text() + ": ";
+  const std::string rule =
+      str("its out spec does not name ", axes.names().size() > 1 ? "these axes" : "this axis");
+  // All replicas see the same, and go on together to find out where the difference is.
+  const auto all =
+      compared(map_call, axes, step, Comparison({indices.size(), forms.bits(), values.bits()}));
+  if (const std::size_t r = differing(all, 0); r > 0) {
+    throw ValueError(str(whole, along, "it has ",
+                         counted(static_cast<std::int64_t>(all[0].digests[0]), "leaf", "leaves"),
+                         " at index 0 and ", all[r].digests[0], " at index ", r, "; ", rule));
+  }
+  const bool in_form = differing(all, 1) > 0;
+  if (!in_form && differing(all, 2) == 0) return;
+  for (std::size_t l = 0; l < indices.size(); ++l) {
+    const std::string name = name_of(indices[l]);
+    const auto leaf = compared(map_call, axes, step, own[l]);
+    const std::size_t r = differing(leaf, in_form ? 0 : 1);
+    if (r == 0) continue;
+    if (in_form) {
+      throw ValueError(str(name, along, "it is ", leaf[0].text.data(), " at index 0 and ",
+                           leaf[r].text.data(), " at index ", r, "; ", rule));
+    }
+    throw ValueError(str(name, along, "index ", r, " has another value than index 0, and ", rule,
+                         ". Is a psum missing?"));
+  }
+}
+
 }  // namespace
 
 MeshBox::MeshBox(const Mesh& mesh) : mesh_(mesh), replicas_(mesh.size()) {
@@ -214,65 +269,6 @@ Leaves check_vma(const MeshBox& local, const replicas::MapCall& map_call,
   }
   return leaves;
 }
-
-namespace {
-
-// The first index along the axes whose digest is not that of index 0, or 0.
-std::size_t differing(const std::vector<Comparison>& all, std::size_t digest) {
-  const auto other = std::ranges::find_if(
-      all, [&](const Comparison& one) { return one.digests[digest] != all[0].digests[digest]; });
-  return other == all.end() ? 0 : static_cast<std::size_t>(other - all.begin());
-}
-
-// Throws ValueError on every replica if those of the leaves with these indices differ along `axes`.
-void check_alike(const replicas::MapCall& map_call, const ResultLeaves& result,
-                 const std::vector<std::size_t>& indices, const AxisNames& axes) {
-  const std::string whole = str("result ", result.element);
-  const auto name_of = [&](std::size_t index) {
-    return result.leaves.size() > 1 ? str(whole, ", leaf ", index, ",") : whole;
-  };
-  for (const std::size_t index : indices) check_leaf(result.leaves[index], name_of(index));
-  const c10::AutoGradMode no_grad(false);
-  std::vector<Comparison> own;  // form and value of each leaf
-  Key forms(0);
-  Key values(0);
-  for (const std::size_t index : indices) {
-    const Tensor message = collectives::as_message(result.leaves[index].detach());
-    const std::string form = form_of(message);
-    own.push_back(Comparison(
-        {Key(0).fold(form).bits(), storage::checksum_of(collectives::bytes_of(message))}, form));
-    forms = forms.fold(own.back().digests[0]);
-    values = values.fold(own.back().digests[1]);
-  }
-  const std::string step = "comparing its results along " + axes.text();
-  const std::string along = " differs along " + axes.text() + ": ";
-  const std::string rule =
-      str("its out spec does not name ", axes.names().size() > 1 ? "these axes" : "this axis");
-  // All replicas see the same, and go on together to find out where the difference is.
-  const auto all =
-      compared(map_call, axes, step, Comparison({indices.size(), forms.bits(), values.bits()}));
-  if (const std::size_t r = differing(all, 0); r > 0) {
-    throw ValueError(str(whole, along, "it has ",
-                         counted(static_cast<std::int64_t>(all[0].digests[0]), "leaf", "leaves"),
-                         " at index 0 and ", all[r].digests[0], " at index ", r, "; ", rule));
-  }
-  const bool in_form = differing(all, 1) > 0;
-  if (!in_form && differing(all, 2) == 0) return;
-  for (std::size_t l = 0; l < indices.size(); ++l) {
-    const std::string name = name_of(indices[l]);
-    const auto leaf = compared(map_call, axes, step, own[l]);
-    const std::size_t r = differing(leaf, in_form ? 0 : 1);
-    if (r == 0) continue;
-    if (in_form) {
-      throw ValueError(str(name, along, "it is ", leaf[0].text.data(), " at index 0 and ",
-                           leaf[r].text.data(), " at index ", r, "; ", rule));
-    }
-    throw ValueError(str(name, along, "index ", r, " has another value than index 0, and ", rule,
-                         ". Is a psum missing?"));
-  }
-}
-
-}  // namespace
 
 void check_replicated(const MeshBox& local, const replicas::MapCall& map_call,
                       const PrefixTree<PartitionSpec>& specs, const ResultLeaves& result) {

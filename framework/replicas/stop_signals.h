@@ -23,9 +23,8 @@ namespace lockstep::replicas {
 /// others.
 [[nodiscard]] int status_of_stop(int signal) noexcept;
 
-/// While this lives, the signals that stop a job (kStopSignals) call `handler`, as far as they
-/// would end the program otherwise: a signal for which the program has a handler of its own, or
-/// which it ignores, is left alone. Of several objects the newest counts.
+/// While this lives, the signals that stop a job (kStopSignals) call `handler`, but for those that
+/// the program handles or ignores. Of several objects the newest counts.
 class StopHandler : private NonCopyable {
  public:
   explicit StopHandler(void (*handler)(int));
@@ -36,12 +35,11 @@ class StopHandler : private NonCopyable {
   std::array<bool, kStopSignals.size()> has_set_{};  // the signals that this object catches
 };
 
-/// While this lives, catches the signals that stop a job (see StopHandler). A process may have one
-/// such object at a time.
-///
-/// Without `asked`, each ends the job. With it they ask at first: the number of the first is stored
-/// there. Then only Ctrl-C and SIGTERM can end the job, and only kPatience after the first of them
-/// that has come to this process: what sends one often sends it twice, or to all hosts.
+/// While this lives, catches the signals that stop a job (see StopHandler). One such object a
+/// process at a time. Without `asked`, each ends the job. With it they ask at first: the number of
+/// the first is stored there. Then only Ctrl-C and SIGTERM can end the job, and only kPatience
+/// after the first of them that has come to this process: what sends one often sends it twice,
+/// or to all hosts.
 class StopSignals {
  public:
   static constexpr std::chrono::milliseconds kPatience{2000};
@@ -64,8 +62,8 @@ class StopSignals {
   /// Readable for poll() once there is such a signal.
   [[nodiscard]] int descriptor() const noexcept { return pipe_.first.get(); }
 
-  /// Says on stderr how long to wait with a Ctrl-C or SIGTERM that was to end the job, but came too
-  /// early for that. To be called now and then, by one thread.
+  /// Says on stderr how long to wait with a Ctrl-C or SIGTERM that came too early to end the job.
+  /// To be called now and then, by one thread.
   void tell_early() const;
 
  private:

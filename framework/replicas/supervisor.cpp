@@ -194,14 +194,6 @@ struct Watched : WorkerProcess {
   Waited inactive{};
 };
 
-// "replica 3", or "replicas 2 to 4".
-std::string replicas_of(const Watched& worker) {
-  const std::int64_t first = worker.replicas.offset;
-  const std::int64_t count = worker.replicas.size;
-  if (count == 1) return str("replica ", first);
-  return str("replicas ", first, count == 2 ? " and " : " to ", first + count - 1);
-}
-
 // " (pid 17)"; where replicas share a worker, " (worker 1, pid 17)"; of several hosts " (host 1,
 // …".
 std::string origin_text(const Watched& worker) {
@@ -209,8 +201,12 @@ std::string origin_text(const Watched& worker) {
   return str(" (", worker.host, "worker ", worker.index, ", pid ", worker.pid, ")");
 }
 
+// "replica 3 (pid 17)", or "replicas 2 to 4 (worker 1, pid 17)".
 std::string text_of(const Watched& worker) {
-  return replicas_of(worker) + origin_text(worker);
+  const auto [first, count] = worker.replicas;
+  if (count == 1) return str("replica ", first, origin_text(worker));
+  return str("replicas ", first, count == 2 ? " and " : " to ", first + count - 1,
+             origin_text(worker));
 }
 
 int doubt(const Watched& worker) {

@@ -168,11 +168,8 @@ void run_in_one_process(const std::string& replica, const std::function<void()>&
   };
   try {
     function();
-  } catch (const std::exception& error) {
-    check("has thrown out of its function: " + text_of(error));
-    throw;
   } catch (...) {
-    check("has thrown out of its function");
+    check("has thrown out of its function: " + text_of(std::current_exception()));
     throw;
   }
   check("has returned from its function");

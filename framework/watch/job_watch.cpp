@@ -128,8 +128,8 @@ std::vector<std::pair<std::size_t, SeatView>> JobWatch::waits() const {
   return all;
 }
 
-// Tells of the verdicts that hold. Calls that several are about get the first. Returns the calls.
-std::set<JobWatch::Call> JobWatch::confirm() {
+// Tells of the verdicts that hold, and returns them. Calls that several are about get the first.
+std::map<JobWatch::Call, Board::Verdict> JobWatch::confirm() {
   std::map<Call, Board::Verdict> verdicts;
   for (const Suspicion& each : suspicions_) {
     if (!each.search.holds()) continue;
@@ -142,18 +142,16 @@ std::set<JobWatch::Call> JobWatch::confirm() {
       verdicts.emplace(Call(call->key, call->number), verdict);
     }
   }
-  std::set<Call> calls;
   for (const auto& [call, verdict] : verdicts) {
-    calls.insert(call);
     for (std::size_t host = 0; host < copy_.workers().size(); ++host) {
       tell(host, {{{call.first, call.second, verdict}}, {}});
     }
   }
-  return calls;
+  return verdicts;
 }
 
 // Looks for reasons why calls can never end, but for those of which hosts were told.
-void JobWatch::suspect(std::set<Call> told) {
+void JobWatch::suspect(std::map<Call, Board::Verdict> told) {
   const BoardMemory& memory = copy_.memory();
   const auto now = Clock::now();
   suspicions_.clear();
@@ -171,7 +169,7 @@ void JobWatch::suspect(std::set<Call> told) {
       tell(host, {{{seat.key, seat.number, *verdict}}, {}});
       continue;
     }
-    if (!told.insert(call).second) continue;
+    if (!told.try_emplace(call).second) continue;
     VerdictSearch& search =
         suspicions_.emplace_back(Suspicion{VerdictSearch(memory, indices), {}}).search;
     const auto verdict = found_by(memory, search, seat.place);
@@ -218,13 +216,10 @@ void JobWatch::tell_unheld() {
       if (key != 0 && holds % 2 == 0) unheld.emplace(Board::UnheldGroup{worker, slot, holds}, key);
     }
   }
-  std::set<Board::UnheldGroup> now;
-  for (const auto& [group, key] : unheld) {
-    if (!held.contains(key)) now.insert(group);
-  }
+  std::erase_if(unheld, [&](const auto& group) { return held.contains(group.second); });
   for (std::size_t host = 0; host < copy_.workers().size(); ++host) {
     BoardNews news;
-    for (const Board::UnheldGroup& group : now) {
+    for (const auto& [group, key] : unheld) {
       const bool is_here = std::ranges::count(copy_.workers()[host], group.worker) > 0;
       if (is_here && unheld_.contains(group) && news.unheld.size() < kUnheld) {
         news.unheld.push_back(group);
@@ -232,7 +227,7 @@ void JobWatch::tell_unheld() {
     }
     if (!news.unheld.empty()) tell(host, news);
   }
-  unheld_ = std::move(now);
+  unheld_ = std::move(unheld);
 }
 
 }  // namespace lockstep::watch

@@ -85,8 +85,8 @@ class JobWatch : private NonCopyable {
   void begin_reading();
   void end_reading();
   [[nodiscard]] std::vector<std::pair<std::size_t, SeatView>> waits() const;
-  std::set<Call> confirm();
-  void suspect(std::set<Call> told);
+  std::map<Call, Board::Verdict> confirm();
+  void suspect(std::map<Call, Board::Verdict> told);
   void tell_absentees();
   void tell_unheld();
 
@@ -105,7 +105,7 @@ class JobWatch : private NonCopyable {
   int wanted_ = 0;  // more readings
   std::deque<Suspicion> suspicions_;
   std::map<Call, Clock::time_point> since_;  // when a reading has first shown a wait in it
-  std::set<Board::UnheldGroup> unheld_;      // in the last reading
+  std::map<Board::UnheldGroup, std::uint64_t> unheld_;  // in the last reading, with their keys
 };
 
 }  // namespace lockstep::watch

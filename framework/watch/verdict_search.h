@@ -47,9 +47,8 @@ struct Edge {
 /// runs. A wait can never end if its path leads to a member that has returned or thrown, to a call
 /// on which members disagree, or back to a call on the path.
 ///
-/// Some paths through a map prove nothing. A replica that can never go on will throw; the caller of
-/// its map may catch the error and arrive after all. So beyond a map only paths that lead back to a
-/// call before the map count.
+/// A replica that can never go on will throw, and the caller of its map may catch that and arrive
+/// after all. So beyond a map only paths that lead back to a call before it count.
 ///
 /// Why a verdict is never a false alarm, if holds() after find():
 /// 1. The version of a seat changes with whatever its member does, and never comes back. A seat
@@ -62,8 +61,8 @@ struct Edge {
 /// 4. A seat that has the same version in both was the same all the time between them. A count that
 ///    is too low in the second was too low before. So between the readings there was a moment at
 ///    which all that was found was true at once.
-/// 5. What was true then stays true: each call found lacks a member that has ended for good, or
-///    that disagrees, or that waits itself in a call found. None of them can move before another.
+/// 5. What was true then stays true: each call found lacks a member that has ended for good,
+///    disagrees, or waits itself in a call found. None of them can move before another.
 /// 6. A copy of a host's part is as good as its board. A seat is copied whole, before the counts: a
 ///    member that has gone on from a call had arrived before. One that has changed when all was
 ///    copied gets an odd version, as if it were just being written: nothing rests on it.
@@ -94,11 +93,9 @@ class VerdictSearch {
     std::vector<SeatView> gone;
   };
   [[nodiscard]] const Found& found() const noexcept { return found_; }
-  /// Whether every member of these calls was read, and every missing member is part of what was
-  /// found.
+  /// Whether every member of these calls was read, and every missing one is part of it.
   [[nodiscard]] bool is_settled() const;
-  /// Reads everything again that the result rests on: whether it was so, at one moment between the
-  /// search and now.
+  /// Reads again all that the result rests on: whether it was so at a moment since the search.
   [[nodiscard]] bool holds() const;
 
  private:
