@@ -13,6 +13,7 @@
 #include "framework/base/text.h"
 
 namespace lockstep::replicas {
+
 std::string text_of(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
     return "out of memory: " + memory_numbers();

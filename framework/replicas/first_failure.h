@@ -37,9 +37,8 @@ class FirstFailure {
   };
   [[nodiscard]] std::optional<Cause> cause() const;
 
-  /// Throws the root cause, if there was a failure: an Error keeps its type and gains the replica's
-  /// index, anything else is nested in a ReplicaError with its text. To be called once all replicas
-  /// have ended.
+  /// Once all replicas have ended: throws the root cause if there is one. An Error keeps its type
+  /// and gains the replica's index, anything else is nested in a ReplicaError with its text.
   void rethrow() const;
 
  private:

@@ -15,10 +15,9 @@ struct Hosts {
 };
 
 /// Meets the launchers of the job's other hosts: host 0 listens at the rendezvous, the others
-/// connect to it. They compare what must be the same, and agree on the job's layout and math
-/// threads. Throws ValueError if they differ, Timeout, naming them, if some do not come in
-/// options.timeout, CommError, and Stopped by a signal. What ends the meeting on one host ends it
-/// on all.
+/// connect to it. They compare what must be the same, and agree on the job's plan. Throws, on all
+/// hosts, ValueError if they differ, Timeout, naming them, if some do not come in options.timeout,
+/// CommError, and Stopped by a signal.
 [[nodiscard]] Hosts meet_hosts(const LaunchOptions& options);
 
 /// Before a job that has lost a replica starts again: waits until all hosts call this. Hosts that

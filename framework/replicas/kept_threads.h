@@ -7,12 +7,10 @@
 
 namespace lockstep::replicas {
 
-/// Runs `body` with each index from 0 to `count` - 1, each in a thread of its own, and returns when
-/// all have ended. `failure` records each error of a body, with its index. If the system does not
-/// start a thread, its index has failed, and no further thread is started.
-///
-/// The threads stay for the next call by the same thread, and end with it. LibTorch's math threads
-/// stay with them. A forked child has threads of its own.
+/// Runs `body` with each index from 0 to `count` - 1, each in a thread of its own (see
+/// add_threads()), and returns when all have ended. `failure` records each error of a body. The
+/// threads, and LibTorch's math threads with them, stay for the next call by the same thread, and
+/// end with it. A forked child has threads of its own.
 ///
 /// LibTorch numbers the nodes of a graph thread by thread, and runs a backward in the order of
 /// these numbers, the highest first. All bodies start at `first_node`, and the caller goes on after

@@ -47,9 +47,8 @@ struct OwnGraph {
 [[nodiscard]] at::Tensor zeros_for(const torch::autograd::Edge& edge);
 
 /// A map may give several members of a job one shared value: a result, or the gradient of a shared
-/// argument. Its gradient counts only in the member that has the first replica sharing it. This
-/// function is for the other members: gradients that reach its result become zeros, so that the
-/// map's backward runs there, too.
+/// argument. Its gradient counts only in the member with the first replica that shares it. In the
+/// others, gradients that reach this result become zeros, so that the map's backward runs, too.
 [[nodiscard]] at::Tensor counted_elsewhere(const at::Tensor& result);
 
 }  // namespace lockstep::replicas

@@ -13,9 +13,8 @@ namespace lockstep::replicas {
 inline constexpr std::size_t kBlasBuffer = (std::size_t{128} << 20) + (std::size_t{1} << 20);
 
 /// Where memory_limits() are set (ulimit -v, -d): sees that the largest process of such a job can
-/// map what it takes beside data and tensors, and takes BLAS's part at once, before it is late.
-/// Throws ValueError with the limit and the numbers, also where the memory that replicas share is
-/// larger than a file may be (ulimit -f).
+/// map what it takes beside data and tensors, and takes BLAS's part at once. ValueError, with the
+/// numbers, if not, or where replicas share more than a file may have (ulimit -f).
 void prepare_memory(const LaunchOptions& options);
 
 }  // namespace lockstep::replicas

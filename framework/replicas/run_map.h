@@ -24,18 +24,17 @@ using MapBody = std::function<std::vector<at::Tensor>(const ReplicaThread&,
                                                       const std::vector<at::Tensor>& leaves)>;
 
 /// Runs `body` on all replicas and returns each replica's leaves. As one node of autograd's graph:
-/// its backward runs that of every replica in a thread and an environment of its own, so that the
+/// its backward runs every replica's in a thread and an environment of its own, so that the
 /// collectives in it meet. Gradients of parts that replicas share, and of tensors that `body`
-/// uses without being given them, are summed over those replicas in the canonical order. The
-/// backward must run where the map was called; it can be differentiated in turn.
+/// captures, are summed over those replicas in the canonical order. The backward must run where
+/// the map was called; it can be differentiated in turn.
 ///
 /// With check_vma the replicas are tracked (tree/variance.h). An input varies over the map's axes
-/// that it is not shared over. Input gradients are not summed here: the graph inside does that.
-/// Results must then be typed: see ShardMapOptions. Calling another map there is a ValueError.
+/// that it is not shared over, and the graph inside sums its gradients. Results must be typed: see
+/// ShardMapOptions. Calling another map there is a ValueError.
 ///
 /// Throws ValueError for a complex result that requires a gradient and, from the backward of a map
-/// that spans a job, for a tensor that `body` uses without being given it: members cannot know
-/// which one of the others' it is.
+/// that spans a job, for a captured tensor: members cannot know which of the others' it is.
 [[nodiscard]] std::vector<std::vector<at::Tensor>> run_map(const MapCall& options,
                                                            const std::vector<MapInput>& inputs,
                                                            const MapBody& body);

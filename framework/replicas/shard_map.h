@@ -73,9 +73,8 @@ struct ResultLeaves {
   std::size_t element;
 };
 
-/// Throws ValueError on every replica if leaves differ along the axes that their specs do not name,
-/// in number, shape, dtype or value; `specs` is what out_specs says of the result. An undefined one
-/// is a ValueError, too.
+/// Throws ValueError on every replica if leaves are undefined or differ, in number, shape, dtype or
+/// value, along axes that their specs do not name; `specs` is what out_specs says of the result.
 void check_replicated(const MeshBox& local, const replicas::MapCall& map_call,
                       const PrefixTree<PartitionSpec>& specs, const ResultLeaves& result);
 
@@ -106,11 +105,11 @@ void check_replicated(const MeshBox& local, const replicas::MapCall& map_call,
 ///   it (as JAX's check_vma=False) they are those of the sum of all replicas' values, whatever the
 ///   specs say: of a loss that went through psum, N times the gradient that one expects.
 /// - **check_vma** gives JAX's default. An argument is one value along the axes that its spec does
-///   not name, and so is a psum's result. Where such a value meets one that varies, a pvary stands
-///   in the graph. So the gradient by shared parameters is the sum over the replicas that use them,
-///   with no psum of one's own (the example). What varies is known from specs, collectives and
-///   every operation on the way, never from values. A result that varies over an axis which its
-///   spec does not name is a ValueError. So is what cannot be followed: axis_index
+///   not name, and so is a psum's result. Where it meets one that varies, a pvary stands in the
+///   graph: the gradient by shared parameters is the sum over the replicas that use them, with no
+///   psum of one's own (the example). What varies is known from specs, collectives and operations,
+///   never from values. A result that varies over an axis which its spec does not name is a
+///   ValueError. So is what cannot be followed: axis_index
 ///   (axis_index_tensor can), numbers read from what varies (item), draws of LibTorch's generators,
 ///   in-place collectives, trainers (they average themselves), nested maps. Memory that is read or
 ///   written by pointers is not seen.

@@ -8,13 +8,11 @@
 
 namespace lockstep::replicas {
 
-/// While it lives this thread is a replica's. If the thread ends the whole process, the last words
-/// name the replica: "replica 2", or "replica 2 of" a map.
-///
-/// SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT end the process as they would, after a line on
-/// stderr; where the program, or a sanitizer, has a handler of its own, that alone runs. exit()
-/// ends it with status 3, whatever it is called with, and runs no handlers that are older than the
-/// first of these.
+/// While it lives this thread is a replica's: "replica 2", or "replica 2 of" a map. If it ends the
+/// process, the last line on stderr says so. SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT do as
+/// ever, but where the program, or a sanitizer, has a handler of its own, that alone runs. exit()
+/// ends with status 3, whatever it is called with, and runs no handlers older than the first of
+/// these.
 class ThreadEnds : private NonCopyable {
  public:
   explicit ThreadEnds(std::string replica);

@@ -43,9 +43,8 @@ inline OwnJob own_job;
 /// replica runs without one. While the object lives, the board shows how its replicas ended.
 class Worker {
  public:
-  /// Connects it. All workers meet in `store` and share `memory`, whose members they are. `report`
-  /// is where processes that replicas have forked send_report(). Throws CommError where others do
-  /// not come.
+  /// Connects it with the others, who meet in `store` and share `memory`; CommError where they do
+  /// not come. `report` is where processes that replicas have forked send_report().
   Worker(const LaunchOptions& options, const JobPlan& plan, std::int64_t index,
          const std::shared_ptr<comm::Store>& store, const std::shared_ptr<comm::HostMemory>& memory,
          int report);
@@ -57,8 +56,7 @@ class Worker {
   void run(std::int64_t replica, const std::function<void()>& function);
 
   /// Ends what its replicas wait for because one of the job's has failed: with `error` if that is a
-  /// CollectiveMismatch, since all are out of step then, otherwise with Aborted(reason). Any
-  /// thread.
+  /// CollectiveMismatch (all are out of step then), or with Aborted(reason). Any thread.
   void end(const std::exception_ptr& error, const std::string& reason);
 
   /// Waits for the other workers, so that nobody closes connections that another still needs.
