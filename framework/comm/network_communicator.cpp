@@ -143,22 +143,26 @@ class NetworkCommunicator::Rounds {
   std::vector<ConstBytes> held_;
 };
 
-NetworkCommunicator::NetworkCommunicator(std::vector<int> members, int place, std::uint64_t channel,
-                                         std::shared_ptr<const Cancellation> link)
+NetworkCommunicator::NetworkCommunicator(std::shared_ptr<MessageLink> link,
+                                         std::vector<int> members, int place, std::uint64_t channel)
     : Communicator(place, static_cast<int>(members.size())),
+      link_(std::move(link)),
       members_(std::move(members)),
-      user_(std::move(link)),
-      key_(Key(channel).fold(members_)) {}
+      messages_{Cancellation(link_->cancellation()), Key(channel).fold(members_)} {
+  link_->begin(messages_);
+}
 
-std::vector<int> NetworkCommunicator::ranks_of(std::span<const int> places) const {
+std::shared_ptr<Communicator> NetworkCommunicator::do_subgroup(std::span<const int> members,
+                                                               int own_place,
+                                                               std::uint64_t channel) {
   std::vector<int> ranks;
-  for (const int place : places) ranks.push_back(rank_of(static_cast<std::size_t>(place)));
-  return ranks;
+  for (const int member : members) ranks.push_back(members_[static_cast<std::size_t>(member)]);
+  return std::make_shared<NetworkCommunicator>(link_, std::move(ranks), own_place, channel);
 }
 
 void NetworkCommunicator::run(const Verb& verb) {
   if (size() == 1) {
-    user_.check();  // it sends no message, which would do so
+    messages_.user.check();  // it sends no message, which would do so
     return run_alone(verb);
   }
   verb_mark_ = next_mark();
@@ -247,6 +251,20 @@ void NetworkCommunicator::broadcast(const Verb& verb) {
 
 double NetworkCommunicator::all_reduce_seconds(std::size_t bytes) const {
   return ScheduleChoice(size(), link_speed()).all_reduce_seconds(bytes);
+}
+
+// Sends sent[p] to each other member p and receives received[p] from it; both sides leave out empty
+// messages. The next member comes first, so that not all send to the same one at once.
+void NetworkCommunicator::exchange(std::span<const ConstBytes> sent,
+                                   std::span<const Bytes> received) {
+  std::vector<PeerMessage> messages;
+  for (std::size_t step = 1; step < members_.size(); ++step) {
+    const std::size_t place = (me() + step) % members_.size();
+    const int peer = members_[place];
+    if (!sent[place].empty()) messages.push_back({.peer = peer, .sent = sent[place]});
+    if (!received[place].empty()) messages.push_back({.peer = peer, .received = received[place]});
+  }
+  link_->exchange(messages_, messages_.key.fold(exchanges_++).fold(verb_mark_), messages);
 }
 
 // Made when the first verb needs them, or another speed was said.

@@ -2,69 +2,60 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "framework/base/bytes.h"
-#include "framework/base/random.h"
-#include "framework/comm/cancellation.h"
 #include "framework/comm/communicator.h"
+#include "framework/comm/message_link.h"
 #include "framework/comm/schedule_choice.h"
 #include "framework/comm/scratch.h"
 
 namespace lockstep::comm {
 
-/// A group whose members send each other messages, by the schedules of ScheduleChoice. Derived
-/// classes move the messages over a link, on which each member has a rank.
-class NetworkCommunicator : public Communicator {
+/// A group whose members send each other messages over a link, by the schedules of ScheduleChoice.
+class NetworkCommunicator final : public Communicator {
  public:
-  /// `members` are the group's ranks on the link, in its order. Cancelling `link` ends its verbs.
-  NetworkCommunicator(std::vector<int> members, int place, std::uint64_t channel,
-                      std::shared_ptr<const Cancellation> link);
+  /// `members` are the group's ranks on the link, in its order.
+  NetworkCommunicator(std::shared_ptr<MessageLink> link, std::vector<int> members, int place,
+                      std::uint64_t channel);
 
-  void run(const Verb& verb) final;
-  [[nodiscard]] bool is_network() const noexcept final { return true; }
-  [[nodiscard]] bool shares_memory() const noexcept final { return false; }
-  [[nodiscard]] double all_reduce_seconds(std::size_t bytes) const final;
-
- protected:
-  /// Sends sent[p] to each other member p and receives received[p] from it; both sides leave out
-  /// empty messages. They meet only messages with the same `tag`.
-  virtual void send_and_receive(const Key& tag, std::span<const ConstBytes> sent,
-                                std::span<const Bytes> received) = 0;
-
-  Cancellation& user() { return user_; }
-  /// Tells this group's messages from those of others.
-  [[nodiscard]] const Key& key() const { return key_; }
-  /// The rank on the link of the member at `place`.
-  [[nodiscard]] int rank_of(std::size_t place) const { return members_[place]; }
-  [[nodiscard]] std::vector<int> ranks_of(std::span<const int> places) const;
-  /// Calls body(place) for the others. The next one comes first, so that not all send to the same
-  /// one at once.
-  void for_others(const auto& body) const {
-    for (std::size_t step = 1; step < members_.size(); ++step)
-      body((me() + step) % members_.size());
+  void run(const Verb& verb) override;
+  void interrupt(const std::exception_ptr& error) noexcept override {
+    if (messages_.user.cancel(error)) link_->end(messages_);
   }
+  void abort(const std::string& reason) noexcept override {
+    if (link_->cancellation()->cancel(reason)) link_->end_all();
+  }
+  [[nodiscard]] bool is_network() const noexcept override { return true; }
+  [[nodiscard]] bool shares_memory() const noexcept override { return false; }
+  [[nodiscard]] LinkSpeed link_speed() const override { return link_->speed(); }
+  void set_link_speed(const LinkSpeed& speed) override { link_->set_speed(speed); }
+  [[nodiscard]] double all_reduce_seconds(std::size_t bytes) const override;
+  [[nodiscard]] const Ledger& ledger() const noexcept override { return link_->ledger(); }
 
  private:
   class Rounds;
 
+  [[nodiscard]] std::shared_ptr<Communicator> do_subgroup(std::span<const int> members,
+                                                          int own_place,
+                                                          std::uint64_t channel) override;
   [[nodiscard]] std::size_t me() const { return static_cast<std::size_t>(rank()); }
   const ScheduleChoice& schedules();
-  void exchange(std::span<const ConstBytes> sent, std::span<const Bytes> received) {
-    send_and_receive(key_.fold(exchanges_++).fold(verb_mark_), sent, received);
-  }
+  void exchange(std::span<const ConstBytes> sent, std::span<const Bytes> received);
   void all_reduce(const Verb& verb);
   void reduce_scatter(const Verb& verb);
   void all_gather(const Verb& verb);
   void all_to_all(const Verb& verb);
   void broadcast(const Verb& verb);
 
+  std::shared_ptr<MessageLink> link_;
   std::vector<int> members_;
-  Cancellation user_;
-  Key key_;
+  MessageGroup messages_;
   std::uint64_t exchanges_ = 0;
   std::uint64_t verb_mark_ = 0;
   Scratch scratch_;

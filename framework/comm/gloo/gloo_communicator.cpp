@@ -75,7 +75,7 @@ std::uint64_t slot_of(std::uint64_t tag, std::size_t bytes) {
 }  // namespace
 
 // One message under way: its buffer is in use until this is gone.
-struct Message {
+struct GlooMessage {
   std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
   const Cancellation* user;
   int peer;
@@ -93,10 +93,9 @@ struct Message {
   }
 };
 
-// One replica's TCP connections to all others, over Gloo's transport: a full mesh of pairs that
-// found each other through a store. It moves messages and does not know what they mean. Each
-// belongs to a user, known by its Cancellation, and one user's messages can be interrupted alone.
-class GlooLink : private NonCopyable {
+// Messages over Gloo's transport: a full mesh of pairs that found each other through a store. A
+// group is known by its user's Cancellation.
+class GlooLink final : public MessageLink {
  public:
   GlooLink(Store& store, int rank, int size, const ConnectOptions& options)
       : rank_(rank), size_(size), timeout_(options.timeout) {
@@ -113,49 +112,43 @@ class GlooLink : private NonCopyable {
     watcher_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
     clock_ = std::jthread([this](const std::stop_token& stop) { look_at_the_clock(stop); });
   }
-  ~GlooLink() {
+  ~GlooLink() override {
     watcher_.request_stop();
     const MutexLock lock(mutex_);
     if (watched_ != nullptr) watched_->abortWaitRecv();
   }
 
-  [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
-  // Cancelling this ends the messages of all users.
-  [[nodiscard]] const std::shared_ptr<Cancellation>& cancellation() const noexcept {
-    return cancellation_;
-  }
-
-  // Adds a message of `user` to `messages`, for exchange(). Both sides leave out empty ones.
-  void add(std::vector<Message>& messages, const Cancellation& user, int peer, bool is_received,
-           std::byte* data, std::size_t bytes) {
-    if (bytes == 0) return;
-    auto buffer = context_->createUnboundBuffer(data, bytes);
-    messages.push_back({std::move(buffer), &user, peer, is_received, bytes});
-  }
-
-  // Sends and receives; returns when every message has come and gone. A message meets the one with
-  // the same `tag` and size on the other side, in the order given here. A user has one exchange at
-  // a time.
-  void exchange(const Cancellation& user, std::uint64_t tag, std::vector<Message> messages) {
+  void exchange(const MessageGroup& group, const Key& tag,
+                std::span<const PeerMessage> wanted) override {
+    const Cancellation& user = group.user;
     user.check();
-    if (messages.empty()) return;
+    if (wanted.empty()) return;
+    std::vector<GlooMessage> messages;
+    for (const PeerMessage& each : wanted) {
+      // Gloo takes a pointer to mutable bytes for both directions; a send only reads.
+      std::byte* const data =
+          each.is_received() ? each.received.data() : const_cast<std::byte*>(each.sent.data());
+      messages.push_back({context_->createUnboundBuffer(data, each.bytes()), &user, each.peer,
+                          each.is_received(), each.bytes()});
+    }
     // Receives come first: a message that arrives early finds its buffer.
-    std::ranges::stable_partition(messages, &Message::is_received);
+    std::ranges::stable_partition(messages, &GlooMessage::is_received);
     struct InFlight {
       GlooLink& link;
       const Cancellation& user;
       ~InFlight() {
         const MutexLock lock(link.mutex_);
-        std::erase_if(link.in_flight_, [&](const Message* other) { return other->user == &user; });
+        std::erase_if(link.in_flight_,
+                      [&](const GlooMessage* other) { return other->user == &user; });
       }
     } const in_flight{*this, user};
-    for (Message& message : messages) {
+    for (GlooMessage& message : messages) {
       {
         const MutexLock lock(mutex_);
         user.check();
         in_flight_.push_back(&message);
       }
-      const std::uint64_t slot = slot_of(tag, message.bytes);
+      const std::uint64_t slot = slot_of(tag.bits(), message.bytes);
       guarded(message, [&] {
         message.is_received ? message.buffer->recv(message.peer, slot)
                             : message.buffer->send(message.peer, slot);
@@ -165,7 +158,7 @@ class GlooLink : private NonCopyable {
     }
     ++ledger_.rounds;
     try {
-      for (Message& message : messages) {
+      for (GlooMessage& message : messages) {
         {
           const MutexLock lock(mutex_);
           message.waited.emplace();
@@ -180,18 +173,21 @@ class GlooLink : private NonCopyable {
     } catch (...) {
       // A peer that was about to post its side must still find ours: where Gloo finds that a buffer
       // has gone, nothing moves on that connection ever again.
-      const bool is_interrupted = user.error() && !cancellation_->is_cancelled();
+      const bool is_interrupted = user.error() && !cancellation()->is_cancelled();
       if (is_interrupted) std::this_thread::sleep_for(kLinger);
       throw;
     }
   }
 
-  // Ends messages under way of a `user` that is cancelled; nullptr: of all. A message that is
-  // posted more than a moment after its peer was interrupted may break the connection. Callers
-  // avoid that by Board::published.
-  void end_messages_of(const Cancellation* user) noexcept {
+  // A message that is posted more than a moment after its peer was interrupted may break the
+  // connection. Callers avoid that by Board::published.
+  void end(const MessageGroup& group) noexcept override {
     const MutexLock lock(mutex_);
-    end_messages([&](const Message& message) { return user == nullptr || message.user == user; });
+    end_messages([&](const GlooMessage& message) { return message.user == &group.user; });
+  }
+  void end_all() noexcept override {
+    const MutexLock lock(mutex_);
+    end_messages([](const GlooMessage&) { return true; });
   }
 
  private:
@@ -265,7 +261,7 @@ class GlooLink : private NonCopyable {
   void look_at_the_clock(const std::stop_token& stop) {
     while (!stopped_within(kLookAround, stop)) {
       const MutexLock lock(mutex_);
-      end_messages([&](Message& message) {
+      end_messages([&](GlooMessage& message) {
         if (message.late || !message.waited || message.waited->look() < timeout_) return false;
         message.late = true;
         return true;
@@ -276,7 +272,7 @@ class GlooLink : private NonCopyable {
   // Ends the messages under way that `which` picks.
   template <typename Which>
   void end_messages(const Which& which) LOCKSTEP_REQUIRES(mutex_) {
-    for (Message* message : in_flight_) {
+    for (GlooMessage* message : in_flight_) {
       if (which(*message)) message->end();
     }
   }
@@ -285,7 +281,7 @@ class GlooLink : private NonCopyable {
   void lose(int peer, const std::string& reason) {
     const MutexLock lock(mutex_);
     lost_[peer] = reason;
-    end_messages([&](const Message& message) { return message.peer == peer; });
+    end_messages([&](const GlooMessage& message) { return message.peer == peer; });
   }
 
   bool has_lost(int peer) {
@@ -295,7 +291,7 @@ class GlooLink : private NonCopyable {
 
   // Runs `step` of a message's transfer; what goes wrong in it becomes an error of ours.
   template <typename Step>
-  void guarded(const Message& message, const Step& step) {
+  void guarded(const GlooMessage& message, const Step& step) {
     std::string what;
     try {
       if (step()) return;
@@ -308,7 +304,7 @@ class GlooLink : private NonCopyable {
     message.user->check();
     if (const auto lost = lost_.find(peer); lost != lost_.end()) what = lost->second;
     // The clock may have ended another message between the two.
-    const bool is_late = std::ranges::any_of(in_flight_, [&](const Message* other) {
+    const bool is_late = std::ranges::any_of(in_flight_, [&](const GlooMessage* other) {
       return other->user == message.user && other->peer == peer && other->late;
     });
     if (is_late) {
@@ -323,13 +319,11 @@ class GlooLink : private NonCopyable {
   int rank_;
   int size_;
   std::chrono::milliseconds timeout_;
-  std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
   std::shared_ptr<gloo::transport::Device> device_;
   std::shared_ptr<gloo::transport::Context> context_;
-  Ledger ledger_;
 
   Mutex mutex_;
-  std::vector<Message*> in_flight_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::vector<GlooMessage*> in_flight_ LOCKSTEP_GUARDED_BY(mutex_);
   // Peers, and what Gloo says of it.
   std::map<int, std::string> lost_ LOCKSTEP_GUARDED_BY(mutex_);
   // What the watcher waits for.
@@ -338,47 +332,11 @@ class GlooLink : private NonCopyable {
   std::jthread clock_;
 };
 
-class GlooCommunicator final : public NetworkCommunicator {
- public:
-  GlooCommunicator(std::shared_ptr<GlooLink> link, std::vector<int> members, int place,
-                   std::uint64_t channel)
-      : NetworkCommunicator(std::move(members), place, channel, link->cancellation()),
-        link_(std::move(link)) {}
-
-  void interrupt(const std::exception_ptr& error) noexcept override {
-    if (user().cancel(error)) link_->end_messages_of(&user());
-  }
-  void abort(const std::string& reason) noexcept override {
-    if (link_->cancellation()->cancel(reason)) link_->end_messages_of(nullptr);
-  }
-  const Ledger& ledger() const noexcept override { return link_->ledger(); }
-
- private:
-  void send_and_receive(const Key& tag, std::span<const ConstBytes> sent,
-                        std::span<const Bytes> received) override {
-    std::vector<Message> messages;
-    for_others([&](std::size_t place) {
-      const auto [out, in] = std::pair(sent[place], received[place]);
-      // Gloo takes a pointer to mutable bytes for both directions; a send only reads.
-      link_->add(messages, user(), rank_of(place), false, const_cast<std::byte*>(out.data()),
-                 out.size());
-      link_->add(messages, user(), rank_of(place), true, in.data(), in.size());
-    });
-    link_->exchange(user(), tag.bits(), std::move(messages));
-  }
-  std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,
-                                            std::uint64_t channel) override {
-    return std::make_shared<GlooCommunicator>(link_, ranks_of(members), own_place, channel);
-  }
-
-  std::shared_ptr<GlooLink> link_;
-};
-
 std::shared_ptr<Communicator> connect_gloo(std::shared_ptr<Store> store, int rank, int size,
                                            const ConnectOptions& options) {
   require(rank >= 0 && rank < size, "connect_gloo: rank ", rank, " is not in a group of ", size);
   auto link = std::make_shared<GlooLink>(*store, rank, size, options);
-  return std::make_shared<GlooCommunicator>(std::move(link), consecutive(0, size), rank, 0);
+  return std::make_shared<NetworkCommunicator>(std::move(link), consecutive(0, size), rank, 0);
 }
 
 }  // namespace lockstep::comm

@@ -103,19 +103,19 @@ void TcpLink::wake_waits() {
   for (TcpWait* wait : waits_) wait->changed.notify_all();
 }
 
-void TcpLink::wake() noexcept {
+void TcpLink::end_all() noexcept {
   const Turn turn(*this);
   wake_waits();
 }
 
-void TcpLink::begin_group(std::uint64_t group) {
+void TcpLink::begin(const MessageGroup& group) {
   const Turn turn(*this);
-  dead_.erase(group);
+  dead_.erase(group.key.bits());
 }
 
-void TcpLink::end_group(std::uint64_t group) {
+void TcpLink::end(const MessageGroup& group) noexcept {
   const Turn turn(*this);
-  drop(group);
+  drop(group.key.bits());
   wake_waits();
 }
 
@@ -125,11 +125,25 @@ void TcpLink::drop(std::uint64_t group) {
   wake_io();  // it may have stopped to read
 }
 
-void TcpLink::exchange(const Cancellation& user, std::uint64_t group,
-                       std::deque<TcpMessage>& messages) {
+void TcpLink::exchange(const MessageGroup& group, const Key& tag,
+                       std::span<const PeerMessage> wanted) {
+  const Cancellation& user = group.user;
   user.check();
-  if (messages.empty()) return;
+  if (wanted.empty()) return;
   TcpWait wait;
+  wait.pending = wanted.size();
+  std::deque<TcpMessage> messages;
+  for (const PeerMessage& each : wanted) {
+    // Messages of different sizes never meet: replicas that are out of step wait instead of reading
+    // each other's bytes as something else.
+    messages.push_back({.peer = each.peer,
+                        .is_received = each.is_received(),
+                        .sent = each.sent,
+                        .received = each.received,
+                        .group = group.key.bits(),
+                        .slot = tag.fold(each.bytes()).bits(),
+                        .wait = &wait});
+  }
   Turn turn(*this);
   // Receives come first: a message that arrives early finds its buffer.
   const auto post = [&](bool receives) LOCKSTEP_REQUIRES(mutex_) {
@@ -144,8 +158,6 @@ void TcpLink::exchange(const Cancellation& user, std::uint64_t group,
       if (!receives) ledger_.bytes_sent += message.bytes();
     }
   };
-  wait.pending = messages.size();
-  for (TcpMessage& message : messages) message.wait = &wait;
   waits_.insert(&wait);
   try {
     user.check();
@@ -160,7 +172,7 @@ void TcpLink::exchange(const Cancellation& user, std::uint64_t group,
       if (!message.is_done) peer.connection.withdraw(message);
       note_loss(peer);
     }
-    drop(group);
+    drop(group.key.bits());
     throw;
   }
   waits_.erase(&wait);

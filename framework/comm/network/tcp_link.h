@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -14,58 +15,45 @@
 
 #include "framework/base/descriptor.h"
 #include "framework/base/mutex.h"
-#include "framework/base/non_copyable.h"
-#include "framework/comm/cancellation.h"
-#include "framework/comm/communicator.h"
+#include "framework/comm/message_link.h"
 #include "framework/comm/network/link.h"
 #include "framework/comm/network/tcp_connection.h"
 #include "framework/comm/store.h"
 
 namespace lockstep::comm {
 
-/// One process's TCP connections to the others of its job. Each is made when a message for it is
-/// posted first, by whichever side does so; the processes find each other through a store. It moves
-/// messages and does not know what they mean. Each belongs to a group of processes, and one group's
-/// messages can be interrupted alone.
+/// Messages over TCP connections. Each is made when a message for it is posted first, by whichever
+/// side does so; the processes find each other through a store.
 ///
 /// A thread accepts, sends and receives. So messages move while callers compute, and strangers are
-/// dealt with. Another one connects. Any thread may call the methods.
-class TcpLink : private NonCopyable {
+/// dealt with. Another one connects.
+class TcpLink final : public MessageLink {
  public:
   /// Process `rank` of `size`: publishes "address/<rank>" in the store. With one process there are
   /// no threads and no address. CommError if the address is not one of this host.
   TcpLink(std::shared_ptr<Store> store, int rank, int size, const NetworkOptions& network,
           const ConnectOptions& options);
   /// Says goodbye to the others. Nobody may be in exchange().
-  ~TcpLink();
+  ~TcpLink() override;
 
-  [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
-  [[nodiscard]] LinkSpeed speed() const {
+  [[nodiscard]] LinkSpeed speed() const override {
     const MutexLock lock(speed_mutex_);
     return speed_;
   }
-  void set_speed(const LinkSpeed& speed) {
+  void set_speed(const LinkSpeed& speed) override {
     const MutexLock lock(speed_mutex_);
     speed_ = speed;
   }
-  /// Cancelling this ends the messages of all groups, after wake().
-  [[nodiscard]] const std::shared_ptr<Cancellation>& cancellation() const noexcept {
-    return cancellation_;
-  }
 
-  /// Sends and receives; returns when every message has come and gone. A group has one exchange at
-  /// a time. Throws what `user` is cancelled with; ReplicaLost, naming both ranks; Timeout if no
-  /// byte of these messages has moved for the timeout. Time in which a replica has not published
-  /// its address yet counts towards connect_timeout alone. When this has thrown, the group is dead:
-  /// what still comes for it is dropped.
-  void exchange(const Cancellation& user, std::uint64_t group, std::deque<TcpMessage>& messages);
-
-  /// A group with this number begins.
-  void begin_group(std::uint64_t group);
-  /// A group is interrupted: nobody will want what comes for it, and its exchange ends.
-  void end_group(std::uint64_t group);
-  /// Callers of exchange() look at their Cancellations.
-  void wake() noexcept;
+  /// A Timeout if no byte of these messages has moved for the timeout. Time in which a replica has
+  /// not published its address yet counts towards connect_timeout alone. When this has thrown, the
+  /// group is dead: what still comes for it is dropped.
+  void exchange(const MessageGroup& group, const Key& tag,
+                std::span<const PeerMessage> messages) override;
+  void begin(const MessageGroup& group) override;
+  /// Nobody will want what still comes for the group.
+  void end(const MessageGroup& group) noexcept override;
+  void end_all() noexcept override;
 
  private:
   struct Peer;
@@ -103,8 +91,6 @@ class TcpLink : private NonCopyable {
   const int rank_;
   const NetworkOptions network_;
   const ConnectOptions options_;
-  const std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
-  Ledger ledger_;
   mutable Mutex speed_mutex_;
   LinkSpeed speed_ LOCKSTEP_GUARDED_BY(speed_mutex_) = kLoopback;
 

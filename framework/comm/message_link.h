@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "framework/base/bytes.h"
+#include "framework/base/non_copyable.h"
+#include "framework/base/random.h"
+#include "framework/comm/cancellation.h"
+#include "framework/comm/communicator.h"
+
+namespace lockstep::comm {
+
+/// A group of processes, as its messages know it.
+struct MessageGroup {
+  Cancellation user;  ///< of the group's verbs on this process
+  Key key;            ///< tells its messages from those of others
+};
+
+/// A message to or from the process `peer`: one of the buffers is empty.
+struct PeerMessage {
+  int peer;
+  ConstBytes sent = {};
+  Bytes received = {};
+
+  [[nodiscard]] bool is_received() const noexcept { return sent.empty(); }
+  [[nodiscard]] std::size_t bytes() const noexcept { return sent.size() + received.size(); }
+};
+
+/// One process's connections to the others of its job. It moves messages and does not know what
+/// they mean. Each belongs to a group of processes, and one group's messages can be ended alone.
+/// Any thread.
+class MessageLink : private NonCopyable {
+ public:
+  virtual ~MessageLink() = default;
+
+  /// Sends and receives; returns when every message has come and gone. A message meets the one with
+  /// the same `tag` and size on the other side. A group has one exchange at a time. Throws what the
+  /// group's user is cancelled with; ReplicaLost and Timeout, naming both ranks.
+  virtual void exchange(const MessageGroup& group, const Key& tag,
+                        std::span<const PeerMessage> messages) = 0;
+  /// A group begins.
+  virtual void begin(const MessageGroup& /*group*/) {}
+  /// Ends the messages of a group whose user was cancelled.
+  virtual void end(const MessageGroup& group) noexcept = 0;
+  /// Ends those of all groups, once cancellation() was cancelled.
+  virtual void end_all() noexcept = 0;
+
+  /// See Communicator.
+  [[nodiscard]] virtual LinkSpeed speed() const { return kLoopback; }
+  virtual void set_speed(const LinkSpeed& /*speed*/) {}
+
+  [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
+  [[nodiscard]] const std::shared_ptr<Cancellation>& cancellation() const noexcept {
+    return cancellation_;
+  }
+
+ protected:
+  Ledger ledger_;
+
+ private:
+  const std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
+};
+
+}  // namespace lockstep::comm
