@@ -37,12 +37,13 @@ using data::kExactInDouble;
 using formats::Decimal;
 using formats::trimmed;
 
-CsvFile open_csv(const std::string& path, const std::string& separator, bool keeps_ragged) {
+CsvFile open_csv(const std::string& path, const CsvSetOptions& options,
+                 const DataContext& context) {
   data::require_there("csv", path,
                       str("it must be a table of text whose first line names the columns, as "
                           "spreadsheets and pandas' DataFrame.to_csv(index=False) write it",
                           data::kSeeConfigs));
-  CsvFile file(path, {.separator = separator[0], .keeps_ragged = keeps_ragged});
+  CsvFile file(path, {.separator = options.separator[0], .keeps_ragged = context.keeps_damaged});
   if (file.rows() == 0) formats::fail_file(path, "it has only its header, and no rows");
   return file;
 }
@@ -434,11 +435,6 @@ void check_same(const CsvSetOptions& options, const Fitted& fitted) {
   check_flag("normalize_targets", options.normalize_targets, fitted.target_scales);
 }
 
-bool has_none_of(const CsvFile& file, const std::vector<std::string>& columns) {
-  return std::ranges::none_of(columns,
-                              [&](const std::string& name) { return file.find(name).has_value(); });
-}
-
 // For DataSets::notes: which columns of the training file are used, and how.
 std::vector<std::string> notes_of(const CsvFile& train, const CsvSetOptions& options,
                                   const Fitted& fitted) {
@@ -507,7 +503,10 @@ std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile&
     fitted.inputs = check_columns(path, file, options);
     fitted.targets = options.target;
   }
-  const bool has_targets = context.needs_targets || !has_none_of(file, fitted.targets);
+  const bool has_targets =
+      context.needs_targets || std::ranges::any_of(fitted.targets, [&](const std::string& name) {
+        return file.find(name).has_value();
+      });
   std::vector<std::string> columns = fitted.inputs;
   if (has_targets) std::ranges::copy(fitted.targets, std::back_inserter(columns));
   WrongCells cells(path, file, options, context.keeps_damaged);
@@ -598,19 +597,17 @@ DataSets load_csv(const CsvSetOptions& options, const DataContext& context) {
     is_fitted = true;
     return set;
   };
-  const auto open = [&](const std::string& path) {
-    return open_csv(path, options.separator, context.keeps_damaged);
-  };
   if (context.wanted.train || !context.fitted) {
     load_or_tell(context, [&] {
-      const CsvFile train = open(options.file);
+      const CsvFile train = open_csv(options.file, options, context);
       sets.train = read(options.file, train);
       sets.notes = notes_of(train, options, sets.fitted);
     });
   }
   const auto other = [&](bool is_wanted, const std::optional<std::string>& file,
                          std::shared_ptr<const Dataset>& set) {
-    load_wanted(context, is_wanted && file, set, [&] { return read(*file, open(*file)); });
+    load_wanted(context, is_wanted && file, set,
+                [&] { return read(*file, open_csv(*file, options, context)); });
   };
   other(context.wanted.validation, options.validation_file, sets.validation);
   other(context.wanted.test, options.test_file, sets.test);

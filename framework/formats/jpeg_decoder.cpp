@@ -1,5 +1,6 @@
 #include "framework/formats/jpeg_decoder.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -136,16 +137,10 @@ class JpegDecoder : private NonCopyable {
     if (jpeg_.arith_code != FALSE) {
       fail_file(name_, "it is a JPEG of arithmetic coding, which cannot be read");
     }
-    switch (jpeg_.jpeg_color_space) {
-      case JCS_GRAYSCALE:
-      case JCS_YCbCr:
-      case JCS_RGB:
-      case JCS_CMYK:
-      case JCS_YCCK:
-        return;
-      default:
-        fail_file(name_, str("it is a JPEG of ", jpeg_.num_components,
-                             " channels of an unknown colour space"));
+    constexpr std::array kSpaces{JCS_GRAYSCALE, JCS_YCbCr, JCS_RGB, JCS_CMYK, JCS_YCCK};
+    if (std::ranges::count(kSpaces, jpeg_.jpeg_color_space) == 0) {
+      fail_file(name_, str("it is a JPEG of ", jpeg_.num_components,
+                           " channels of an unknown colour space"));
     }
   }
 
