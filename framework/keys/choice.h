@@ -33,7 +33,10 @@ template <typename Options>
 }
 
 /// A Choice without options.
-[[nodiscard]] Choice choice(std::string name, std::string help);
+[[nodiscard]] inline Choice choice(std::string name, std::string help) {
+  return {std::move(name), std::move(help), std::any(false),
+          [](std::any& /*options*/) { return ConfigKeys(); }};
+}
 
 /// Options of several choices, by the choices' names.
 class ChoiceOptions {
@@ -131,7 +134,14 @@ class Registry {
 
 /// Adds the keys of `choices` to a section's own, behind so many: at least the one that picks a
 /// choice.
-void add_choices(ConfigKeys& section, ChoiceOptions& options, const std::vector<Choice>& choices,
-                 std::size_t behind = 1);
+inline void add_choices(ConfigKeys& section, ChoiceOptions& options,
+                        const std::vector<Choice>& choices, std::size_t behind = 1) {
+  for (const Choice& choice : choices) {
+    for (ConfigKey& key : choice.keys(options.of(choice))) {
+      key.traits.owners = {choice.name};
+      section.insert(section.begin() + static_cast<std::ptrdiff_t>(behind++), std::move(key));
+    }
+  }
+}
 
 }  // namespace lockstep::keys

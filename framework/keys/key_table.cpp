@@ -95,6 +95,20 @@ class Reading {
   Reading(const std::vector<Section>& table, bool is_record)
       : table_(table), is_record_(is_record) {}
 
+  KeyPlaces read(const std::string& text, const std::string& name,
+                 const std::vector<Override>& overrides) {
+    load(text, name);
+    for (std::size_t i = 0; i < overrides.size(); ++i) apply(overrides[i], static_cast<int>(i));
+    return finish();
+  }
+
+ private:
+  struct WrittenSection {
+    std::string name;
+    YamlPosition place;
+    YamlNode map;
+  };
+
   void load(const std::string& text, const std::string& name) {
     const YamlSource source{name};
     begin_ = source.at(1, 1);
@@ -169,13 +183,6 @@ class Reading {
     problems_.finish();
     return std::move(places_);
   }
-
- private:
-  struct WrittenSection {
-    std::string name;
-    YamlPosition place;
-    YamlNode map;
-  };
 
   // A section as a map, though it is written as the value of its first key: "checkpoint: none".
   YamlNode long_form(const YamlEntry& entry) const {
@@ -358,28 +365,15 @@ Override parse_set(const std::string& argument) {
   return {argument.substr(0, equals), argument.substr(equals + 1), origin};
 }
 
-namespace {
-
-KeyPlaces read(Reading reading, const std::string& text, const std::string& name,
-               const std::vector<Override>& overrides) {
-  reading.load(text, name);
-  for (std::size_t i = 0; i < overrides.size(); ++i) {
-    reading.apply(overrides[i], static_cast<int>(i));
-  }
-  return reading.finish();
-}
-
-}  // namespace
-
 KeyPlaces read_keys(const std::string& text, const std::string& name,
                     const std::vector<Section>& table, const std::vector<Override>& overrides) {
-  return read(Reading(table, false), text, name, overrides);
+  return Reading(table, false).read(text, name, overrides);
 }
 
 KeyPlaces read_recorded_keys(const std::string& text, const std::string& name,
                              const std::vector<Section>& table,
                              const std::vector<Override>& overrides) {
-  return read(Reading(table, true), text, name, overrides);
+  return Reading(table, true).read(text, name, overrides);
 }
 
 std::vector<std::string> keep_values_before(const std::vector<Section>& table,

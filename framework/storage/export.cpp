@@ -32,6 +32,11 @@ struct NamedTensor {
 
 // The tensors to export, in the order of their names.
 std::vector<NamedTensor> chosen(const CheckpointReader& reader, const ExportOptions& options) {
+  const auto require_some = [&](bool has_some, const std::string& beginning) {
+    if (has_some) return;
+    throw DataError(
+        str(reader.folder().string(), " has no tensor whose name begins with ", beginning));
+  };
   std::map<std::string, const ManifestTensor*> by_name;
   for (const ManifestTensor& tensor : reader.manifest().tensors) {
     for (const std::string& prefix : options.prefixes) {
@@ -43,20 +48,14 @@ std::vector<NamedTensor> chosen(const CheckpointReader& reader, const ExportOpti
       }
     }
   }
-  if (by_name.empty()) {
-    throw DataError(str(reader.folder().string(), " has no tensor whose name begins with ",
-                        join(options.prefixes, " or ")));
-  }
+  require_some(!by_name.empty(), join(options.prefixes, " or "));
   bool has_others = options.instead.empty();
   for (const ManifestTensor& tensor : reader.manifest().tensors) {
     if (options.instead.empty() || !tensor.name.starts_with(options.instead)) continue;
     by_name[tensor.name.substr(options.instead.size())] = &tensor;
     has_others = true;
   }
-  if (!has_others) {
-    throw DataError(
-        str(reader.folder().string(), " has no tensor whose name begins with ", options.instead));
-  }
+  require_some(has_others, options.instead);
   std::vector<NamedTensor> tensors;
   for (const auto& [name, tensor] : by_name) {
     // The manifest has no tensor of more bytes than fit.
