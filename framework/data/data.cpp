@@ -154,14 +154,6 @@ void load_wanted(const DataContext& context, bool is_wanted, std::shared_ptr<con
   if (is_wanted) load_or_tell(context, [&] { set = load(); });
 }
 
-DataKind data_kind(std::string name, std::string help,
-                   std::function<DataSets(const DataContext& context)> load) {
-  return {keys::choice(std::move(name), std::move(help)),
-          [load = std::move(load)](const keys::Picked& /*picked*/, const DataContext& context) {
-            return load(context);
-          }};
-}
-
 keys::ConfigKey folder_key(std::string& folder) {
   return {"root",
           keys::text(folder, keys::of_length("a folder's path", PATH_MAX - 1)),

@@ -109,8 +109,13 @@ template <typename Options>
 }
 
 /// A DataKind without options.
-[[nodiscard]] DataKind data_kind(std::string name, std::string help,
-                                 std::function<DataSets(const DataContext& context)> load);
+[[nodiscard]] inline DataKind data_kind(std::string name, std::string help,
+                                        std::function<DataSets(const DataContext& context)> load) {
+  return {keys::choice(std::move(name), std::move(help)),
+          [load = std::move(load)](const keys::Picked& /*picked*/, const DataContext& context) {
+            return load(context);
+          }};
+}
 
 /// The key `root` of a source whose files are in a folder. Needed, if `folder` has no default.
 [[nodiscard]] keys::ConfigKey folder_key(std::string& folder);

@@ -38,29 +38,14 @@ std::vector<std::int64_t> TensorType::sizes(std::int64_t count) const {
   return all;
 }
 
-SampleType value_sample(std::vector<std::int64_t> input_shape, std::int64_t values) {
-  return {.input = {at::kFloat, std::move(input_shape)}, .target = {at::kFloat, {values}}};
-}
-
-SampleType class_sample(std::vector<std::int64_t> input_shape, std::int64_t classes) {
-  return {
-      .input = {at::kFloat, std::move(input_shape)}, .target = {at::kLong, {}}, .classes = classes};
-}
-
-SampleType token_sample(std::int64_t positions, std::int64_t vocabulary) {
-  return {
-      .input = {at::kLong, {positions}}, .target = {at::kLong, {positions}}, .classes = vocabulary};
-}
-
 Batch empty_batch(const SampleType& type, std::int64_t count) {
   return {at::empty(type.input.sizes(count), type.input.dtype),
           at::empty(type.target.sizes(count), type.target.dtype)};
 }
 
 at::Tensor unknown_targets(const TensorType& type, std::int64_t count) {
-  const std::vector<std::int64_t> sizes = type.sizes(count);
-  if (type.dtype == at::kLong) return at::full(sizes, -1, type.dtype);
-  return at::full(sizes, std::numeric_limits<double>::quiet_NaN(), type.dtype);
+  const double unknown = type.dtype == at::kLong ? -1 : std::numeric_limits<double>::quiet_NaN();
+  return at::full(type.sizes(count), unknown, type.dtype);
 }
 
 std::string Dataset::fingerprint() const {

@@ -47,10 +47,20 @@ struct SampleType {
 };
 
 /// Samples with `values` float32 values to predict, or of one of `classes`.
-[[nodiscard]] SampleType value_sample(std::vector<std::int64_t> input_shape, std::int64_t values);
-[[nodiscard]] SampleType class_sample(std::vector<std::int64_t> input_shape, std::int64_t classes);
+[[nodiscard]] inline SampleType value_sample(std::vector<std::int64_t> input_shape,
+                                             std::int64_t values) {
+  return {.input = {at::kFloat, std::move(input_shape)}, .target = {at::kFloat, {values}}};
+}
+[[nodiscard]] inline SampleType class_sample(std::vector<std::int64_t> input_shape,
+                                             std::int64_t classes) {
+  return {
+      .input = {at::kFloat, std::move(input_shape)}, .target = {at::kLong, {}}, .classes = classes};
+}
 /// `positions` tokens of a vocabulary, each with the one that follows it.
-[[nodiscard]] SampleType token_sample(std::int64_t positions, std::int64_t vocabulary);
+[[nodiscard]] inline SampleType token_sample(std::int64_t positions, std::int64_t vocabulary) {
+  return {
+      .input = {at::kLong, {positions}}, .target = {at::kLong, {positions}}, .classes = vocabulary};
+}
 
 /// Some samples of a data set, in the order asked for: tensors (count, …) of the data set's type.
 /// Both are contiguous, on the CPU, and the caller's own: writing to them changes no data set.

@@ -75,15 +75,6 @@ keys::Registry<LossKind>& known_losses() {
 
 }  // namespace
 
-LossKind loss_kind(std::string name, std::string help,
-                   std::function<std::shared_ptr<const Loss>(const SampleType& sample)> make) {
-  return {keys::choice(std::move(name), std::move(help)),
-          [make = std::move(make)](const keys::Picked& /*picked*/, const SampleType& sample) {
-            return make(sample);
-          },
-          {}};
-}
-
 void register_loss(LossKind kind) {
   known_losses().add(std::move(kind));
 }

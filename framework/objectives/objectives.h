@@ -36,9 +36,15 @@ template <typename Options>
 }
 
 /// A LossKind without options.
-[[nodiscard]] LossKind loss_kind(
+[[nodiscard]] inline LossKind loss_kind(
     std::string name, std::string help,
-    std::function<std::shared_ptr<const Loss>(const SampleType& sample)> make);
+    std::function<std::shared_ptr<const Loss>(const SampleType& sample)> make) {
+  return {keys::choice(std::move(name), std::move(help)),
+          [make = std::move(make)](const keys::Picked& /*picked*/, const SampleType& sample) {
+            return make(sample);
+          },
+          {}};
+}
 
 /// Lets configs name a loss. Before they are read, for one thread: first thing in main().
 /// ValueError for a name that is there already.
