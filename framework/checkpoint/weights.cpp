@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <functional>
 #include <iterator>
-#include <optional>
 #include <set>
 #include <span>
 #include <system_error>
@@ -18,7 +17,6 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
-#include "framework/base/non_copyable.h"
 #include "framework/base/text.h"
 #include "framework/collectives/message.h"
 #include "framework/storage/checkpoint_folder.h"
@@ -55,11 +53,6 @@ constexpr std::int64_t kPart = std::int64_t{1} << 20;
 std::optional<at::ScalarType> type_named(const std::string& dtype) {
   const auto type = stored_type(dtype);
   return type ? collectives::find_scalar_type(*type) : std::nullopt;
-}
-
-std::string stored_name(at::ScalarType type) {
-  const auto known = collectives::find_element_type(type);
-  return known ? std::string(names_of(*known).stored) : lockstep::str(type);
 }
 
 // Adds all tensors of a file, or those of `names`.
@@ -164,8 +157,11 @@ bool fits(const Weights::Entry& entry, const at::Tensor& tensor) {
 
 std::string misfit_text(const std::string& name, const Weights::Entry& entry,
                         const at::Tensor& tensor) {
-  return lockstep::str("'", cut(name), "' is ", entry.dtype, " (", join(entry.shape), "), not ",
-                       stored_name(tensor.scalar_type()), " (", join(tensor.sizes()), ")");
+  const auto type = collectives::find_element_type(tensor.scalar_type());
+  return lockstep::str(
+      "'", cut(name), "' is ", entry.dtype, " (", join(entry.shape), "), not ",
+      type ? std::string(names_of(*type).stored) : lockstep::str(tensor.scalar_type()), " (",
+      join(tensor.sizes()), ")");
 }
 
 // The names in the weights, by the module's names for them. Those that are passed over have none.

@@ -39,11 +39,6 @@ namespace {
 
 using torch::autograd::variable_list;
 
-// In which an input of type `type` is computed.
-at::ScalarType computed_type(at::ScalarType type) {
-  return type == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 // `tensor` as LibTorch's kernels are fast on it.
 at::Tensor dense(const at::Tensor& tensor, at::ScalarType type, at::MemoryFormat format) {
   return tensor.to(type).contiguous(format);
@@ -290,7 +285,8 @@ at::Tensor BatchNormImpl::forward(const at::Tensor& input) {
               input.size(1) == options.channels,
           "BatchNorm: the input must be floating and (N, ", options.channels,
           "), with up to three more dimensions, not ", input.scalar_type(), " ", input.sizes());
-  const at::ScalarType type = computed_type(input.scalar_type());
+  // In which it is computed.
+  const at::ScalarType type = input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   if (!is_training()) {
     return normalized(input.to(type), weight, bias, running_mean, running_var, options.eps)
         .to(input.scalar_type());

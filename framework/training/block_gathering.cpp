@@ -1,7 +1,6 @@
 #include "framework/training/block_gathering.h"
 
 #include <algorithm>
-#include <utility>
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
@@ -112,11 +111,6 @@ at::Tensor BlockGathering::run(Block& block, const at::Tensor& input, const Bloc
   return output;
 }
 
-void BlockGathering::begin_backward() {
-  is_own_ = true;
-  is_other_ = false;
-}
-
 void BlockGathering::before_backward(std::size_t index) {
   if (!is_own_ && !is_other_) {
     is_other_ = true;
@@ -171,10 +165,6 @@ void BlockGathering::end_backward() {
     states_[index].ends_at_input = true;
     drop(index);
   }
-}
-
-void BlockGathering::end_step() {
-  if (std::exchange(keeps_graph_, false)) end_backward();
 }
 
 void BlockGathering::gather_everything() {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "framework/collectives/axis_queue.h"
@@ -45,13 +46,18 @@ class BlockGathering final : public BlockRunner,
   [[nodiscard]] bool keeps_everything() const noexcept { return keeps_everything_ > 0; }
   /// A backward of the trainer begins: `left` is called until it ends. Other backwards
   /// (autograd::grad) gather and drop blocks without these calls.
-  void begin_backward();
+  void begin_backward() {
+    is_own_ = true;
+    is_other_ = false;
+  }
   /// The gradient of parameter `item` has been computed.
   void gradient_ready(std::size_t item);
   /// A backward has ended: drops blocks that are still gathered.
   void end_backward();
   /// A step ends: drops blocks that a backward with create_graph has kept.
-  void end_step();
+  void end_step() {
+    if (std::exchange(keeps_graph_, false)) end_backward();
+  }
 
   /// Gathers all cut blocks until end_backward(), or longer while they are held.
   void gather_everything();

@@ -17,10 +17,6 @@ at::Tensor PlannedTensors::zeros() const {
   return count == 0 ? at::Tensor() : at::zeros({size}, dtype);
 }
 
-at::ScalarType master_dtype(at::ScalarType dtype) {
-  return dtype == at::kBFloat16 || dtype == at::kHalf ? at::kFloat : dtype;
-}
-
 BufferPlan::BufferPlan(tree::FlatLayout its_layout, const BufferOptions& its_options,
                        std::int64_t its_replica, bool overlaps)
     : layout(std::move(its_layout)), options(its_options), replica(its_replica) {

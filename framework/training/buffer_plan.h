@@ -55,7 +55,9 @@ struct PlannedTensors {
 };
 
 /// The dtype in which parameters of a dtype are updated: float32 for half types.
-[[nodiscard]] at::ScalarType master_dtype(at::ScalarType dtype);
+[[nodiscard]] inline at::ScalarType master_dtype(at::ScalarType dtype) {
+  return dtype == at::kBFloat16 || dtype == at::kHalf ? at::kFloat : dtype;
+}
 /// The dtype of a bucket's gradients. Half types are summed and sent in float32.
 [[nodiscard]] inline at::ScalarType gradient_dtype(const tree::FlatBucket& bucket) {
   return master_dtype(bucket.dtype);

@@ -48,10 +48,6 @@ DropoutImpl::DropoutImpl(double p)
   check_probability(p);
 }
 
-at::Tensor DropoutImpl::forward(const at::Tensor& input) {
-  return is_training() && p_ > 0 ? dropout(input, p_, next_key()) : input;
-}
-
 void DropoutImpl::pretty_print(std::ostream& stream) const {
   stream << "lockstep::Dropout(p=" << p_ << ")";
 }

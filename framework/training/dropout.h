@@ -30,7 +30,9 @@ class DropoutImpl : public torch::nn::Cloneable<DropoutImpl>, public KeyedModule
   /// Throws ValueError for a `p` outside of [0, 1].
   explicit DropoutImpl(double p = 0.5);
 
-  at::Tensor forward(const at::Tensor& input);
+  at::Tensor forward(const at::Tensor& input) {
+    return is_training() && p_ > 0 ? dropout(input, p_, next_key()) : input;
+  }
 
   void reset() override {}
   void pretty_print(std::ostream& stream) const override;

@@ -98,19 +98,14 @@ void FlatGradients::forget_residuals() {
   }
 }
 
-// What compression has left out of a parameter; undefined where nothing is compressed.
-at::Tensor FlatGradients::residual_of(std::size_t index) const {
-  const tree::FlatPosition& place = layout_.place(index);
-  const at::Tensor& residual = buckets_[place.bucket].residual;
-  return residual.defined() ? residual.narrow(0, place.offset, place.size) : at::Tensor();
-}
-
 void FlatGradients::archive_residuals(const ModuleParameters& module,
                                       const StateArchive& archive) const {
   const c10::AutoGradMode no_grad(false);
   for (std::size_t i = 0; i < module.tensors.size(); ++i) {
-    const at::Tensor residual = residual_of(i);
-    if (!residual.defined()) continue;
+    const tree::FlatPosition& place = layout_.place(i);
+    const at::Tensor& of_bucket = buckets_[place.bucket].residual;
+    if (!of_bucket.defined()) continue;  // nothing is compressed
+    const at::Tensor residual = of_bucket.narrow(0, place.offset, place.size);
     const auto piece_of = [&](std::int64_t replica, const at::Tensor& values) {
       return StatePiece{lockstep::str(kResiduals, replica, "/", module.names[i]),
                         module.tensors[i].sizes().vec(), 0, values};
@@ -208,14 +203,10 @@ void FlatGradients::add(std::size_t index, const at::Tensor& gradient) {
   if (--buckets_[bucket].missing == 0 && !layout_.has_groups()) close(bucket);
 }
 
-// Whether a bucket is reduced as soon as it is complete.
-bool FlatGradients::is_early() const {
-  return is_staged() || (!sums_ && (queue_.overlaps() || plan_.options.overlap == Overlap::on));
-}
-
 void FlatGradients::close(std::size_t bucket) {
   buckets_[bucket].is_closed = true;
-  if (is_early()) start_closed();
+  const bool overlaps = queue_.overlaps() || plan_.options.overlap == Overlap::on;
+  if (is_staged() || (overlaps && !sums_)) start_closed();
 }
 
 void FlatGradients::start_closed() {

@@ -85,11 +85,9 @@ class FlatGradients : private NonCopyable {
   };
   [[nodiscard]] bool reduces_now() const { return last_ || plan_.options.reduces_every_microbatch; }
   [[nodiscard]] bool is_staged() const { return plan_.options.way == GradientWay::staged; }
-  [[nodiscard]] bool is_early() const;
   [[nodiscard]] at::Tensor memory_of(std::size_t bucket) const;
   [[nodiscard]] at::Tensor view_of(const at::Tensor& bucket, std::size_t index) const;
   [[nodiscard]] at::Tensor mean_in(const at::Tensor& bucket, std::size_t index) const;
-  [[nodiscard]] at::Tensor residual_of(std::size_t index) const;
   void put(std::size_t index, const at::Tensor& gradient);
   void complete_own(std::size_t bucket);
   void start_closed();

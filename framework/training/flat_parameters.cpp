@@ -20,6 +20,7 @@
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
 #include "framework/training/agreement.h"
+#include "framework/training/bucket_sizes.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/storage_memory.h"
 
@@ -63,6 +64,7 @@ FlatParameters::FlatParameters(std::vector<std::string> names, std::vector<at::T
       parameters_(std::move(parameters)),
       plan_(plan),
       axis_(std::move(axis_name)),
+      buckets_(layout_.buckets().size()),
       placed_(parameters_.size()) {
   const c10::AutoGradMode no_grad(false);
   make_whole();
@@ -74,12 +76,10 @@ FlatParameters::FlatParameters(std::vector<std::string> names, std::vector<at::T
     bytes_ += static_cast<std::int64_t>(parameters_[i].nbytes());
   }
   // Bucket by bucket: each frees the memory that its parameters had.
-  for (std::size_t index = 0; index < layout_.buckets().size(); ++index) {
-    buckets_.push_back(is_cut(index) ? cut(index) : Bucket{});
-    if (!is_cut(index)) place(index);
-    const Bucket& made = buckets_[index];
-    bytes_ += static_cast<std::int64_t>((is_cut(index) ? made.own : made.memory).nbytes());
-    if (!is_cut(index)) uncut_bytes_ += static_cast<std::int64_t>(made.memory.nbytes());
+  for (std::size_t index = 0; index < buckets_.size(); ++index) {
+    is_cut(index) ? cut(index) : place(index);
+    bytes_ += total_bytes({is_cut(index) ? buckets_[index].own : buckets_[index].memory});
+    if (!is_cut(index)) uncut_bytes_ += total_bytes({buckets_[index].memory});
   }
 }
 
@@ -136,9 +136,9 @@ void FlatParameters::place(std::size_t index) {
 }
 
 // Copies this replica's shard of a bucket, and hides its parameters.
-FlatParameters::Bucket FlatParameters::cut(std::size_t index) {
+void FlatParameters::cut(std::size_t index) {
   const Range part = plan_.buckets[index].shard;
-  const at::Tensor own = plan_.buckets[index].parameters.zeros();
+  const at::Tensor& own = buckets_[index].own = plan_.buckets[index].parameters.zeros();
   for (const tree::FlatPiece& piece : layout_.pieces(index, part)) {
     const at::Tensor& parameter = parameters_[piece.item];
     if (lacks_memory(parameter)) continue;
@@ -150,7 +150,6 @@ FlatParameters::Bucket FlatParameters::cut(std::size_t index) {
     placed_[item].storage = parameters_[item].storage();
     hide(item);
   }
-  return {.memory = {}, .own = own};
 }
 
 FlatParameters::~FlatParameters() {

@@ -109,18 +109,18 @@ class FlatParameters : private NonCopyable {
 
  private:
   struct Bucket {
-    at::Tensor memory;      // all of it, flat; undefined while a cut one is not gathered
-    at::Tensor own{};       // the own shard, if replicas update these
-    at::Tensor home{};      // `memory`, while that is lent
-    at::Tensor gathered{};  // what becomes the memory of a cut one
-    std::optional<collectives::AxisQueue::Call> gathering{};
+    at::Tensor memory;    // all of it, flat; undefined while a cut one is not gathered
+    at::Tensor own;       // the own shard, if replicas update these
+    at::Tensor home;      // `memory`, while that is lent
+    at::Tensor gathered;  // what becomes the memory of a cut one
+    std::optional<collectives::AxisQueue::Call> gathering;
   };
   [[nodiscard]] bool is_cut(std::size_t bucket) const { return plan_.buckets[bucket].is_cut; }
   [[nodiscard]] bool writes_first() const;
   void wait_for_holders() const;
   [[nodiscard]] at::Tensor own_shard(std::size_t index, const at::Tensor& bucket) const;
   void place(std::size_t bucket);
-  Bucket cut(std::size_t bucket);
+  void cut(std::size_t bucket);
   void set_memory(std::size_t bucket, const at::Tensor& memory);
   void hide(std::size_t index);
   enum class State { in_place, replaced, written, unfit };

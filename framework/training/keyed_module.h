@@ -40,8 +40,6 @@ class KeyedModule : public TrainedModule {
   [[nodiscard]] Key next_key();
 
  private:
-  Key fresh_key();
-
   std::string kind_;
   std::string what_;
   std::string instead_;

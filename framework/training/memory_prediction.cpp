@@ -8,7 +8,6 @@
 #include <torch/nn/module.h>
 
 #include "framework/base/memory.h"
-#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_queue.h"
 #include "framework/training/buffer_plan.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
-#include <utility>
 
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>

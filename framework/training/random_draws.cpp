@@ -1,8 +1,6 @@
 #include "framework/training/random_draws.h"
 
-#include <cstdint>
 #include <set>
-#include <vector>
 
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>

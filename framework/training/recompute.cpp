@@ -58,7 +58,7 @@ class RecomputeBackward final : public torch::autograd::Node {
     const at::Tensor own_input = input.requires_grad() ? input.view_as(input) : input;
     const at::Tensor output = second_run(own_input);
     std::vector<at::Tensor> wanted = parameters_;
-    if (input.requires_grad()) wanted.push_back(own_input);
+    if (input.requires_grad()) wanted.insert(wanted.begin(), own_input);
     variable_list found(wanted.size());
     if (output.requires_grad()) {
       const at::Tensor gradient =
@@ -66,13 +66,8 @@ class RecomputeBackward final : public torch::autograd::Node {
       found = torch::autograd::grad({output}, wanted, {gradient}, create_graph, create_graph,
                                     /*allow_unused=*/true);
     }
-    variable_list results(1);
-    if (input.requires_grad()) {
-      results[0] = found.back();
-      found.pop_back();
-    }
-    results.insert(results.end(), found.begin(), found.end());
-    return results;
+    if (!input.requires_grad()) found.insert(found.begin(), at::Tensor());
+    return found;
   }
 
  private:

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
@@ -31,10 +30,6 @@ SameGradients::SameGradients(bool may_repeat, Randomness randomness, const AxisN
 void SameGradients::add(std::size_t index, const at::Tensor& gradient) {
   if (!is_watching_ || !gradient.any().item<bool>()) return;
   own_ += Key(hash_of(gradient)).fold(index).bits();
-}
-
-std::uint64_t SameGradients::take() {
-  return std::exchange(own_, 0);
 }
 
 void SameGradients::compare(const std::vector<std::uint64_t>& taken) {

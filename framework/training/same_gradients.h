@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +24,7 @@ class SameGradients {
   /// This replica's own gradient of parameter `index`, or a part of it.
   void add(std::size_t index, const at::Tensor& gradient);
   /// A number of the step's gradients; 0 if all were zeros. Begins the next step.
-  [[nodiscard]] std::uint64_t take();
+  [[nodiscard]] std::uint64_t take() { return std::exchange(own_, 0); }
   /// The numbers that all replicas took in a step. If several steps' were the same, replica 0
   /// warns, or all throw a ValueError where randomness is strict.
   void compare(const std::vector<std::uint64_t>& taken);

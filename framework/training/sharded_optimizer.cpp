@@ -1,7 +1,6 @@
 #include "framework/training/sharded_optimizer.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
 #include <torch/optim/optimizer.h>

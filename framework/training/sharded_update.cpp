@@ -1,6 +1,5 @@
 #include "framework/training/sharded_update.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>

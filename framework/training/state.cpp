@@ -49,10 +49,6 @@ bool StateArchive::part(const StatePiece& piece, const Range& saved) const {
   return true;
 }
 
-void StateArchive::whole(const std::string& name, const at::Tensor& tensor) const {
-  all(name, tensor, {0, tensor.numel()});
-}
-
 void StateArchive::alike(const std::string& name, const at::Tensor& tensor,
                          const AxisNames& axis_name) const {
   all(name, tensor, shard(tensor.numel(), axis_size(axis_name), axis_index(axis_name)));

@@ -112,7 +112,9 @@ class StateArchive {
   bool part(const StatePiece& piece, const Range& saved) const;
   bool part(const StatePiece& piece) const { return part(piece, {0, piece.values.numel()}); }
   /// A whole tensor, in place.
-  void whole(const std::string& name, const at::Tensor& tensor) const;
+  void whole(const std::string& name, const at::Tensor& tensor) const {
+    all(name, tensor, {0, tensor.numel()});
+  }
   /// The same that all replicas of the axis hold alike: each saves its shard().
   void alike(const std::string& name, const at::Tensor& tensor, const AxisNames& axis_name) const;
   /// The same of one number, a tensor without dimensions, which this replica saves if it `saves`.

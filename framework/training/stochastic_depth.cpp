@@ -38,10 +38,6 @@ StochasticDepthImpl::StochasticDepthImpl(double p)
   check_row_probability(p);
 }
 
-at::Tensor StochasticDepthImpl::forward(const at::Tensor& input) {
-  return is_training() && p_ > 0 ? stochastic_depth(input, p_, next_key()) : input;
-}
-
 void StochasticDepthImpl::pretty_print(std::ostream& stream) const {
   stream << "lockstep::StochasticDepth(p=" << p_ << ")";
 }

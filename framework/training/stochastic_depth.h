@@ -30,7 +30,9 @@ class StochasticDepthImpl : public torch::nn::Cloneable<StochasticDepthImpl>, pu
   /// Throws ValueError for a `p` outside of [0, 1].
   explicit StochasticDepthImpl(double p);
 
-  at::Tensor forward(const at::Tensor& input);
+  at::Tensor forward(const at::Tensor& input) {
+    return is_training() && p_ > 0 ? stochastic_depth(input, p_, next_key()) : input;
+  }
 
   void reset() override {}
   void pretty_print(std::ostream& stream) const override;

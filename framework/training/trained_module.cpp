@@ -1,17 +1,10 @@
 #include "framework/training/trained_module.h"
 
-#include <utility>
-
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
-
-void TrainedModule::follow(std::weak_ptr<const TrainerPosition> position, std::string path) {
-  position_ = std::move(position);
-  path_ = std::move(path);
-}
 
 std::shared_ptr<const TrainerPosition> TrainedModule::trainer_position(
     const std::string& what, const std::string& instead) const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "framework/axes/axis_names.h"
 
@@ -27,7 +28,10 @@ class TrainedModule {
 
   /// Called by a trainer whose module has this one at `path` (the first, if it has several). A copy
   /// (torch::nn::Module::clone) follows the same trainer.
-  void follow(std::weak_ptr<const TrainerPosition> position, std::string path);
+  void follow(std::weak_ptr<const TrainerPosition> position, std::string path) {
+    position_ = std::move(position);
+    path_ = std::move(path);
+  }
 
  protected:
   TrainedModule() = default;

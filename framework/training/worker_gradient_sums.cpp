@@ -8,7 +8,6 @@
 #include <ATen/ops/zeros.h>
 
 #include "framework/axes/environment.h"
-#include "framework/base/mutex.h"
 #include "framework/collectives/message.h"
 #include "framework/reduce/reduce.h"
 #include "framework/training/bucket_sizes.h"
@@ -47,11 +46,6 @@ WorkerGradientSums::Set WorkerGradientSums::any_set() {
   }
   bytes_ += total_bytes(set);
   return set;
-}
-
-WorkerGradientSums::Set WorkerGradientSums::take() {
-  const MutexLock lock(mutex_);
-  return any_set();
 }
 
 void WorkerGradientSums::give(std::int64_t replica, Set set) {

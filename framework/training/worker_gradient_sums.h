@@ -31,7 +31,10 @@ class WorkerGradientSums {
       : layout_(layout), replicas_here_(replicas_here) {}
 
   /// A set with arbitrary values.
-  [[nodiscard]] Set take();
+  [[nodiscard]] Set take() {
+    const MutexLock lock(mutex_);
+    return any_set();
+  }
   /// Replica `replica` of the axis gives its gradients away.
   void give(std::int64_t replica, Set set);
   /// After all replicas of the axis have given: what `replica` contributes to the reduction over

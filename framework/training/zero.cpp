@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
-#include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
