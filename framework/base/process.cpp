@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <csignal>
-#include <cstdint>
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,6 +1,5 @@
 #include "framework/base/record.h"
 
-#include "framework/base/errors.h"
 #include "framework/base/text.h"
 
 namespace lockstep {

@@ -1,7 +1,6 @@
 #include "framework/base/text.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <span>
 
 #include <fnmatch.h>

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include <ATen/ops/zeros.h>
-#include <c10/core/GradMode.h>
 #include <nlohmann/json.hpp>
 
 #include "framework/axes/environment.h"

@@ -1,7 +1,6 @@
 #include "framework/collectives/axis_queue.h"
 
 #include <chrono>
-#include <exception>
 #include <utility>
 
 #include "framework/base/errors.h"

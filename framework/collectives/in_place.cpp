@@ -1,7 +1,6 @@
 #include "framework/collectives/in_place.h"
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 
 #include <ATen/ops/empty.h>

@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <c10/core/ScalarType.h>
-
 #include "framework/base/text.h"
 #include "framework/formats/csv.h"
 

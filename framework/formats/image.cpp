@@ -1,7 +1,6 @@
 #include "framework/formats/image.h"
 
 #include <array>
-#include <cstddef>
 #include <string_view>
 #include <utility>
 

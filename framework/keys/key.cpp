@@ -9,8 +9,6 @@
 
 #include <yaml-cpp/yaml.h>
 
-#include "framework/base/text.h"
-
 namespace lockstep::keys {
 namespace {
 

@@ -1,7 +1,5 @@
 #include "framework/reduce/kernels.h"
 
-#include <cstddef>
-
 #include "framework/base/instruction_set.h"
 
 namespace lockstep::reduce {

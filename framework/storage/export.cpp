@@ -1,7 +1,6 @@
 #include "framework/storage/export.h"
 
 #include <algorithm>
-#include <map>
 #include <span>
 #include <string_view>
 #include <system_error>

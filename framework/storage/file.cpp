@@ -4,10 +4,8 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <optional>
 #include <string>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -17,7 +15,6 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
-#include "framework/base/non_copyable.h"
 #include "framework/base/open_file.h"
 #include "framework/base/text.h"
 

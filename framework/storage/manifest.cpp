@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <map>
 #include <set>
 #include <span>
 #include <sstream>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 

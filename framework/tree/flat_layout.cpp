@@ -1,11 +1,9 @@
 #include "framework/tree/flat_layout.h"
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
 
-#include "framework/base/range.h"
 #include "framework/base/round_up.h"
 #include "framework/base/text.h"
 
