@@ -40,17 +40,6 @@ struct Heard {
   std::atomic<int> too_early{0};       // a signal that came too early to be the second
   std::atomic<int> ending{0};          // the signal that ends the job
   std::atomic<int> pipe{-1};           // the end that is written to once there is one
-
-  // Forgets what was heard before.
-  void begin(Word* new_asked, Handler new_end, int new_pipe) {
-    asked = new_asked;
-    end = new_end;
-    process = ::getpid();
-    first = 0;
-    too_early = 0;
-    ending = 0;
-    pipe = new_pipe;
-  }
 };
 Heard heard;
 
@@ -136,7 +125,13 @@ StopHandler::~StopHandler() {
 }
 
 StopSignals::StopSignals(Word* asked, Handler end) : asked_(asked), pipe_(make_pipe(O_NONBLOCK)) {
-  heard.begin(asked, end, pipe_.second.get());
+  heard.asked = asked;
+  heard.end = end;
+  heard.process = ::getpid();
+  heard.first = 0;
+  heard.too_early = 0;
+  heard.ending = 0;
+  heard.pipe = pipe_.second.get();
   handler_.emplace(note_signal);
 }
 

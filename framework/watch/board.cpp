@@ -18,7 +18,7 @@ struct SeatWriting : Writing {
 
 // Writes what the member does now.
 void write_now(SeatWords& words, std::uint64_t fingerprint, std::string_view text) noexcept {
-  RecordWords& record = words.records[1 - words.last.load()];
+  RecordWords& record = words.records[1 - words.finished.load() % 2];
   record.fingerprint.store(fingerprint);
   write_text(record.text, text);
 }
@@ -51,7 +51,7 @@ std::unique_ptr<Board::Seat> Board::take_seat(int worker, std::uint64_t id, std:
 
 std::optional<Board::Verdict> Board::published(const Seat& waiting) const {
   const BoardMemory& memory = state_->memory;
-  if (memory.common().verdicts.published.load() == 0) return std::nullopt;
+  if (memory.common().verdicts.begun.load() == 0) return std::nullopt;
   const auto seat = read_seat(memory, {waiting.worker_, waiting.index_});
   if (!seat || seat->state != SeatState::waiting) return std::nullopt;
   return watch::published(memory, seat->key, seat->number);
@@ -132,7 +132,6 @@ Board::Seat::Seat(std::shared_ptr<BoardState> state, int worker, std::uint64_t i
   const SeatWriting writing(*words_, SeatState::running);
   words_->key.store(0);
   words_->finished.store(0);
-  words_->last.store(0);
   words_->step.store(0);
   write_text(words_->name, name);
   // The parent is written last and removed first: threads that count children find each by its id.
@@ -170,7 +169,6 @@ void Board::Seat::start(Group& group, int place, const CallRecord& call) {
 void Board::Seat::finish() noexcept {
   const SeatWriting writing(*words_, SeatState::running);
   words_->completed.store(1);
-  words_->last.store(1 - words_->last.load());
   words_->finished.store(words_->finished.load() + 1);
 }
 

@@ -27,7 +27,7 @@ auto words_of(Part& part) {
 }  // namespace
 
 std::string board_layout() {
-  constexpr int kVersion = 1;  // of what the words mean
+  constexpr int kVersion = 2;  // of what the words mean
   return str(kVersion, " (", sizeof(PublicWords), " and ", sizeof(WorkerWords), " bytes)");
 }
 

@@ -143,7 +143,7 @@ std::optional<SeatView> read_seat(const BoardMemory& memory, SeatIndex place) {
     view.children = seat.children.load();
     view.finished = seat.finished.load();
     view.step = seat.step.load();
-    view.fingerprint = seat.records[1 - seat.last.load() % 2].fingerprint.load();
+    view.fingerprint = seat.records[1 - view.finished % 2].fingerprint.load();
     if (seat.version.load() != view.version) continue;
     if (view.state == SeatState::free) break;
     return view;
@@ -154,7 +154,7 @@ std::optional<SeatView> read_seat(const BoardMemory& memory, SeatIndex place) {
 std::optional<SeatTexts> read_texts(const BoardMemory& memory, const SeatView& view) {
   const SeatWords& seat = memory.worker(view.place.worker).seats[view.place.index];
   if (seat.version.load() != view.version) return std::nullopt;
-  const std::size_t last = seat.last.load() % 2;
+  const std::size_t last = view.finished % 2;
   SeatTexts texts{.name = read_text(seat.name),
                   .now = read_text(seat.records[1 - last].text),
                   .last = read_text(seat.records[last].text)};
@@ -217,7 +217,6 @@ void publish(FindingRing& ring, const Board::Finding& finding) noexcept {
   place.at.store(now_ms());
   write_text(place.text, finding.verdict.text);
   place.version.store(version + 2);
-  ring.published.count();
 }
 
 std::optional<PublishedFinding> published(const FindingRing& ring, std::uint64_t key,

@@ -58,13 +58,12 @@ struct SeatWords {
   Word completed;
   /// How many members the map runs that it is in.
   Word children;
-  /// How many calls it has finished. `last` is the record of the last finished call; the other
-  /// record holds the current call, map or error.
+  /// How many calls it has finished. Record `finished` % 2 is that of the last one; the other holds
+  /// the current call, map or error.
   Word finished;
-  Word last;
   /// The last step of training that it has ended; 0: it has told none.
   Word step;
-  Word name[7];
+  Word name[8];
   RecordWords records[2];
 };
 static_assert(sizeof(SeatWords) == 1024);
@@ -139,7 +138,6 @@ static_assert(sizeof(FindingWords) == 4096);
 struct FindingRing {
   static constexpr std::size_t kKept = 64;
   alignas(4096) Word begun;  ///< how many were ever begun
-  Word published;            ///< how many of these are written
   FindingWords kept[kKept];
 };
 
