@@ -114,9 +114,7 @@ const AxisCall& AxisCall::shown() const noexcept {
 }
 
 std::int64_t AxisLevel::size() const {
-  std::int64_t size = 1;
-  for (const NamedAxis& axis : axes) size *= axis.size;
-  return size;
+  return axes.empty() ? 1 : axes[0].size * stride(0);
 }
 
 std::int64_t AxisLevel::stride(std::size_t axis) const {
@@ -186,8 +184,9 @@ std::vector<Environment::BoundAxis> Environment::resolve(const AxisCall& call) c
 Environment::AxisIndex Environment::axis_index(const AxisCall& call) const {
   AxisIndex place{0, 1};
   for (const BoundAxis& bound : resolve(call)) {
-    const std::int64_t size = bound.of(levels_).size;
-    place.index = place.index * size + levels_[bound.level].index(bound.axis);
+    const AxisLevel& level = levels_[bound.level];
+    const std::int64_t size = level.axes[bound.axis].size;
+    place.index = place.index * size + level.index(bound.axis);
     place.size *= size;
   }
   return place;
@@ -197,7 +196,7 @@ Environment::AxisIndex Environment::axis_index(const AxisCall& call) const {
 std::uint64_t Environment::key_of(const std::vector<BoundAxis>& axes,
                                   const std::vector<std::int64_t>& group) const {
   Key key = Key(0).fold("group");
-  for (const BoundAxis& bound : axes) key = key.fold(bound.of(levels_).name);
+  for (const BoundAxis& bound : axes) key = key.fold(levels_[bound.level].axes[bound.axis].name);
   for (std::size_t l = 0; l < levels_.size(); ++l) {
     key = key.fold(levels_[l].map_call);
     for (std::size_t a = 0; a < levels_[l].axes.size(); ++a) {

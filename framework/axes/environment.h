@@ -157,9 +157,6 @@ class Environment : private NonCopyable {
   struct BoundAxis {
     std::size_t level;
     std::size_t axis;
-    [[nodiscard]] const NamedAxis& of(const std::vector<AxisLevel>& levels) const {
-      return levels[level].axes[axis];
-    }
   };
   [[nodiscard]] std::vector<BoundAxis> resolve(const AxisCall& call) const;
   [[nodiscard]] std::uint64_t key_of(const std::vector<BoundAxis>& axes,
