@@ -1,12 +1,556 @@
 #include "framework/comm/network/tcp_communicator.h"
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <optional>
+#include <set>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "framework/base/descriptor.h"
+#include "framework/base/errors.h"
+#include "framework/base/limits.h"
+#include "framework/base/mutex.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
+#include "framework/base/waited.h"
+#include "framework/comm/message_link.h"
+#include "framework/comm/network/keep_alive.h"
+#include "framework/comm/network/tcp_connection.h"
 #include "framework/comm/network_communicator.h"
 
 namespace lockstep::comm {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+// How often those who wait look at the clock, and whether the link ends.
+constexpr std::chrono::milliseconds kLook{50};
+// How long to ask the store for one of several addresses, and to try a host that may be away.
+constexpr std::chrono::milliseconds kAsk{20};
+constexpr std::chrono::milliseconds kTry{1000};
+// How long an end that has greeted may take to say which replica it is.
+constexpr std::chrono::milliseconds kHelloPatience{5000};
+constexpr std::size_t kMostArrivals = 256;
+// How long to wait for the others to take a goodbye.
+constexpr std::chrono::milliseconds kLeave{1000};
+
+// The messages of a Link after the greeting: the connector says who it is, and hears whether this
+// is the connection. If both sides connect at once, it is that of the higher rank.
+constexpr std::string_view kWelcome = "welcome";
+constexpr std::string_view kAwaitMine = "await mine";
+
+std::string address_of(int rank) {
+  return str("address/", rank);
+}
+
+std::string hello_of(int rank, std::size_t size) {
+  return str("replica ", rank, " of ", size);
+}
+
+}  // namespace
+
+// Messages over TCP connections. Each is made when a message for it is posted first, by whichever
+// side does so; the processes find each other through a store.
+//
+// A thread accepts, sends and receives. So messages move while callers compute, and strangers are
+// dealt with. Another one connects.
+class TcpLink final : public MessageLink {
+ public:
+  // Process `rank` of `size`: publishes "address/<rank>" in the store. With one process there are
+  // no threads and no address. CommError if the address is not one of this host.
+  TcpLink(std::shared_ptr<Store> store, int rank, int size, const NetworkOptions& network,
+          const ConnectOptions& options);
+  // Says goodbye to the others. Nobody may be in exchange().
+  ~TcpLink() override;
+
+  [[nodiscard]] LinkSpeed speed() const override {
+    const MutexLock lock(speed_mutex_);
+    return speed_;
+  }
+  void set_speed(const LinkSpeed& speed) override {
+    const MutexLock lock(speed_mutex_);
+    speed_ = speed;
+  }
+
+  // A Timeout if no byte of these messages has moved for the timeout. Time in which a replica has
+  // not published its address yet counts towards connect_timeout alone. When this has thrown, the
+  // group is dead: what still comes for it is dropped.
+  void exchange(const MessageGroup& group, const Key& tag,
+                std::span<const PeerMessage> messages) override;
+  void begin(const MessageGroup& group) override;
+  // Nobody will want what still comes for the group.
+  void end(const MessageGroup& group) noexcept override;
+  void end_all() noexcept override;
+
+ private:
+  struct Peer;
+  struct Arrival;
+
+  // For callers, so that the thread that sends and receives lets them in between.
+  class Turn;
+
+  [[nodiscard]] std::exception_ptr lost(int peer) const LOCKSTEP_REQUIRES(mutex_);
+  void note_loss(Peer& peer) LOCKSTEP_REQUIRES(mutex_);
+  void wait_for(const Cancellation& user, const std::deque<TcpMessage>& messages, TcpWait& wait,
+                MutexLock& lock) LOCKSTEP_REQUIRES(mutex_);
+  void wake_waits() LOCKSTEP_REQUIRES(mutex_);
+  void wake_io() noexcept;
+  void drop(std::uint64_t group) LOCKSTEP_REQUIRES(mutex_);
+  void want(int peer) LOCKSTEP_REQUIRES(mutex_);
+  void open(int peer, Descriptor socket, bool begins) LOCKSTEP_REQUIRES(mutex_);
+  void fail(int peer, std::exception_ptr error) LOCKSTEP_REQUIRES(mutex_);
+
+  // The thread that sends and receives.
+  void run(const std::stop_token& stop);
+  void accept();
+  [[nodiscard]] std::string answer_to(const std::string& hello, int& peer)
+      LOCKSTEP_REQUIRES(mutex_);
+  void serve(Peer& peer, short events);
+  void take_leave();
+
+  // The thread that connects.
+  void connect_wanted(const std::stop_token& stop);
+  void connect_to(int peer, const std::stop_token& stop);
+  [[nodiscard]] std::string ask(Link& link, const std::stop_token& stop) const;
+
+  const std::shared_ptr<Store> store_;
+  const int rank_;
+  const NetworkOptions network_;
+  const ConnectOptions options_;
+  mutable Mutex speed_mutex_;
+  LinkSpeed speed_ LOCKSTEP_GUARDED_BY(speed_mutex_) = kLoopback;
+
+  // Only the thread that sends and receives uses these.
+  std::optional<Listener> listener_;
+  std::vector<Arrival> arrivals_;
+
+  Descriptor wake_;  // an eventfd
+  std::atomic<int> callers_{0};
+
+  Mutex mutex_;
+  std::set<std::uint64_t> dead_ LOCKSTEP_GUARDED_BY(mutex_);
+  // By rank. The list stays as it is; the mutex guards what is in a Peer, but its address.
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::set<TcpWait*> waits_ LOCKSTEP_GUARDED_BY(mutex_);
+  // To whom there shall be a connection.
+  std::deque<int> wanted_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::condition_variable_any wanted_changed_;
+
+  std::jthread io_;
+  std::jthread connector_;  // ends before the other
+};
+
+struct TcpLink::Peer {
+  enum class State { unknown, wanted, connecting, awaited, open, lost };
+
+  explicit Peer(const std::set<std::uint64_t>& dead) : connection(dead) {}
+
+  State state = State::unknown;
+  bool is_there = false;           // has published its address
+  std::string address = {};        // once the connector knows it
+  SteadyClock::time_point wanted;  // since when
+  std::exception_ptr error;        // why there is no connection
+  TcpConnection connection;
+};
+
+// An end that has proved the secret, and has not said which replica it is.
+struct TcpLink::Arrival {
+  std::unique_ptr<Link> link;
+  SteadyClock::time_point deadline;
+};
+
+class LOCKSTEP_SCOPED_LOCK TcpLink::Turn : public MutexLock {
+ public:
+  explicit Turn(TcpLink& link) LOCKSTEP_ACQUIRE(link.mutex_)
+      : MutexLock((++link.callers_, link.mutex_)) {
+    --link.callers_;
+  }
+  ~Turn() LOCKSTEP_RELEASE() = default;
+};
+
+TcpLink::TcpLink(std::shared_ptr<Store> store, int rank, int size, const NetworkOptions& network,
+                 const ConnectOptions& options)
+    : store_(std::move(store)), rank_(rank), network_(network), options_(options) {
+  for (int peer = 0; peer < size; ++peer) peers_.push_back(std::make_unique<Peer>(dead_));
+  if (size == 1) return;
+  wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_.open()) throw CommError(str("cannot make an eventfd: ", text_of_errno(errno)));
+  listener_.emplace(HostAndPort{network.address, 0}, network.secret, network.job,
+                    Listener::Limits{});
+  store_->set(address_of(rank), HostAndPort{network.address, listener_->port()}.text());
+  io_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  connector_ = std::jthread([this](const std::stop_token& stop) { connect_wanted(stop); });
+}
+
+TcpLink::~TcpLink() {
+  io_.request_stop();
+  wake_io();
+}
+
+void TcpLink::wake_io() noexcept {
+  const std::uint64_t one = 1;
+  if (wake_.open()) (void)!::write(wake_.get(), &one, sizeof one);
+}
+
+void TcpLink::wake_waits() {
+  for (TcpWait* wait : waits_) wait->changed.notify_all();
+}
+
+void TcpLink::end_all() noexcept {
+  const Turn turn(*this);
+  wake_waits();
+}
+
+void TcpLink::begin(const MessageGroup& group) {
+  const Turn turn(*this);
+  dead_.erase(group.key.bits());
+}
+
+void TcpLink::end(const MessageGroup& group) noexcept {
+  const Turn turn(*this);
+  drop(group.key.bits());
+  wake_waits();
+}
+
+void TcpLink::drop(std::uint64_t group) {
+  dead_.insert(group);
+  for (const auto& peer : peers_) peer->connection.drop_kept(group);
+  wake_io();  // it may have stopped to read
+}
+
+void TcpLink::exchange(const MessageGroup& group, const Key& tag,
+                       std::span<const PeerMessage> wanted) {
+  const Cancellation& user = group.user;
+  user.check();
+  if (wanted.empty()) return;
+  TcpWait wait;
+  wait.pending = wanted.size();
+  std::deque<TcpMessage> messages;
+  for (const PeerMessage& each : wanted) {
+    // Messages of different sizes never meet: replicas that are out of step wait instead of reading
+    // each other's bytes as something else.
+    messages.push_back({.peer = each.peer,
+                        .is_received = each.is_received(),
+                        .sent = each.sent,
+                        .received = each.received,
+                        .group = group.key.bits(),
+                        .slot = tag.fold(each.bytes()).bits(),
+                        .wait = &wait});
+  }
+  Turn turn(*this);
+  // Receives come first: a message that arrives early finds its buffer.
+  const auto post = [&](bool receives) LOCKSTEP_REQUIRES(mutex_) {
+    for (TcpMessage& message : messages) {
+      if (message.is_received != receives) continue;
+      Peer& peer = *peers_[static_cast<std::size_t>(message.peer)];
+      if (peer.state == Peer::State::unknown) want(message.peer);
+      const short before = peer.connection.polled();
+      peer.connection.post(message);
+      note_loss(peer);
+      if ((peer.connection.polled() & ~before) != 0) wake_io();
+      if (!receives) ledger_.bytes_sent += message.bytes();
+    }
+  };
+  waits_.insert(&wait);
+  try {
+    user.check();
+    post(true);
+    post(false);
+    ++ledger_.rounds;
+    wait_for(user, messages, wait, turn);
+  } catch (...) {
+    waits_.erase(&wait);
+    for (TcpMessage& message : messages) {
+      Peer& peer = *peers_[static_cast<std::size_t>(message.peer)];
+      if (!message.is_done) peer.connection.withdraw(message);
+      note_loss(peer);
+    }
+    drop(group.key.bits());
+    throw;
+  }
+  waits_.erase(&wait);
+}
+
+// If the connection has ended, whoever has noticed it.
+void TcpLink::note_loss(Peer& peer) {
+  if (peer.state != Peer::State::open || peer.connection.is_open()) return;
+  peer.state = Peer::State::lost;
+  --ledger_.connections;
+  wake_waits();
+}
+
+void TcpLink::wait_for(const Cancellation& user, const std::deque<TcpMessage>& messages,
+                       TcpWait& wait, MutexLock& lock) {
+  std::optional<Waited> waited;
+  std::size_t last = 0;
+  while (wait.pending > 0) {
+    user.check();
+    std::size_t moved = 0;
+    bool all_are_there = true;
+    const TcpMessage* first = nullptr;
+    for (const TcpMessage& message : messages) {
+      moved += message.moved;
+      if (message.is_done) continue;
+      const Peer& peer = *peers_[static_cast<std::size_t>(message.peer)];
+      if (peer.state == Peer::State::lost) std::rethrow_exception(lost(message.peer));
+      all_are_there = all_are_there && peer.is_there;
+      if (first == nullptr) first = &message;
+    }
+    if (!waited || !all_are_there || moved != last) waited.emplace();
+    last = moved;
+    if (waited->look() >= options_.timeout) {
+      throw Timeout(str("replica ", rank_, " waited ", options_.timeout.count(), " ms to ",
+                        first->is_received ? "receive from" : "send to", " replica ", first->peer,
+                        ", which did not arrive"));
+    }
+    wait.changed.wait_for(lock, kLook);
+  }
+}
+
+std::exception_ptr TcpLink::lost(int peer) const {
+  const Peer& at = *peers_[static_cast<std::size_t>(peer)];
+  if (at.error) return at.error;
+  return std::make_exception_ptr(
+      ReplicaLost(str("replica ", rank_, " lost its connection to replica ", peer, " (",
+                      at.connection.why_lost(), ")")));
+}
+
+// There shall be a connection.
+void TcpLink::want(int peer) {
+  Peer& at = *peers_[static_cast<std::size_t>(peer)];
+  at.state = Peer::State::wanted;
+  at.wanted = SteadyClock::now();
+  wanted_.push_back(peer);
+  wanted_changed_.notify_all();
+}
+
+void TcpLink::open(int peer, Descriptor socket, bool begins) {
+  Peer& at = *peers_[static_cast<std::size_t>(peer)];
+  // There is no TCP_USER_TIMEOUT: it would also end a connection to a process that is only paused.
+  keep_alive(socket.get(), options_.timeout.count() / 1000);
+  at.state = Peer::State::open;
+  at.is_there = true;
+  ++ledger_.connections;
+  at.connection.open(std::move(socket), begins);
+  note_loss(at);
+  wake_io();
+}
+
+// There will be no connection.
+void TcpLink::fail(int peer, std::exception_ptr error) {
+  Peer& at = *peers_[static_cast<std::size_t>(peer)];
+  at.error = std::move(error);
+  at.state = Peer::State::lost;
+  at.connection.lose("there is none");
+  wake_waits();
+}
+
+void TcpLink::run(const std::stop_token& stop) {
+  PollSet polled;  // kept for its memory
+  bool has_arrivals = false;
+  const auto note_arrival = [&](short) { has_arrivals = true; };
+  while (!stop.stop_requested()) {
+    polled.clear();
+    has_arrivals = false;
+    polled.add(wake_.get(), [&](short) {
+      std::uint64_t count = 0;
+      (void)!::read(wake_.get(), &count, sizeof count);
+    });
+    listener_->add_to(polled, note_arrival);
+    for (const Arrival& arrival : arrivals_) polled.add(arrival.link->polled(), note_arrival);
+    while (callers_ > 0) std::this_thread::yield();
+    {
+      const MutexLock lock(mutex_);
+      for (const auto& peer : peers_) {
+        const TcpConnection& connection = peer->connection;
+        polled.add({connection.descriptor(), connection.polled(), 0},
+                   [this, &at = *peer](short events) { serve(at, events); });
+      }
+    }
+    const auto when = arrivals_.empty() ? listener_->when() : std::min(listener_->when(), kLook);
+    polled.wait(when);
+    if (has_arrivals || when != std::chrono::milliseconds::max()) accept();
+  }
+  take_leave();
+}
+
+void TcpLink::serve(Peer& peer, short events) {
+  while (callers_ > 0) std::this_thread::yield();
+  const MutexLock lock(mutex_);
+  TcpConnection& connection = peer.connection;
+  connection.receive_some();
+  connection.send_some();
+  if ((events & (POLLERR | POLLHUP)) != 0 && (connection.polled() & POLLIN) == 0) {
+    connection.lose("it has ended");
+  }
+  note_loss(peer);
+}
+
+void TcpLink::accept() {
+  for (auto& link : listener_->progress()) {
+    if (arrivals_.size() == kMostArrivals) arrivals_.erase(arrivals_.begin());
+    arrivals_.push_back({std::move(link), SteadyClock::now() + kHelloPatience});
+  }
+  std::erase_if(arrivals_, [&](Arrival& arrival) {
+    Link& link = *arrival.link;
+    link.progress();
+    const auto hello = link.receive();
+    if (!hello) return !link.is_open() || SteadyClock::now() >= arrival.deadline;
+    int peer = -1;
+    const MutexLock lock(mutex_);
+    const std::string answer = answer_to(*hello, peer);
+    link.send(answer);
+    if (answer != kWelcome) {
+      link.progress();
+      return true;
+    }
+    // Not progress(): what comes after the answer is not for the link.
+    if (Descriptor socket = link.release(); socket.open()) {
+      open(peer, std::move(socket), /*begins=*/false);
+    }
+    return true;
+  });
+}
+
+// Sets `peer` if it is welcome.
+std::string TcpLink::answer_to(const std::string& hello, int& peer) {
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    const int other = static_cast<int>(rank);
+    if (other == rank_ || hello != hello_of(other, peers_.size())) continue;
+    const Peer::State state = peers_[rank]->state;
+    if (state == Peer::State::open) return "it has a connection already";
+    if (state == Peer::State::lost) return "it has lost this replica before";
+    if (state == Peer::State::connecting && rank_ > other) return std::string(kAwaitMine);
+    peer = other;
+    return std::string(kWelcome);
+  }
+  return str("it is replica ", rank_, " of ", peers_.size(), ", and this is ", cut(hello));
+}
+
+// Says goodbye, and waits a moment until the others have taken what was sent: to close a connection
+// on which something comes at that time would throw it away.
+void TcpLink::take_leave() {
+  listener_.reset();
+  arrivals_.clear();
+  const MutexLock lock(mutex_);
+  for (const auto& peer : peers_) {
+    if (peer->connection.is_open()) peer->connection.say_goodbye();
+  }
+  const auto deadline = SteadyClock::now() + kLeave;
+  while (SteadyClock::now() < deadline) {
+    PollSet polled;
+    for (const auto& peer : peers_) {
+      const TcpConnection& connection = peer->connection;
+      polled.add({connection.descriptor(), connection.polled(), 0});
+    }
+    if (polled.is_empty()) return;
+    polled.wait(kLook);
+    for (const auto& peer : peers_) {
+      peer->connection.receive_some();
+      peer->connection.send_some();
+    }
+  }
+}
+
+void TcpLink::connect_wanted(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    int peer = 0;
+    {
+      MutexLock lock(mutex_);
+      if (!wanted_changed_.wait(lock, stop,
+                                [&]() LOCKSTEP_REQUIRES(mutex_) { return !wanted_.empty(); }))
+        return;
+      peer = wanted_.front();
+      wanted_.pop_front();
+    }
+    try {
+      connect_to(peer, stop);
+    } catch (...) {
+      const MutexLock lock(mutex_);
+      const Peer::State state = peers_[static_cast<std::size_t>(peer)]->state;
+      if (state == Peer::State::open || state == Peer::State::lost) continue;
+      fail(peer, std::current_exception());
+    }
+  }
+}
+
+// One try. Peers that are not found come back to the end of the queue, so that nobody waits for
+// them.
+void TcpLink::connect_to(int peer, const std::stop_token& stop) {
+  Peer& at = *peers_[static_cast<std::size_t>(peer)];
+  const auto again = [&](const char* why) {
+    const MutexLock lock(mutex_);
+    if (SteadyClock::now() - at.wanted >= options_.connect_timeout) {
+      throw Timeout(str("replica ", rank_, " could not connect to replica ", peer, " within ",
+                        options_.connect_timeout.count(), " ms: ", why));
+    }
+    wanted_.push_back(peer);
+  };
+  if (at.address.empty()) {
+    try {
+      at.address = store_->get(address_of(peer), std::min(kAsk, options_.connect_timeout));
+    } catch (const Timeout&) {
+      return again("it has not published its address");
+    }
+  }
+  {
+    const MutexLock lock(mutex_);
+    at.is_there = true;
+    if (at.state != Peer::State::wanted && at.state != Peer::State::connecting) return;
+    at.state = Peer::State::connecting;
+  }
+  try {
+    const auto link = connect(HostAndPort::parse(at.address), network_.secret,
+                              std::min(kTry, options_.connect_timeout), network_.job);
+    const std::string answer = ask(*link, stop);
+    const MutexLock lock(mutex_);
+    if (at.state != Peer::State::connecting) return;  // the other side was faster
+    if (answer == kAwaitMine) {
+      at.state = Peer::State::awaited;
+      return;
+    }
+    if (answer != kWelcome) throw ReplicaLost(answer);
+    Descriptor socket = link->release();
+    if (!socket.open()) throw ReplicaLost(link->why_closed());
+    open(peer, std::move(socket), /*begins=*/true);
+  } catch (const Timeout& error) {
+    again(error.what());
+  } catch (const ReplicaLost& error) {
+    throw ReplicaLost(
+        str("replica ", rank_, " lost its connection to replica ", peer, " (", error.what(), ")"));
+  } catch (const CommError& error) {
+    throw CommError(
+        str("replica ", rank_, " cannot connect to replica ", peer, ": ", error.what()));
+  }
+}
+
+// What the other end says to this connection.
+std::string TcpLink::ask(Link& link, const std::stop_token& stop) const {
+  link.send(hello_of(rank_, peers_.size()));
+  const auto deadline = SteadyClock::now() + options_.connect_timeout;
+  while (SteadyClock::now() < deadline && !stop.stop_requested()) {
+    link.progress();
+    if (auto answer = link.receive()) return *answer;
+    if (!link.is_open()) throw ReplicaLost(link.why_closed());
+    lockstep::wait_for(link.polled(), kLook);
+  }
+  throw Timeout("it does not answer");
+}
 
 std::shared_ptr<Communicator> connect_tcp(std::shared_ptr<Store> store, int rank, int size,
                                           const NetworkOptions& network,

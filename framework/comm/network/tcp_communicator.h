@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "framework/comm/communicator.h"
-#include "framework/comm/network/tcp_link.h"
+#include "framework/comm/network/link.h"
 #include "framework/comm/store.h"
 
 namespace lockstep::comm {
