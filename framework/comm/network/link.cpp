@@ -17,7 +17,6 @@
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/text.h"
-#include "framework/comm/network/keep_alive.h"
 
 namespace lockstep::comm {
 namespace {
@@ -202,6 +201,15 @@ HostAndPort HostAndPort::parse(std::string_view text) {
 std::string HostAndPort::text() const {
   const bool is_bracketed = host.find(':') != std::string::npos;
   return is_bracketed ? str("[", host, "]:", port) : str(host, ":", port);
+}
+
+void keep_alive(int socket, std::int64_t probes) noexcept {
+  const int on = 1;
+  const auto most = static_cast<int>(std::clamp<std::int64_t>(probes, 1, 120));
+  ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &on, sizeof on);
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &on, sizeof on);
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &most, sizeof most);
 }
 
 Link::Link(Descriptor socket, std::string peer, const JobId& job, const Secret& key, End own)

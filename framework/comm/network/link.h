@@ -42,6 +42,10 @@ struct NetworkOptions {
   LOCKSTEP_FIELDS(address, secret, job)
 };
 
+/// Lets the system ask the other end of a silent connection once a second, and close the connection
+/// when `probes` (1 to 120) of these have no answer: the other host has gone.
+void keep_alive(int socket, std::int64_t probes) noexcept;
+
 /// One end of a TCP connection between two processes of a job. Both have proved that they know the
 /// secret. It carries whole messages, in order. Each has a Mac: what was changed, left out,
 /// repeated or put in on the way closes the link. Messages can be read on the way. No method

@@ -15,10 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "framework/base/descriptor.h"
@@ -29,7 +26,6 @@
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
 #include "framework/comm/message_link.h"
-#include "framework/comm/network/keep_alive.h"
 #include "framework/comm/network/tcp_connection.h"
 #include "framework/comm/network_communicator.h"
 
