@@ -30,21 +30,6 @@ namespace fs = std::filesystem;
 
 namespace lockstep {
 
-class Weights::Files : private NonCopyable {
- public:
-  // Fills `to` with elements of a tensor, from `element` on.
-  using Read = std::function<void(std::uint64_t element, Bytes to)>;
-
-  void add(const std::string& name, const std::string& dtype,
-           const std::vector<std::uint64_t>& shape, Read read) {
-    entries[name] = {.dtype = dtype, .shape = {shape.begin(), shape.end()}};
-    reads[name] = std::move(read);
-  }
-
-  std::map<std::string, Entry> entries;
-  std::map<std::string, Read> reads;
-};
-
 namespace {
 
 // Elements that are converted at once.
@@ -119,27 +104,27 @@ std::map<std::string, std::set<std::string>> read_index(const fs::path& path) {
   return files;
 }
 
-std::unique_ptr<Weights::Files> open_weights(const fs::path& named, ParameterValues which) {
+Weights::Files open_weights(const fs::path& named, ParameterValues which) {
   const fs::path path = storage::CheckpointFolder::resolved(named);
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
     throw DataError(str(path.string(), ": ", text_of_errno(error.value())));
   }
-  auto files = std::make_unique<Weights::Files>();
+  Weights::Files files;
   if (fs::is_directory(status)) {
-    add_checkpoint(*files, path, which);
+    add_checkpoint(files, path, which);
     return files;
   }
   if (!fs::is_regular_file(status)) throw DataError(str(path.string(), " is no regular file"));
   if (!path.string().ends_with(".index.json")) {
-    add_file(*files, path);
+    add_file(files, path);
     return files;
   }
   for (const auto& [file, tensors] : read_index(path)) {
-    add_file(*files, path.parent_path() / file, tensors);
+    add_file(files, path.parent_path() / file, tensors);
     for (const std::string& tensor : tensors) {
-      if (files->entries.contains(tensor)) continue;
+      if (files.entries.contains(tensor)) continue;
       throw DataError(str(path.string(), " says that '", cut(tensor), "' is in ", file,
                           ", which does not have it"));
     }
@@ -226,12 +211,6 @@ Weights::Weights(const fs::path& path, ParameterValues which) {
   }
 }
 
-Weights::~Weights() = default;
-
-const std::map<std::string, Weights::Entry>& Weights::entries() const noexcept {
-  return files_->entries;
-}
-
 void Weights::read(const std::string& name, const at::Tensor& to) const {
   const auto entry = entries().find(name);
   require(entry != entries().end(), "weights: there is no '", cut(name), "'");
@@ -244,7 +223,7 @@ void Weights::read(const std::string& name, const at::Tensor& to) const {
     const at::Tensor part = flat.narrow(0, at, std::min(kPart, flat.numel() - at));
     const at::Tensor stored =
         type == part.scalar_type() ? part : at::empty(part.sizes(), part.options().dtype(type));
-    files_->reads.at(name)(static_cast<std::uint64_t>(at), collectives::bytes_of(stored));
+    files_.reads.at(name)(static_cast<std::uint64_t>(at), collectives::bytes_of(stored));
     if (!stored.is_same(part)) part.copy_(stored);
   }
   if (!target.is_same(to)) to.copy_(target);

@@ -2,14 +2,16 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "framework/base/bytes.h"
 #include "framework/base/non_copyable.h"
 
 namespace torch::nn {
@@ -50,9 +52,10 @@ class Weights : private NonCopyable {
   /// be read.
   explicit Weights(const std::filesystem::path& path,
                    ParameterValues which = ParameterValues::trained);
-  ~Weights();
 
-  [[nodiscard]] const std::map<std::string, Entry>& entries() const noexcept;
+  [[nodiscard]] const std::map<std::string, Entry>& entries() const noexcept {
+    return files_.entries;
+  }
 
   /// Fills `to` with the tensor `name`, in pieces that need little memory. Floating values are
   /// rounded to its dtype. ValueError, naming both, if there is none or it is of another shape or
@@ -60,10 +63,22 @@ class Weights : private NonCopyable {
   void read(const std::string& name, const at::Tensor& to) const;
 
   /// How each tensor is read.
-  class Files;
+  struct Files {
+    /// Fills `to` with elements of a tensor, from `element` on.
+    using Read = std::function<void(std::uint64_t element, Bytes to)>;
+
+    void add(const std::string& name, const std::string& dtype,
+             const std::vector<std::uint64_t>& shape, Read read) {
+      entries[name] = {.dtype = dtype, .shape = {shape.begin(), shape.end()}};
+      reads[name] = std::move(read);
+    }
+
+    std::map<std::string, Entry> entries;
+    std::map<std::string, Read> reads;
+  };
 
  private:
-  std::unique_ptr<Files> files_;
+  Files files_;
 };
 
 /// What of the weights does not fit a module, in words. Of a tensor that the module has under

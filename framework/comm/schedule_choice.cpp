@@ -75,26 +75,6 @@ ScheduleChoice::ScheduleChoice(int members, const LinkSpeed& link) : link_(link)
   }
 }
 
-const Schedule& ScheduleChoice::all_reduce(std::size_t bytes, const Limits& limits) const {
-  return cheapest(all_reduce_, bytes, limits).schedule;
-}
-
-double ScheduleChoice::all_reduce_seconds(std::size_t bytes) const {
-  return cheapest(all_reduce_, bytes, {}).cost.seconds(bytes, link_);
-}
-
-const Schedule& ScheduleChoice::reduce_scatter(std::size_t bytes, const Limits& limits) const {
-  return cheapest(reduce_scatter_, bytes, limits).schedule;
-}
-
-const Schedule& ScheduleChoice::all_gather(std::size_t bytes) const {
-  return cheapest(all_gather_, bytes, {}).schedule;
-}
-
-const Schedule& ScheduleChoice::broadcast(std::size_t bytes) const {
-  return cheapest(broadcast_, bytes, {}).schedule;
-}
-
 std::string ScheduleChoice::text() const {
   const auto rounds = [&](std::size_t kib) {
     const Schedule& best = all_reduce(kib << 10, {});

@@ -59,16 +59,26 @@ class ScheduleChoice {
     bool complete = false;
     bool whole = false;
   };
-  [[nodiscard]] const Schedule& all_reduce(std::size_t bytes, const Limits& limits) const;
-  /// The seconds that the cheapest takes.
-  [[nodiscard]] double all_reduce_seconds(std::size_t bytes) const;
-  [[nodiscard]] const Schedule& reduce_scatter(std::size_t bytes, const Limits& limits) const;
+  [[nodiscard]] const Schedule& all_reduce(std::size_t bytes, const Limits& limits) const {
+    return cheapest(all_reduce_, bytes, limits).schedule;
+  }
+  [[nodiscard]] const Schedule& reduce_scatter(std::size_t bytes, const Limits& limits) const {
+    return cheapest(reduce_scatter_, bytes, limits).schedule;
+  }
   /// `bytes` are those of the output.
-  [[nodiscard]] const Schedule& all_gather(std::size_t bytes) const;
+  [[nodiscard]] const Schedule& all_gather(std::size_t bytes) const {
+    return cheapest(all_gather_, bytes, {}).schedule;
+  }
+  /// Its member 0 is the root.
+  [[nodiscard]] const Schedule& broadcast(std::size_t bytes) const {
+    return cheapest(broadcast_, bytes, {}).schedule;
+  }
+  /// The seconds that the cheapest all-reduce takes.
+  [[nodiscard]] double all_reduce_seconds(std::size_t bytes) const {
+    return cheapest(all_reduce_, bytes, {}).cost.seconds(bytes, link_);
+  }
   /// "an all-reduce of 1 KiB takes 1 round, one of more than 512 KiB takes 2"
   [[nodiscard]] std::string text() const;
-  /// Its member 0 is the root.
-  [[nodiscard]] const Schedule& broadcast(std::size_t bytes) const;
 
  private:
   struct Candidate {

@@ -9,10 +9,6 @@
 
 namespace lockstep::training {
 
-std::int64_t PlannedTensors::bytes() const {
-  return count * size * static_cast<std::int64_t>(c10::elementSize(dtype));
-}
-
 at::Tensor PlannedTensors::zeros() const {
   return count == 0 ? at::Tensor() : at::zeros({size}, dtype);
 }

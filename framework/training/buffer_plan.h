@@ -49,7 +49,9 @@ struct PlannedTensors {
   std::int64_t size = 0;  ///< elements of each
   at::ScalarType dtype = at::kFloat;
 
-  [[nodiscard]] std::int64_t bytes() const;
+  [[nodiscard]] std::int64_t bytes() const {
+    return count * size * static_cast<std::int64_t>(c10::elementSize(dtype));
+  }
   /// One of them, of zeros; undefined if there are none.
   [[nodiscard]] at::Tensor zeros() const;
 };

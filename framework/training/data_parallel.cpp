@@ -193,13 +193,4 @@ DataParallel::DataParallel(const std::vector<at::Tensor>& leaves, const AxisName
                            const DataParallelOptions& options, std::source_location where)
     : DataParallel(tree_parameters(leaves), axis_name, options, where) {}
 
-void DataParallel::backward(const at::Tensor& loss, const training::BackwardOptions& options,
-                            std::source_location where) {
-  backward(loss, options, /*is_last=*/true, where);
-}
-
-void DataParallel::accumulate(const at::Tensor& loss, std::source_location where) {
-  backward(loss, {}, /*is_last=*/false, where);
-}
-
 }  // namespace lockstep

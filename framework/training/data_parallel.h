@@ -74,11 +74,15 @@ class DataParallel : public training::ArchivedState {
   /// an undefined loss, which has no gradients. ValueError for a loss that needs no gradient or has
   /// several elements, and for gradients that are not dense.
   void backward(const at::Tensor& loss, const training::BackwardOptions& options = {},
-                std::source_location where = std::source_location::current());
+                std::source_location where = std::source_location::current()) {
+    backward(loss, options, /*is_last=*/true, where);
+  }
   /// A microbatch's loss.backward(), whose gradients are added to the next backward's. Sends
   /// nothing.
   void accumulate(const at::Tensor& loss,
-                  std::source_location where = std::source_location::current());
+                  std::source_location where = std::source_location::current()) {
+    backward(loss, {}, /*is_last=*/false, where);
+  }
   /// Throws Error unless all replicas have equal parameters and buffers. The message names the
   /// first that differs and the replicas that differ from replica 0. All replicas together.
   void check_agreement(std::source_location where = std::source_location::current());

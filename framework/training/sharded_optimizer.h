@@ -22,7 +22,6 @@ class Optimizer;
 
 namespace lockstep {
 
-struct AxisCall;
 namespace training {
 class FlatParameters;
 class ParameterClaims;

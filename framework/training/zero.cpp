@@ -300,11 +300,6 @@ void ZeroTrainer::check_not_whole(const AxisCall& call) const {
   call.require(!blocks_ || !blocks_->keeps_everything(), "called while whole_parameters() lives");
 }
 
-// nullptr where nothing is in shards.
-std::shared_ptr<void> ZeroTrainer::hold_everything() const {
-  return blocks_ ? blocks_->hold_everything() : nullptr;
-}
-
 // Before the state is visited or restored.
 void ZeroTrainer::begin_between_steps(const AxisCall& call) {
   check_own_values(call);
@@ -501,10 +496,6 @@ void ZeroTrainer::lay_out(const at::Tensor& loss) {
 // What a skipped step, or one that throws, goes back to.
 void ZeroTrainer::keep_buffers() {
   if (options_.non_finite == NonFinite::skip || options_.keeps_last_step) module_.buffers().keep();
-}
-
-void ZeroTrainer::wait_for_late() {
-  if (blocks_) blocks_->wait_for_late();
 }
 
 void ZeroTrainer::clear_gradients() const {

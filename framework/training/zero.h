@@ -199,12 +199,17 @@ class ZeroTrainer : public training::ArchivedState {
   void archive_parts(const training::StateArchive& archive, bool of_last_step,
                      std::int64_t& steps) const;
   void keep_buffers();
-  void wait_for_late();
+  void wait_for_late() {
+    if (blocks_) blocks_->wait_for_late();
+  }
   void clear_gradients() const;
   [[nodiscard]] bool check_gradients(const AxisCall& call) const;
   [[nodiscard]] StepReport judged(const training::StepVotes& votes);
   [[nodiscard]] std::int64_t cut_block_of(const at::Tensor& parameter) const;
-  [[nodiscard]] std::shared_ptr<void> hold_everything() const;
+  // nullptr where nothing is in shards.
+  [[nodiscard]] std::shared_ptr<void> hold_everything() const {
+    return blocks_ ? blocks_->hold_everything() : nullptr;
+  }
 
   ZeroOptions options_;
   AxisNames axis_;
