@@ -15,6 +15,10 @@
 namespace lockstep {
 namespace {
 
+using collectives::announced;
+using collectives::bytes_of;
+using collectives::group_text;
+
 void check_operand(const at::Tensor& tensor, const char* what, const AxisCall& call) {
   collectives::check_leaves({tensor}, call);
   call.require(tensor.is_contiguous() && !tensor.is_neg(), what, " must be contiguous");
@@ -35,17 +39,16 @@ void reduce_in_place(const AxisCall& call, const Tensor& x, ReduceOp op,
   groups::ReplicaGroup& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::any);
   check_operand(x, "x", call);
   const ElementType type = type_to_reduce(x, op, call);
-  collectives::announced(
-      call, replicas, {x}, collectives::group_text(options.axis_index_groups),
-      [&] { replicas.all_reduce(collectives::bytes_of(x), collectives::bytes_of(x), type, op); });
+  announced(call, replicas, {x}, group_text(options.axis_index_groups),
+            [&] { replicas.all_reduce(bytes_of(x), bytes_of(x), type, op); });
 }
 
 // Throws unless `part`, a tensor called `what`, has no byte of `whole` or is its slice `own`. What
 // is written to the one would else be read from the other, sooner or later than it should.
 void check_overlap(const char* what, const Tensor& part, const char* whole_what,
                    const Tensor& whole, int own, const AxisCall& call) {
-  const auto some = collectives::bytes_of(part);
-  const auto all = collectives::bytes_of(whole);
+  const auto some = bytes_of(part);
+  const auto all = bytes_of(whole);
   const auto address = [](ConstBytes bytes) {
     return reinterpret_cast<std::intptr_t>(bytes.data());
   };
@@ -91,9 +94,8 @@ CommonZeros allocate(const AxisCall& call, at::IntArrayRef sizes, at::ScalarType
   // For the record alone: of that shape, without memory.
   const Tensor like = at::empty({}, dtype).expand(sizes);
   comm::SymmetricBuffer buffer;
-  collectives::announced(call, replicas, {like}, "", [&] {
-    buffer = replicas.allocate(static_cast<std::size_t>(bytes), copies);
-  });
+  announced(call, replicas, {like}, "",
+            [&] { buffer = replicas.allocate(static_cast<std::size_t>(bytes), copies); });
   CommonZeros zeros{
       at::from_blob(
           buffer.own.data(), sizes, [memory = buffer.memory](void*) mutable { memory.reset(); },
@@ -110,11 +112,8 @@ void scatter_into(const AxisCall& call, const Tensor& output, const Tensor& inpu
   groups::ReplicaGroup& replicas = replicas_of(call, axis_index_groups, GroupSizes::equal);
   check_pair(output, input, /*is_input_whole=*/true, replicas, call);
   const ElementType type = type_to_reduce(input, op, call);
-  collectives::announced(call, replicas, {output, input},
-                         collectives::group_text(axis_index_groups), [&] {
-                           replicas.reduce_scatter(collectives::bytes_of(input),
-                                                   collectives::bytes_of(output), type, op);
-                         });
+  announced(call, replicas, {output, input}, group_text(axis_index_groups),
+            [&] { replicas.reduce_scatter(bytes_of(input), bytes_of(output), type, op); });
 }
 
 }  // namespace
@@ -133,8 +132,7 @@ void barrier(const AxisNames& axis_name, const AxisIndexGroups& axis_index_group
              std::source_location where) {
   const AxisCall call{"barrier", axis_name, where};
   groups::ReplicaGroup& replicas = replicas_of(call, axis_index_groups, GroupSizes::any);
-  collectives::announced(call, replicas, {}, collectives::group_text(axis_index_groups),
-                         [&] { replicas.barrier(); });
+  announced(call, replicas, {}, group_text(axis_index_groups), [&] { replicas.barrier(); });
 }
 
 void pbroadcast_(const Tensor& x, const AxisNames& axis_name, std::int64_t source,
@@ -144,9 +142,8 @@ void pbroadcast_(const Tensor& x, const AxisNames& axis_name, std::int64_t sourc
   check_operand(x, "x", call);
   call.require(source >= 0 && source < replicas.size(), "source is ", source, ", of ",
                replicas.size(), " replicas");
-  collectives::announced(call, replicas, {x}, lockstep::str(", source ", source), [&] {
-    replicas.broadcast(collectives::bytes_of(x), static_cast<int>(source));
-  });
+  announced(call, replicas, {x}, lockstep::str(", source ", source),
+            [&] { replicas.broadcast(bytes_of(x), static_cast<int>(source)); });
 }
 
 void psum_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options,
@@ -176,9 +173,8 @@ void all_gather_into(const Tensor& output, const Tensor& input, const AxisNames&
   const AxisCall call{"all_gather_into", axis_name, where};
   groups::ReplicaGroup& replicas = replicas_of(call, axis_index_groups, GroupSizes::equal);
   check_pair(output, input, /*is_input_whole=*/false, replicas, call);
-  collectives::announced(
-      call, replicas, {output, input}, collectives::group_text(axis_index_groups),
-      [&] { replicas.all_gather(collectives::bytes_of(input), collectives::bytes_of(output)); });
+  announced(call, replicas, {output, input}, group_text(axis_index_groups),
+            [&] { replicas.all_gather(bytes_of(input), bytes_of(output)); });
 }
 
 }  // namespace lockstep

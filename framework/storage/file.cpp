@@ -31,6 +31,22 @@ namespace {
   fail(path, what, text_of_errno(reason));
 }
 
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+// Names of temporary files next to `path` begin and end so.
+std::string prefix_of(const fs::path& path) {
+  return str(".", path.filename().string(), ".");
+}
+constexpr std::string_view kSuffix = ".tmp";
+
+// A name next to `path` that no other writer uses: of this process, or another of this host.
+fs::path temporary_name(const fs::path& path) {
+  static std::atomic<unsigned> count{0};
+  return folder_of(path) / str(prefix_of(path), getpid(), "-", count.fetch_add(1), kSuffix);
+}
+
 // A part of a file, from a whole page on, as it lies in the system's cache. Empty if it can't be
 // mapped, also because it can't be read, and before Linux 5.14.
 class ViewOfFile : private NonCopyable {
@@ -145,26 +161,6 @@ bool File::is_in_place() const noexcept {
   return ::fstat(descriptor_.get(), &here) == 0 && ::stat(name_.c_str(), &there) == 0 &&
          here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
-
-namespace {
-
-fs::path folder_of(const fs::path& path) {
-  return path.has_parent_path() ? path.parent_path() : fs::path(".");
-}
-
-// Names of temporary files next to `path` begin and end so.
-std::string prefix_of(const fs::path& path) {
-  return str(".", path.filename().string(), ".");
-}
-constexpr std::string_view kSuffix = ".tmp";
-
-// A name next to `path` that no other writer uses: of this process, or another of this host.
-fs::path temporary_name(const fs::path& path) {
-  static std::atomic<unsigned> count{0};
-  return folder_of(path) / str(prefix_of(path), getpid(), "-", count.fetch_add(1), kSuffix);
-}
-
-}  // namespace
 
 NewFile::NewFile(fs::path path, unsigned mode) : path_(std::move(path)) {
   try {
