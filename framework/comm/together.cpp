@@ -35,6 +35,7 @@ void Together::run(Verbs verbs) {
 }
 
 void Together::do_verb(Verbs verbs) {
+  if (!workers_ && can_be_shared(verbs[0]->kind)) return LocalWork(verbs).help();
   switch (verbs[0]->kind) {
     case Verb::Kind::all_reduce:
       return all_reduce(verbs);
@@ -78,7 +79,6 @@ Together::Pieces Together::own_sums(Verbs verbs) {
 
 void Together::all_reduce(Verbs verbs) {
   if (verbs[0]->output.empty()) return;
-  if (!workers_) return LocalWork(verbs).help();
   all_reduce_sums(own_sums(verbs), *verbs[0]);
   copy_to_all(verbs);
 }
@@ -112,7 +112,6 @@ void Together::all_reduce_sums(const Pieces& sums, const Verb& verb) {
 void Together::reduce_scatter(Verbs verbs) {
   const std::size_t bytes = verbs[0]->output.size();
   if (bytes == 0) return;
-  if (!workers_) return LocalWork(verbs).help();
   std::vector<Ranges> ranges;
   for (const std::vector<int>& places : layout_.places()) {
     Ranges& theirs = ranges.emplace_back();
@@ -150,7 +149,6 @@ void Together::add_up(const Pieces& sums, const std::vector<Ranges>& ranges,
 void Together::all_gather(Verbs verbs) {
   const Verb& first = *verbs[0];
   const std::size_t bytes = first.input.size();
-  if (!workers_) return LocalWork(verbs).help();
   if (layout_.has_blocks()) {
     const std::size_t size = verbs.size() * bytes;
     Bytes block = first.output.subspan(layout_.own() * size, size);
