@@ -94,8 +94,24 @@ class TcpLink final : public MessageLink {
   void end_all() noexcept override;
 
  private:
-  struct Peer;
-  struct Arrival;
+  struct Peer {
+    enum class State { unknown, wanted, connecting, awaited, open, lost };
+
+    explicit Peer(const std::set<std::uint64_t>& dead) : connection(dead) {}
+
+    State state = State::unknown;
+    bool is_there = false;           // has published its address
+    std::string address = {};        // once the connector knows it
+    SteadyClock::time_point wanted;  // since when
+    std::exception_ptr error;        // why there is no connection
+    TcpConnection connection;
+  };
+
+  // An end that has proved the secret, and has not said which replica it is.
+  struct Arrival {
+    std::unique_ptr<Link> link;
+    SteadyClock::time_point deadline;
+  };
 
   // For callers, so that the thread that sends and receives lets them in between.
   class Turn;
@@ -149,25 +165,6 @@ class TcpLink final : public MessageLink {
 
   std::jthread io_;
   std::jthread connector_;  // ends before the other
-};
-
-struct TcpLink::Peer {
-  enum class State { unknown, wanted, connecting, awaited, open, lost };
-
-  explicit Peer(const std::set<std::uint64_t>& dead) : connection(dead) {}
-
-  State state = State::unknown;
-  bool is_there = false;           // has published its address
-  std::string address = {};        // once the connector knows it
-  SteadyClock::time_point wanted;  // since when
-  std::exception_ptr error;        // why there is no connection
-  TcpConnection connection;
-};
-
-// An end that has proved the secret, and has not said which replica it is.
-struct TcpLink::Arrival {
-  std::unique_ptr<Link> link;
-  SteadyClock::time_point deadline;
 };
 
 class LOCKSTEP_SCOPED_LOCK TcpLink::Turn : public MutexLock {
