@@ -154,16 +154,13 @@ const MeshBox::Axis* MeshBox::find(const std::string& name) const {
 void MeshBox::check(const PrefixTree<PartitionSpec>& specs, const std::string& what) const {
   specs.for_each([&](const PartitionSpec& spec) {
     std::set<std::string> seen;
+    const auto refuse = [&](const std::string& axis, const std::string& why) {
+      throw ValueError(str(what, ": the spec ", text_of(spec), " names axis '", axis, "'", why));
+    };
     for (const auto& axes : spec) {
       for (const std::string& axis : axes) {
-        if (find(axis) == nullptr) {
-          throw ValueError(str(what, ": the spec ", text_of(spec), " names axis '", axis,
-                               "', which the mesh ", text_of(mesh_), " has not"));
-        }
-        if (!seen.insert(axis).second) {
-          throw ValueError(
-              str(what, ": the spec ", text_of(spec), " names axis '", axis, "' twice"));
-        }
+        if (!find(axis)) refuse(axis, ", which the mesh " + text_of(mesh_) + " has not");
+        if (!seen.insert(axis).second) refuse(axis, " twice");
       }
     }
   });

@@ -388,10 +388,9 @@ class Supervisor {
 
   // A wait of one of the worker's replicas, or "".
   std::string pending_of(const Watched& worker) const {
-    const auto index = static_cast<int>(worker.index);
-    for (const watch::Board::Wait& wait : board_.waits(index)) {
-      const std::string text = board_.text_of(index, wait);
-      const std::string absent = board_.absentees(index, wait);
+    for (const watch::Board::Wait& wait : board_.waits(static_cast<int>(worker.index))) {
+      const std::string text = board_.text_of(wait);
+      const std::string absent = board_.absentees(wait);
       if (!text.empty() && !absent.empty()) return str(text, ": ", absent);
     }
     return "";

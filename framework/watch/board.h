@@ -169,6 +169,7 @@ class Board {
   [[nodiscard]] std::uint64_t activity(int worker) const;
   /// A wait of a worker's member in a call, which is number `number` on the group `key`.
   struct Wait {
+    int worker = 0;
     std::uint32_t seat = 0;
     std::uint64_t version = 0;  ///< of the seat: each wait has another
     std::uint64_t key = 0;
@@ -177,8 +178,8 @@ class Board {
   /// The waits of the worker's members. Any process of the host may ask.
   [[nodiscard]] std::vector<Wait> waits(int worker) const;
   /// "replica 2 waits in psum over 'data' at model.cpp:44"; "" if the wait is over.
-  [[nodiscard]] std::string text_of(int worker, const Wait& wait) const;
-  [[nodiscard]] std::string absentees(int worker, const Wait& wait) const;
+  [[nodiscard]] std::string text_of(const Wait& wait) const;
+  [[nodiscard]] std::string absentees(const Wait& wait) const;
   /// Whether a signal has stopped the worker's process, for messages.
   void set_stopped(int worker, bool stopped) noexcept;
 

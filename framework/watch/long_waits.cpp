@@ -23,7 +23,7 @@ std::vector<LongWaits::Found> LongWaits::look() {
       if (before != waits_.end() && before->second.version == wait.version) known = before->second;
       if (now >= known.next) {
         known.next = std::min(known.since + 2 * (known.next - known.since), now + most_);
-        found.push_back({worker, wait, now - known.since, ++known.times});
+        found.push_back({wait, now - known.since, ++known.times});
       }
       still.emplace(std::pair(worker, wait.seat), known);
     }
@@ -35,11 +35,11 @@ std::vector<LongWaits::Found> LongWaits::look() {
 std::vector<Stall> LongWaits::stalls() {
   std::vector<Stall> stalls;
   std::set<std::pair<std::uint64_t, std::uint64_t>> told;
-  for (const auto& [worker, wait, lasts, times] : look()) {
+  for (const auto& [wait, lasts, times] : look()) {
     const bool is_new = told.emplace(wait.key, wait.number).second;
-    const std::string text = is_new ? board_.text_of(worker, wait) : "";
+    const std::string text = is_new ? board_.text_of(wait) : "";
     if (text.empty()) continue;
-    const std::string absent = board_.absentees(worker, wait);
+    const std::string absent = board_.absentees(wait);
     const double seconds = std::chrono::duration<double>(lasts).count();
     stalls.push_back(
         {wait.key, wait.number, times,

@@ -34,7 +34,6 @@ class LongWaits {
       : board_(board), workers_(workers), first_(first), most_(most) {}
 
   struct Found {
-    int worker = 0;
     Board::Wait wait;
     std::chrono::steady_clock::duration lasts{};
     int times = 0;  ///< how often look() has told of it

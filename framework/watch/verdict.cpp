@@ -359,22 +359,22 @@ std::vector<Board::Wait> Board::waits(int worker) const {
   for (const std::uint32_t index : memory.worker(worker).used_seats()) {
     const auto seat = read_seat(memory, {.worker = worker, .index = index});
     if (!seat || seat->state != SeatState::waiting) continue;
-    all.push_back({index, seat->version, seat->key, seat->number});
+    all.push_back({worker, index, seat->version, seat->key, seat->number});
   }
   return all;
 }
 
-std::string Board::text_of(int worker, const Wait& wait) const {
+std::string Board::text_of(const Wait& wait) const {
   const BoardMemory& memory = state_->memory;
-  const auto seat = read_seat(memory, {.worker = worker, .index = wait.seat});
+  const auto seat = read_seat(memory, {.worker = wait.worker, .index = wait.seat});
   if (!seat || seat->version != wait.version) return "";
   const auto texts = read_texts(memory, *seat);
   if (!texts) return "";
   return str("replica ", texts->name, " waits in ", texts->now, step_of(*seat));
 }
 
-std::string Board::absentees(int worker, const Wait& wait) const {
-  return absent(state_->memory, {.worker = worker, .index = wait.seat});
+std::string Board::absentees(const Wait& wait) const {
+  return absent(state_->memory, {.worker = wait.worker, .index = wait.seat});
 }
 
 }  // namespace lockstep::watch

@@ -149,13 +149,13 @@ TEST_CASE("a board tells from outside who waits, and whether it looks", "[groups
   CHECK(board.activity(0) != before);
   REQUIRE(board.waits(0).size() == 1);
   const watch::Board::Wait wait = board.waits(0)[0];
-  CHECK(board.text_of(0, wait) == "replica 0 waits in psum");
-  CHECK(board.absentees(0, wait) ==
+  CHECK(board.text_of(wait) == "replica 0 waits in psum");
+  CHECK(board.absentees(wait) ==
         "replica 1 has not arrived: it is running, and it has finished no collective");
   before = board.activity(0);
   CHECK(board.activity(0) == before);
   CHECK(replicas.verdict(0, seconds(1)).empty());
   CHECK(board.activity(0) != before);
   replicas.start(1, "psum");
-  CHECK(board.absentees(0, wait).empty());
+  CHECK(board.absentees(wait).empty());
 }

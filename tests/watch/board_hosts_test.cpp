@@ -340,7 +340,7 @@ TEST_CASE("of the absent of other hosts is said what was read", "[board]") {
       hosts.absent(0),
       ContainsSubstring("replica 1 on host 0 has arrived, but its process is stopped by a signal"));
   REQUIRE(hosts.board(0).waits(0).size() == 1);
-  CHECK_THAT(hosts.board(0).text_of(0, hosts.board(0).waits(0)[0]),
+  CHECK_THAT(hosts.board(0).text_of(hosts.board(0).waits(0)[0]),
              ContainsSubstring("replica 0 waits in psum"));
   hosts.free_seat(3);
   hosts.start(0, {0, 3}, kPsum);
