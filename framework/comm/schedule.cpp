@@ -26,10 +26,6 @@ int owner(const Subtree& block, int slice) {
   return first + ((slice - first) % count + count) % count;
 }
 
-bool contains(const Subtree& block, int member) {
-  return member >= block.first && member < block.first + block.count;
-}
-
 // The sizes of blocks before and after each round.
 std::vector<std::pair<int, int>> steps(int members, int levels) {
   std::vector<std::pair<int, int>> found;
@@ -89,7 +85,7 @@ Schedule recursive_doubling(int members, int levels) {
   const auto whole = [](const Subtree&, int) { return Slices{0, 1, 1}; };
   // Who has the same place in another block; where that has fewer members, they take turns.
   const auto from = [](const Subtree& part, int to, int) {
-    return contains(part, to) ? to : owner(part, to);
+    return to >= part.first && to < part.first + part.count ? to : owner(part, to);
   };
   return rounds_up(members, 1, levels, whole, from);
 }

@@ -149,27 +149,25 @@ bool send_all(int descriptor, std::string_view text, Clock::time_point deadline)
   return true;
 }
 
-enum class Received { all, closed, late };
-
-// Receives a record, whose size is fixed. Of one that has not all come, what is missing is as it
-// was.
+// Receives a record, whose size is fixed, and returns why it has not all come, or nullptr. What is
+// missing is as it was.
 template <typename Record>
-Received receive_all(int descriptor, Record& record, Clock::time_point deadline) {
+const char* receive_all(int descriptor, Record& record, Clock::time_point deadline) {
   std::string bytes = encode(record);
   std::size_t have = 0;
-  Received how = Received::all;
-  while (have < bytes.size() && how == Received::all) {
+  const char* missing = nullptr;
+  while (have < bytes.size() && missing == nullptr) {
     const ssize_t count = ::recv(descriptor, bytes.data() + have, bytes.size() - have, 0);
     if (count > 0) {
       have += static_cast<std::size_t>(count);
     } else if (count < 0 && errno == EAGAIN) {
-      if (!wait_until(deadline, descriptor, POLLIN)) how = Received::late;
+      if (!wait_until(deadline, descriptor, POLLIN)) missing = "it does not greet";
     } else if (count == 0 || errno != EINTR) {
-      how = Received::closed;
+      missing = "it closes the connection";
     }
   }
   record = decode<Record>(bytes, "a greeting");
-  return how;
+  return missing;
 }
 
 }  // namespace
@@ -360,12 +358,12 @@ std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milli
       }
       send_at_once(socket.get());
       Greeting greeting;
-      const Received got = receive_all(socket.get(), greeting, deadline);
+      const char* const missing = receive_all(socket.get(), greeting, deadline);
       if (greeting.protocol != kProtocol) {
         throw CommError(str(to.text(), " is no Lockstep launcher of this version"));
       }
-      if (got != Received::all) {  // it may be ending, or overrun by strangers: try again
-        last = got == Received::late ? "it does not greet" : "it closes the connection";
+      if (missing != nullptr) {  // it may be ending, or overrun by strangers: try again
+        last = missing;
         continue;
       }
       const Greeted greeted{greeting.job, greeting.nonce, new_nonce()};
@@ -374,7 +372,7 @@ std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milli
                         .mac = greeting_mac(secret, kConnectorLabel, greeted)};
       Answer answer;
       if (!send_all(socket.get(), encode(proof), deadline) ||
-          receive_all(socket.get(), answer, deadline) != Received::all) {
+          receive_all(socket.get(), answer, deadline) != nullptr) {
         last = "it does not answer";
         continue;
       }

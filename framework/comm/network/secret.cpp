@@ -27,12 +27,6 @@ namespace {
 constexpr std::string_view kDigits = "0123456789abcdef";
 constexpr std::size_t kFileBytes = 2 * Secret::kBytes + 1;
 
-std::string text_of(const std::array<std::byte, Secret::kBytes>& bytes) {
-  std::string text;
-  for (const std::byte byte : bytes) text += hexadecimal(std::to_integer<std::uint64_t>(byte), 2);
-  return text + '\n';
-}
-
 [[noreturn]] void refuse(const fs::path& file, const std::string& why) {
   throw DataError(str("the secret ", file.string(), " ", why));
 }
@@ -98,8 +92,10 @@ Secret Secret::read_or_make(const fs::path& file) {
     make_folders(file.parent_path());
     std::array<std::byte, kBytes> bytes{};
     fill_randomly(bytes);
+    std::string text;
+    for (const std::byte byte : bytes) text += hexadecimal(std::to_integer<std::uint64_t>(byte), 2);
     NewFile made(file, 0600);
-    made.write(text_of(bytes));
+    made.write(text + '\n');
     (void)made.publish();  // or another process has made it meanwhile
   }
   return read(file);
