@@ -58,8 +58,7 @@ class Weights : private NonCopyable {
   }
 
   /// Fills `to` with the tensor `name`, in pieces that need little memory. Floating values are
-  /// rounded to its dtype. ValueError, naming both, if there is none or it is of another shape or
-  /// kind.
+  /// rounded to its dtype. ValueError, naming both, if there is none of that shape and kind.
   void read(const std::string& name, const at::Tensor& to) const;
 
   /// How each tensor is read.

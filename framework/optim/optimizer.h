@@ -36,8 +36,7 @@ struct UpdateSettings {
 /// Several threads may use it. To write one, derive from ElementwiseOptimizer.
 class Optimizer : private NonCopyable {
  public:
-  /// `state_names` are those of the tensors in a slice's state, as torch.optim has them
-  /// ("exp_avg").
+  /// `state_names`: of the tensors in a slice's state, as torch.optim has them ("exp_avg").
   explicit Optimizer(std::vector<std::string> state_names) : state_names_(std::move(state_names)) {}
   virtual ~Optimizer() = default;
 

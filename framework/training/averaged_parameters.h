@@ -37,8 +37,7 @@ class AveragedParameters {
   void gather_into(const at::Tensor& whole, std::size_t bucket);
 
   /// After the parameters. Restored, the average of what the source has no average of starts anew,
-  /// and averages without a count go on without warm-up, unless that is asked for; replica 0 logs
-  /// both.
+  /// and averages without a count go on without warm-up, unless asked for; replica 0 logs both.
   void archive_state(const StateArchive& archive);
 
   [[nodiscard]] std::int64_t bytes() const { return total_bytes(shards_); }

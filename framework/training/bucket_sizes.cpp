@@ -15,8 +15,7 @@ constexpr std::int64_t kBuckets = 8;
 // How many times a call's cost its bytes should take.
 constexpr double kWorthwhile = 10;
 // Seconds that a call takes beside its messages, for the queue's thread and the board: 1e-4 to 4e-4
-// on 2-core machines, by how many replicas want a core. The least counts: the others have work
-// then.
+// on 2-core machines, by how many replicas want a core. The least counts: others work then.
 constexpr double kOfCall = 1e-4;
 
 std::int64_t least_size(std::int64_t shards, const LinkCost& link) {

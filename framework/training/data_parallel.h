@@ -77,8 +77,7 @@ class DataParallel : public training::ArchivedState {
                 std::source_location where = std::source_location::current()) {
     backward(loss, options, /*is_last=*/true, where);
   }
-  /// A microbatch's loss.backward(), whose gradients are added to the next backward's. Sends
-  /// nothing.
+  /// A microbatch's loss.backward(), whose gradients the next backward adds. Sends nothing.
   void accumulate(const at::Tensor& loss,
                   std::source_location where = std::source_location::current()) {
     backward(loss, {}, /*is_last=*/false, where);

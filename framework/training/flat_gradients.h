@@ -52,8 +52,7 @@ class FlatGradients : private NonCopyable {
     return plan_.options.way == GradientWay::kept_whole;
   }
 
-  /// The step has been done: what compression has left out in it takes the place of what it had
-  /// left out before.
+  /// The step has been done: what compression has left out in it replaces what it had before.
   void end_step();
   /// Forgets what compression has left out, since gradients that are not finite have spoiled it.
   void forget_residuals();

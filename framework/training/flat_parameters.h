@@ -22,8 +22,7 @@ namespace lockstep::training {
 /// Keeps a module's parameters in flat buckets for a trainer. Replicas that share memory hold one
 /// copy together: see common_zeros(). If these are all replicas, a barrier replaces every exchange.
 /// It changes the memory under a parameter's storage, so tensors that share the storage (tied ones,
-/// views that a module keeps) follow. At the end each parameter has ordinary memory of its own
-/// again.
+/// views that a module keeps) follow. At the end each has ordinary memory of its own again.
 ///
 /// A parameter whose elements lie in another order, such as a channels_last one, keeps this order:
 /// its values are in the bucket, in the order of its shape as all others, and a copy of them in

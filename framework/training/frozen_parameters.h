@@ -32,8 +32,7 @@ class FrozenParameters {
 
   /// Bytes of the float32 values.
   [[nodiscard]] std::int64_t bytes() const { return total_bytes(masters_); }
-  /// Predicts the bytes of a parameter that a replica saves: of half types, those
-  /// of the float32 values.
+  /// Predicts the bytes of a parameter that a replica saves: half types in float32.
   [[nodiscard]] static std::int64_t bytes_of_part(const at::Tensor& parameter,
                                                   std::int64_t replicas, std::int64_t replica);
 

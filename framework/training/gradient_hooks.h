@@ -51,8 +51,7 @@ class GradientHooks : private NonCopyable {
 /// The indices of `parameters` (leaves that require a gradient) in the order in which the backward
 /// of the axis' first replica's `loss` will complete their gradients. Parameters that it does not
 /// reach come last, in reverse order. Read from autograd's graph, which the engine walks by the
-/// numbers that nodes got in the forward, the latest first; nothing is run. An undefined `loss`
-/// reaches none.
+/// numbers that nodes got in the forward, the latest first. An undefined `loss` reaches none.
 [[nodiscard]] std::vector<std::size_t> agreed_backward_order(
     const at::Tensor& loss, const std::vector<at::Tensor>& parameters, const AxisNames& axis_name);
 

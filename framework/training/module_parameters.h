@@ -50,8 +50,7 @@ struct ModuleParameters {
 /// meta device.
 void check_parameter(const std::string& name, const at::Tensor& parameter);
 
-/// Throws ValueError, naming it, for a parameter on the meta device, which `owner` can't give
-/// values.
+/// Throws ValueError, naming it, for a parameter on the meta device: `owner` can't make values.
 void check_values(const char* owner, const ModuleParameters& parameters);
 
 /// Whether a tensor on the CPU has no memory for its elements: DeferredParameters made it so.

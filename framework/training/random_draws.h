@@ -36,13 +36,11 @@ void check_initialization(const char* owner, const std::vector<std::string>& nam
 /// microbatch, and notices draws from LibTorch's process-wide generator.
 class RandomDraws {
  public:
-  /// After check_initialization(). `module` may be nullptr; otherwise it must live as long as this
-  /// is used.
+  /// After check_initialization(). `module` may be nullptr; otherwise it must live as long.
   RandomDraws(torch::nn::Module* module, std::uint64_t seed, Randomness randomness,
               const AxisNames& axis_name);
 
-  /// A microbatch's backward begins: checks whether its forward has drawn. ValueError if that is
-  /// not allowed.
+  /// A microbatch's backward begins: ValueError if its forward has drawn and may not.
   void begin_backward();
   /// The microbatch's backward is over; `is_last`: the step's last one. At the end of the first
   /// step all replicas call it together, and replica 0 warns for all. Later each warns for itself.

@@ -111,8 +111,7 @@ class ZeroTrainer : public training::ArchivedState {
                 std::source_location where = std::source_location::current());
   /// Clips (by max_norm / (norm + 1e-6), as PyTorch), updates all parameters with learning rate
   /// `lr`, and ends the step. If a gradient or any replica's loss is not finite, the step is
-  /// skipped or throws NonFiniteStep, as the options say. Error unless `lr` is the same on all
-  /// replicas.
+  /// skipped or throws NonFiniteStep, as the options say. Error unless all have the same `lr`.
   StepReport step(double lr, std::source_location where = std::source_location::current());
   /// Flags of the program's own that the next step() tells all replicas with what it sends anyway,
   /// for what they must decide alike: to stop, or that a file is written. StepReport has the
