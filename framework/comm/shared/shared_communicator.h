@@ -20,13 +20,10 @@ class ProcessEnded final : public ReplicaLost {
 /// Timeout if one does not come. Results have the bits of any other Communicator's.
 ///
 /// Messages of up to HostMemory::kSmallBytes a replica take one round of flags and, while all
-/// replicas are running, no system call. Longer messages pass through three chunks a replica, which
-/// stay in the caches: while a replica writes one part of its message, the others reduce or read
-/// the parts before it. Symmetric buffers (Communicator::allocate) are read and written in place. A
-/// wait looks a bounded number of times before it sleeps, giving way to others on its core; with
-/// more replicas than cores it gives way from the start. If a replica's process dies, replicas that
-/// wait for it throw ReplicaLost within 20 ms on an idle machine. The ledger counts the bytes that
-/// a replica writes for others.
+/// replicas are running, no system call. Longer ones pass through chunks that stay in the caches.
+/// Symmetric buffers (Communicator::allocate) are read and written in place. If a replica's process
+/// dies, replicas that wait for it throw ReplicaLost within 20 ms on an idle machine. The ledger
+/// counts the bytes that a replica writes for others.
 [[nodiscard]] std::shared_ptr<Communicator> connect_shared(std::shared_ptr<HostMemory> memory,
                                                            std::shared_ptr<Store> store, int rank,
                                                            int size,
