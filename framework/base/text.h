@@ -22,11 +22,11 @@ template <typename... Parts>
   return out.str();
 }
 
-/// Throws a ValueError with the text str(parts...) unless `holds`.
-template <typename... Parts>
+/// Throws a ValueError, or another error, with the text str(parts...) unless `holds`.
+template <typename E = ValueError, typename... Parts>
 void require(bool holds, const Parts&... parts) {
   if (!holds) [[unlikely]] {
-    throw ValueError(lockstep::str(parts...));  // c10 has a str, too
+    throw E(lockstep::str(parts...));  // c10 has a str, too
   }
 }
 

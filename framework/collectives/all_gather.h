@@ -14,8 +14,7 @@ struct AllGatherOptions {
   /// False: stack them along a new dimension at `axis`. True: concatenate them along the existing
   /// one.
   bool tiled = false;
-  /// Gather within each of these groups, of one size, in the order in which they are written.
-  AxisIndexGroups axis_index_groups = {};
+  AxisIndexGroups axis_index_groups = {};  ///< of one size: works within each of them
 };
 
 struct PsumScatterOptions {
@@ -24,8 +23,7 @@ struct PsumScatterOptions {
   /// False: the dimension must be as long as the number of replicas, and is removed. True: the
   /// number of replicas must divide its length, and the result keeps one piece of it.
   bool tiled = false;
-  /// Work within each of these groups, of one size, in the order in which they are written.
-  AxisIndexGroups axis_index_groups = {};
+  AxisIndexGroups axis_index_groups = {};  ///< of one size: works within each of them
 };
 
 namespace collectives {

@@ -14,13 +14,11 @@ struct AllToAllOptions {
   /// split_axis. Each piece keeps its part of that dimension, and pieces are concatenated along
   /// concat_axis.
   bool tiled = false;
-  /// Work within each of these groups, of one size, in the order in which they are written.
-  AxisIndexGroups axis_index_groups = {};
+  AxisIndexGroups axis_index_groups = {};  ///< of one size: works within each of them
 };
 
 struct PswapaxesOptions {
-  /// Work within each of these groups, of one size, in the order in which they are written.
-  AxisIndexGroups axis_index_groups = {};
+  AxisIndexGroups axis_index_groups = {};  ///< of one size: works within each of them
 };
 
 namespace collectives {

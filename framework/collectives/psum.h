@@ -13,8 +13,7 @@ namespace lockstep {
 
 /// Options of psum, pmean, pmax and pmin.
 struct ReduceOptions {
-  /// Reduce within each of these groups instead of over the whole axis; their sizes may differ.
-  AxisIndexGroups axis_index_groups = {};
+  AxisIndexGroups axis_index_groups = {};  ///< of any sizes: reduces within each of them
 };
 
 namespace collectives {

@@ -9,8 +9,7 @@
 namespace lockstep {
 
 struct RaggedAllToAllOptions {
-  /// Work within each of these groups, of one size, in the order in which they are written.
-  AxisIndexGroups axis_index_groups = {};
+  AxisIndexGroups axis_index_groups = {};  ///< of one size: works within each of them
 };
 
 namespace collectives {

@@ -293,9 +293,8 @@ std::optional<std::int64_t> CheckpointFolder::linked(const char* link) const {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(target, error);
   if (!fs::exists(status)) return std::nullopt;
-  if (!fs::is_directory(status) && !fs::is_regular_file(status)) {
-    throw DataError(str(target.string(), " is no folder and no file"));
-  }
+  require<DataError>(fs::is_directory(status) || fs::is_regular_file(status), target.string(),
+                     " is no folder and no file");
   const bool is_inside = fs::equivalent(target.parent_path(), path_, error);
   check_done(error, "read", path_);
   return is_inside && fs::is_directory(status) ? step_of(target) : std::nullopt;

@@ -45,7 +45,7 @@ std::uint64_t regular_size(const fs::path& path) {
   if (::lstat(path.c_str(), &status) != 0) {
     throw DataError(str(path.string(), ": ", text_of_errno(errno)));
   }
-  if (!S_ISREG(status.st_mode)) throw DataError(str(path.string(), " is no regular file"));
+  require<DataError>(S_ISREG(status.st_mode), path.string(), " is no regular file");
   return static_cast<std::uint64_t>(status.st_size);
 }
 
@@ -65,12 +65,10 @@ Manifest read_manifest(const fs::path& folder) {
   std::error_code missing;
   if (!fs::exists(fs::symlink_status(path, missing))) refuse_folder(folder);
   const std::uint64_t size = regular_size(path);
-  if (size > kLongestManifest) {
-    throw DataError(
-        str(path.string(), " has ", size, " bytes, and the most are ", kLongestManifest));
-  }
+  require<DataError>(size <= kLongestManifest, path.string(), " has ", size,
+                     " bytes, and the most are ", kLongestManifest);
   const std::string lack = lack_of_memory(size);
-  if (!lack.empty()) throw DataError(str(path.string(), " takes ", lack));
+  require<DataError>(lack.empty(), path.string(), " takes ", lack);
   std::string text(size, '\0');
   File(path, O_RDONLY).read(0, std::as_writable_bytes(std::span(text)));
   try {
@@ -100,10 +98,9 @@ const StoredTensor& stored_piece(const SafetensorsFile& file, const fs::path& pa
 CheckpointReader::CheckpointReader(const fs::path& folder, CheckSizes check_sizes)
     : folder_(resolved(folder)), manifest_(read_manifest(folder_)) {
   const auto step = CheckpointFolder::step_of(folder_);
-  if (step && *step != manifest_.step) {
-    throw DataError(str(folder_.string(), " has a checkpoint of another step: by ", kManifestName,
-                        " it is of ", manifest_.step));
-  }
+  require<DataError>(!step || *step == manifest_.step, folder_.string(),
+                     " has a checkpoint of another step: by ", kManifestName, " it is of ",
+                     manifest_.step);
   if (check_sizes == CheckSizes::when_read) return;
   for (std::size_t file = 0; file < manifest_.files.size(); ++file) check_size(file);
 }
@@ -123,10 +120,9 @@ void CheckpointReader::verify(std::size_t file) const {
     const File bytes(path, O_RDONLY);
     bytes.look(0, listed.bytes, [&](ConstBytes part) { checksum.add(part); });
   }
-  if (checksum.text() != listed.checksum) {
-    throw DataError(str(path.string(), " is damaged: its bytes have the checksum ", checksum.text(),
-                        ", and by ", kManifestName, " ", listed.checksum));
-  }
+  require<DataError>(checksum.text() == listed.checksum, path.string(),
+                     " is damaged: its bytes have the checksum ", checksum.text(), ", and by ",
+                     kManifestName, " ", listed.checksum);
 
   const SafetensorsFile stored(path);
   std::set<std::string_view> names;
@@ -137,9 +133,8 @@ void CheckpointReader::verify(std::size_t file) const {
     names.insert(tensor.name);
   }
   for (const StoredTensor& tensor : stored.header().tensors) {
-    if (names.contains(tensor.name)) continue;
-    throw DataError(
-        str(path.string(), ": tensor '", cut(tensor.name), "' is not in ", kManifestName));
+    require<DataError>(names.contains(tensor.name), path.string(), ": tensor '", cut(tensor.name),
+                       "' is not in ", kManifestName);
   }
 }
 
@@ -175,10 +170,8 @@ void CheckpointReader::check_size(std::size_t file) const {
   const fs::path path = path_of(file);
   const std::uint64_t size = regular_size(path);
   const std::uint64_t right = manifest_.files[file].bytes;
-  if (size != right) {
-    throw DataError(
-        str(path.string(), " has ", size, " bytes, and by ", kManifestName, " ", right));
-  }
+  require<DataError>(size == right, path.string(), " has ", size, " bytes, and by ", kManifestName,
+                     " ", right);
 }
 
 const SafetensorsFile& CheckpointReader::opened(std::size_t file) const {

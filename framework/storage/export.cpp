@@ -31,30 +31,25 @@ struct NamedTensor {
 
 // The tensors to export, in the order of their names.
 std::vector<NamedTensor> chosen(const CheckpointReader& reader, const ExportOptions& options) {
-  const auto require_some = [&](bool has_some, const std::string& beginning) {
-    if (has_some) return;
-    throw DataError(
-        str(reader.folder().string(), " has no tensor whose name begins with ", beginning));
-  };
+  const std::string folder = reader.folder().string();
   std::map<std::string, const ManifestTensor*> by_name;
   for (const ManifestTensor& tensor : reader.manifest().tensors) {
     for (const std::string& prefix : options.prefixes) {
       if (!tensor.name.starts_with(prefix)) continue;
       const auto [entry, is_new] = by_name.emplace(tensor.name.substr(prefix.size()), &tensor);
-      if (!is_new) {
-        throw DataError(str(reader.folder().string(), ": '", cut(entry->second->name), "' and '",
-                            cut(tensor.name), "' would have one name in the file"));
-      }
+      require<DataError>(is_new, folder, ": '", cut(entry->second->name), "' and '",
+                         cut(tensor.name), "' would have one name in the file");
     }
   }
-  require_some(!by_name.empty(), join(options.prefixes, " or "));
+  require<DataError>(!by_name.empty(), folder, " has no tensor whose name begins with ",
+                     join(options.prefixes, " or "));
   bool has_others = options.instead.empty();
   for (const ManifestTensor& tensor : reader.manifest().tensors) {
     if (options.instead.empty() || !tensor.name.starts_with(options.instead)) continue;
     by_name[tensor.name.substr(options.instead.size())] = &tensor;
     has_others = true;
   }
-  require_some(has_others, options.instead);
+  require<DataError>(has_others, folder, " has no tensor whose name begins with ", options.instead);
   std::vector<NamedTensor> tensors;
   for (const auto& [name, tensor] : by_name) {
     // The manifest has no tensor of more bytes than fit.

@@ -86,8 +86,7 @@ class FlatLayout {
   [[nodiscard]] std::vector<FlatPiece> pieces(std::size_t bucket, const Range& part) const;
   /// Whether any bucket is of a group other than 0.
   [[nodiscard]] bool has_groups() const noexcept {
-    return std::any_of(buckets_.begin(), buckets_.end(),
-                       [](const FlatBucket& bucket) { return bucket.group != 0; });
+    return std::ranges::any_of(buckets_, [](const FlatBucket& each) { return each.group != 0; });
   }
   /// Elements of all buckets, with padding.
   [[nodiscard]] std::int64_t total() const noexcept;

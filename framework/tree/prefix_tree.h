@@ -106,14 +106,11 @@ namespace tree_detail {
 template <typename Entry>
 void check_parts(const PrefixTree<Entry>& prefix, std::size_t count, bool keyed,
                  const std::string& where) {
-  if (prefix.keys().empty() == keyed) {
-    throw ValueError(str(where, keyed ? " is a map: its entries have keys, {{\"key\", entry}, …}"
-                                      : " is no map: its entries have no keys"));
-  }
-  if (prefix.parts().size() != count) {
-    throw ValueError(str(where, " has ", count, count == 1 ? " part" : " parts", ", its entry ",
-                         prefix.parts().size()));
-  }
+  require(prefix.keys().empty() != keyed, where,
+          keyed ? " is a map: its entries have keys, {{\"key\", entry}, …}"
+                : " is no map: its entries have no keys");
+  require(prefix.parts().size() == count, where, " has ", count, count == 1 ? " part" : " parts",
+          ", its entry ", prefix.parts().size());
 }
 
 // Calls visit(entry) for each leaf of the tree, in order, with the prefix' entry for it. Throws
@@ -123,16 +120,11 @@ template <typename Entry, typename T, typename Visit>
 void for_each_entry(const PrefixTree<Entry>& prefix, const T& tree, const std::string& where,
                     const Visit& visit) {
   if (!prefix.is_list()) {
-    if (kind<T> == Kind::fixed && prefix.entry() != Entry()) {
-      throw ValueError(where +
-                       " is no tree of tensors: its entry must be std::nullopt (P() in shard_map)");
-    }
+    require(kind<T> != Kind::fixed || prefix.entry() == Entry(), where,
+            " is no tree of tensors: its entry must be std::nullopt (P() in shard_map)");
     for_each_leaf(tree, [&](const Tensor&) {
-      if (prefix.is_left_out()) {
-        throw ValueError(where +
-                         " has an empty entry; to leave it whole write std::nullopt (P() in " +
-                         "shard_map)");
-      }
+      require(!prefix.is_left_out(), where,
+              " has an empty entry; to leave it whole write std::nullopt (P() in shard_map)");
       visit(prefix.entry());
     });
     return;
@@ -154,9 +146,8 @@ void for_each_entry(const PrefixTree<Entry>& prefix, const T& tree, const std::s
     check_parts(prefix, tree.size(), true, where);
     for_each_in_order(tree, [&](const auto& key, const auto& value) {
       const auto found = std::find(prefix.keys().begin(), prefix.keys().end(), name_of(key));
-      if (found == prefix.keys().end()) {
-        throw ValueError(str(where, " has the key ", text_of_value(key), ", its entry has not"));
-      }
+      require(found != prefix.keys().end(), where, " has the key ", text_of_value(key),
+              ", its entry has not");
       for_each_entry(prefix.parts()[static_cast<std::size_t>(found - prefix.keys().begin())], value,
                      str(where, "[", text_of_value(key), "]"), visit);
     });
