@@ -19,6 +19,28 @@
 #include "framework/training/each_module.h"
 
 namespace lockstep::training {
+namespace {
+
+void check_writes_nothing(const std::string& name, const torch::nn::Module& module) {
+  const auto writes = [](const auto* each) { return each != nullptr && each->options.max_norm(); };
+  require(
+      !writes(module.as<torch::nn::Embedding>()) && !writes(module.as<torch::nn::EmbeddingBag>()),
+      "module '", name,
+      "' is an embedding with max_norm, whose forward writes its weights: leave max_norm out, "
+      "and limit the norms in edit_parameters()");
+}
+
+struct Owners {
+  Mutex mutex;
+  std::map<std::pair<const void*, ParameterClaim>, const char*> of LOCKSTEP_GUARDED_BY(mutex);
+};
+
+Owners& owners() {
+  static Owners all;
+  return all;
+}
+
+}  // namespace
 
 void check_parameter(const std::string& name, const at::Tensor& parameter) {
   require(parameter.is_floating_point() && parameter.layout() == at::kStrided &&
@@ -38,19 +60,6 @@ bool lacks_memory(const at::Tensor& tensor) {
   return tensor.device().is_cpu() && tensor.has_storage() && tensor.numel() > 0 &&
          tensor.storage().data() == nullptr;
 }
-
-namespace {
-
-void check_writes_nothing(const std::string& name, const torch::nn::Module& module) {
-  const auto writes = [](const auto* each) { return each != nullptr && each->options.max_norm(); };
-  require(
-      !writes(module.as<torch::nn::Embedding>()) && !writes(module.as<torch::nn::EmbeddingBag>()),
-      "module '", name,
-      "' is an embedding with max_norm, whose forward writes its weights: leave max_norm out, "
-      "and limit the norms in edit_parameters()");
-}
-
-}  // namespace
 
 void check_still_all(const ModuleParameters& parameters, const AxisCall& call) {
   for (std::size_t i = 0; i < parameters.all.size(); ++i) {
@@ -153,20 +162,6 @@ tree::FlatLayout flat_layout(const ModuleParameters& parameters, std::vector<std
           bucket_sizes(bucket_mb, total_bytes(parameters.tensors), shards, link), shards};
 }
 
-namespace {
-
-struct Owners {
-  Mutex mutex;
-  std::map<std::pair<const void*, ParameterClaim>, const char*> of LOCKSTEP_GUARDED_BY(mutex);
-};
-
-Owners& owners() {
-  static Owners all;
-  return all;
-}
-
-}  // namespace
-
 ParameterClaims::ParameterClaims(const char* owner, const std::vector<ParameterClaim>& claims,
                                  const std::vector<std::string>& names,
                                  std::vector<at::Tensor> parameters)
@@ -223,11 +218,9 @@ std::vector<bool> UnusedParameters::agree(const std::vector<std::string>& names,
   for (std::size_t i = 0; i < names.size(); ++i) {
     on_all[i] = counts[i] == all;
     if (counts[i] == 0 || !told_.insert(i).second) continue;
-    if (on_all[i]) {
-      nowhere.push_back(str("'", names[i], "'"));
-    } else {
-      somewhere.push_back(str("'", names[i], "' (on ", counts[i], " of ", all, " replicas)"));
-    }
+    std::string text = str("'", names[i], "'");
+    if (!on_all[i]) text += str(" (on ", counts[i], " of ", all, " replicas)");
+    (on_all[i] ? nowhere : somewhere).push_back(std::move(text));
   }
   if (axis_index(axis_name) != 0) return on_all;
   if (!nowhere.empty()) {

@@ -36,27 +36,6 @@ std::string kind_of(const torch::nn::Module& module) {
   return name;
 }
 
-}  // namespace
-
-bool draws_from_process_generator(const torch::nn::Module& module) {
-  using namespace torch::nn;  // NOLINT(google-build-using-namespace)
-  const auto always = [](const auto&) { return true; };
-  const auto by_p = [](const auto& dropout) { return dropout.options.p() > 0; };
-  const auto by_dropout = [](const auto& attention) { return attention.options.dropout() > 0; };
-  const auto between_layers = [](const auto& rnn) {
-    return rnn.options_base.dropout() > 0 && rnn.options_base.num_layers() > 1;
-  };
-  if (is_one_of<FractionalMaxPool2dImpl, FractionalMaxPool3dImpl>(module, always)) return true;
-  return module.is_training() &&
-         (is_one_of<torch::nn::DropoutImpl, Dropout2dImpl, Dropout3dImpl, AlphaDropoutImpl,
-                    FeatureAlphaDropoutImpl>(module, by_p) ||
-          is_one_of<MultiheadAttentionImpl>(module, by_dropout) ||
-          is_one_of<RNNImpl, LSTMImpl, GRUImpl>(module, between_layers) ||
-          is_one_of<RReLUImpl>(module, always));
-}
-
-namespace {
-
 // What is wrong with the parameters' initial values, the same on all replicas; "": nothing.
 std::string why_not_everywhere(const std::vector<std::string>& names,
                                const std::vector<at::Tensor>& parameters,
@@ -95,6 +74,23 @@ std::string why_not_everywhere(const std::vector<std::string>& names,
 }
 
 }  // namespace
+
+bool draws_from_process_generator(const torch::nn::Module& module) {
+  using namespace torch::nn;  // NOLINT(google-build-using-namespace)
+  const auto always = [](const auto&) { return true; };
+  const auto by_p = [](const auto& dropout) { return dropout.options.p() > 0; };
+  const auto by_dropout = [](const auto& attention) { return attention.options.dropout() > 0; };
+  const auto between_layers = [](const auto& rnn) {
+    return rnn.options_base.dropout() > 0 && rnn.options_base.num_layers() > 1;
+  };
+  if (is_one_of<FractionalMaxPool2dImpl, FractionalMaxPool3dImpl>(module, always)) return true;
+  return module.is_training() &&
+         (is_one_of<torch::nn::DropoutImpl, Dropout2dImpl, Dropout3dImpl, AlphaDropoutImpl,
+                    FeatureAlphaDropoutImpl>(module, by_p) ||
+          is_one_of<MultiheadAttentionImpl>(module, by_dropout) ||
+          is_one_of<RNNImpl, LSTMImpl, GRUImpl>(module, between_layers) ||
+          is_one_of<RReLUImpl>(module, always));
+}
 
 void check_initialization(const char* owner, const std::vector<std::string>& names,
                           const std::vector<at::Tensor>& parameters, Randomness randomness,

@@ -76,16 +76,13 @@ bool use_state_of(torch::optim::Optimizer& optimizer, const at::Tensor& paramete
 
 void use_state(torch::optim::Optimizer& optimizer, const at::Tensor& parameter, bool makes,
                const std::function<void(Fields)>& use) {
-  const bool is_known = use_state_of<torch::optim::SGD, torch::optim::SGDParamState>(
-                            optimizer, parameter, makes, use) ||
-                        use_state_of<torch::optim::Adam, torch::optim::AdamParamState>(
-                            optimizer, parameter, makes, use) ||
-                        use_state_of<torch::optim::AdamW, torch::optim::AdamWParamState>(
-                            optimizer, parameter, makes, use) ||
-                        use_state_of<torch::optim::RMSprop, torch::optim::RMSpropParamState>(
-                            optimizer, parameter, makes, use) ||
-                        use_state_of<torch::optim::Adagrad, torch::optim::AdagradParamState>(
-                            optimizer, parameter, makes, use);
+  using namespace torch::optim;  // NOLINT(google-build-using-namespace)
+  const bool is_known =
+      use_state_of<SGD, SGDParamState>(optimizer, parameter, makes, use) ||
+      use_state_of<Adam, AdamParamState>(optimizer, parameter, makes, use) ||
+      use_state_of<AdamW, AdamWParamState>(optimizer, parameter, makes, use) ||
+      use_state_of<RMSprop, RMSpropParamState>(optimizer, parameter, makes, use) ||
+      use_state_of<Adagrad, AdagradParamState>(optimizer, parameter, makes, use);
   require(is_known,
           "ShardedOptimizer: the state of this optimizer can't be saved; that of LibTorch's SGD, "
           "Adam, AdamW, RMSprop and Adagrad can");
