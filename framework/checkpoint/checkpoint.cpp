@@ -538,9 +538,8 @@ CheckpointInfo load_checkpoint(const fs::path& folder, const std::vector<Statefu
   if (!outcome.failure.empty()) throw DataError(outcome.failure);
   // A link may have come to lead elsewhere meanwhile.
   for (const std::string& other : training::texts_of_all(outcome.own, axis_name)) {
-    if (other != outcome.own) {
-      throw DataError(lockstep::str(folder.string(), " is not the same for all replicas"));
-    }
+    lockstep::require<DataError>(other == outcome.own, folder.string(),
+                                 " is not the same for all replicas");
   }
   const ReaderSource source(*reader);
   for (Stateful* const training : trainings) training->restore_state(source, where);

@@ -95,10 +95,8 @@ std::map<std::string, std::set<std::string>> read_index(const fs::path& path) {
     check(file.is_string());
     const auto name = file.get<std::string>();
     check(!name.empty());
-    if (fs::path(name).filename() != name) {
-      throw DataError(
-          str(path.string(), " names the file '", cut(name), "': files must be beside the index"));
-    }
+    require<DataError>(fs::path(name).filename() == name, path.string(), " names the file '",
+                       cut(name), "': files must be beside the index");
     files[name].insert(tensor);
   }
   return files;

@@ -34,9 +34,8 @@ std::string MemoryStore::get(const std::string& key, std::chrono::milliseconds t
   Waited waited;
   while (!cancellation_.is_cancelled() && !values_.contains(key)) {
     const auto rest = timeout - waited.look();
-    if (rest <= rest.zero()) {
-      throw Timeout(str("nobody published '", key, "' within ", timeout.count(), " ms"));
-    }
+    require<Timeout>(rest > rest.zero(), "nobody published '", key, "' within ", timeout.count(),
+                     " ms");
     changed_.wait_for(lock, std::min<Waited::Clock::duration>(rest, kLookAround));
   }
   cancellation_.check();
@@ -94,9 +93,8 @@ std::string SocketStore::get(const std::string& key, std::chrono::milliseconds t
   auto pause = std::chrono::microseconds(50);
   for (;;) {
     if (auto value = ask({key})) return *std::move(value);
-    if (waited.look() >= timeout) {
-      throw Timeout(str("nobody published '", key, "' within ", timeout.count(), " ms"));
-    }
+    require<Timeout>(waited.look() < timeout, "nobody published '", key, "' within ",
+                     timeout.count(), " ms");
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::microseconds(2000));
   }

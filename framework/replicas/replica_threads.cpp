@@ -237,10 +237,8 @@ void run_replica_threads(const MapCall& options,
     }
   }
   failure.rethrow();
-  if (forked_returns() != forked_returns_before) {
-    throw Error(
-        str(map, ": a process that a replica has forked came out of the replica's function"));
-  }
+  require<Error>(forked_returns() == forked_returns_before, map,
+                 ": a process that a replica has forked came out of the replica's function");
   if (plan.board && plan.board->is_reusable()) kept_board = plan.board;
 }
 

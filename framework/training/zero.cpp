@@ -332,9 +332,8 @@ void ZeroTrainer::visit_last_step(const VisitState& visit, std::source_location 
   const training::TrainerCall call({"ZeroTrainer::visit_last_step", axis_, where});
   call.require(options_.keeps_last_step, "the option keeps_last_step is not set");
   if (!flat_parameters_) throw Error(lockstep::str(call, ": no step has been done"));
-  if (is_updating_) {
-    throw Error(lockstep::str(call, ": step ", steps_ + 1, " has changed the parameters in part"));
-  }
+  lockstep::require<Error>(!is_updating_, call, ": step ", steps_ + 1,
+                           " has changed the parameters in part");
   std::int64_t steps = steps_;
   archive_parts(training::StateArchive(visit), /*of_last_step=*/true, steps);
 }

@@ -86,10 +86,9 @@ void Board::publish(const Finding& finding) {
 
 void Board::let_go(const UnheldGroup& group) {
   const BoardMemory& memory = state_->memory;
-  if (group.worker < 0 || group.worker >= memory.workers() || !memory.is_local(group.worker) ||
-      group.slot >= kGroups) {
-    throw DataError(str("this host has no worker ", group.worker, " with a group ", group.slot));
-  }
+  require<DataError>(group.worker >= 0 && group.worker < memory.workers() &&
+                         memory.is_local(group.worker) && group.slot < kGroups,
+                     "this host has no worker ", group.worker, " with a group ", group.slot);
   memory.worker(group.worker).let_go[group.slot].store(group.holds);
 }
 

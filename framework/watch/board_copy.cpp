@@ -126,9 +126,8 @@ void BoardCopy::write(std::string_view changes, std::size_t host) {
   };
   for (; !changes.empty(); changes.remove_prefix(kChange)) {
     const std::uint64_t index = changes.size() < kChange ? 0 : number_at(changes, kNumber);
-    if (changes.size() < kChange || !is_of_host(index)) {
-      throw DataError(str("what host ", host, " says of its board is damaged"));
-    }
+    require<DataError>(changes.size() >= kChange && is_of_host(index), "what host ", host,
+                       " says of its board is damaged");
     words[index].store(number_at(changes.substr(kNumber), kNumber));
   }
   for (const int worker : workers_[host]) memory_.worker(worker).copied_at.store(now_ms());

@@ -299,10 +299,8 @@ BoardState::Books& BoardState::books(int worker) {
   Books& books = books_[static_cast<std::size_t>(worker)];
   if (!books.owned) {
     WorkerWords& words = memory.worker(worker);
-    if (!words.owned.replace(0, 1)) {
-      throw CommError(
-          str("worker ", worker, " of the board is another process' or another Board's"));
-    }
+    require<CommError>(words.owned.replace(0, 1), "worker ", worker,
+                       " of the board is another process' or another Board's");
     books.owned = true;
     // An owner before this one has left its groups: others may still have been reading them.
     for (std::uint64_t slot = 0; slot < words.groups_used.load(); ++slot) clear(words, slot);
@@ -316,11 +314,10 @@ std::uint32_t BoardState::take_seat(int worker, std::string_view name) {
   const MutexLock lock(mutex_);
   Books& books = this->books(worker);
   WorkerWords& words = memory.worker(worker);
-  if (books.free_seats.empty() && words.seats_used.load() == Board::kSeats) {
-    throw CommError(str("replica ", name, " can't start: a process runs at most ", Board::kSeats,
-                        " replicas and lanes at once, those of maps in maps and who runs them "
-                        "among them"));
-  }
+  require<CommError>(!books.free_seats.empty() || words.seats_used.load() != Board::kSeats,
+                     "replica ", name, " can't start: a process runs at most ", Board::kSeats,
+                     " replicas and lanes at once, those of maps in maps and who runs them "
+                     "among them");
   return take_index(books.free_seats, words.seats_used);
 }
 
@@ -349,10 +346,9 @@ std::shared_ptr<Board::Group> BoardState::hold_group(int worker, std::uint64_t k
                          .version = words.versions[slot].load(),
                          .offset = offset,
                          .size = words.arena[offset].load()};
-    if (!std::ranges::equal(read_members(words, view), members)) {
-      throw CommError(str("two groups of worker ", worker, " have the key ", key, ": one of ",
-                          view.size, " members and one of ", members.size()));
-    }
+    require<CommError>(std::ranges::equal(read_members(words, view), members),
+                       "two groups of worker ", worker, " have the key ", key, ": one of ",
+                       view.size, " members and one of ", members.size());
   }
   Registered& registered = found->second;
   std::shared_ptr<Board::Group> group = registered.group.lock();

@@ -307,11 +307,9 @@ class GlooLink final : public MessageLink {
     const bool is_late = std::ranges::any_of(in_flight_, [&](const GlooMessage* other) {
       return other->user == message.user && other->peer == peer && other->late;
     });
-    if (is_late) {
-      throw Timeout(str("replica ", rank_, " waited ", timeout_.count(), " ms to ",
-                        message.is_received ? "receive from" : "send to", " replica ", peer,
-                        ", which did not arrive"));
-    }
+    require<Timeout>(!is_late, "replica ", rank_, " waited ", timeout_.count(), " ms to ",
+                     message.is_received ? "receive from" : "send to", " replica ", peer,
+                     ", which did not arrive");
     throw ReplicaLost(
         str("replica ", rank_, " lost its connection to replica ", peer, " (", what, ")"));
   }

@@ -342,9 +342,8 @@ std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milli
           str("no connection to ", to.text(), " within ", timeout.count(), " ms: ", last));
     }
     const auto [addresses, unknown] = addresses_of(to, 0);
-    if (unknown != 0 && unknown != EAI_AGAIN) {
-      throw CommError(str(to.host, ": ", ::gai_strerror(unknown)));
-    }
+    require<CommError>(unknown == 0 || unknown == EAI_AGAIN, to.host, ": ",
+                       ::gai_strerror(unknown));
     if (unknown != 0) last = ::gai_strerror(unknown);
     for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
       Descriptor socket(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -359,9 +358,8 @@ std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milli
       send_at_once(socket.get());
       Greeting greeting;
       const char* const missing = receive_all(socket.get(), greeting, deadline);
-      if (greeting.protocol != kProtocol) {
-        throw CommError(str(to.text(), " is no Lockstep launcher of this version"));
-      }
+      require<CommError>(greeting.protocol == kProtocol, to.text(),
+                         " is no Lockstep launcher of this version");
       if (missing != nullptr) {  // it may be ending, or overrun by strangers: try again
         last = missing;
         continue;
@@ -376,10 +374,9 @@ std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milli
         last = "it does not answer";
         continue;
       }
-      if (answer.answer != Answer::kWelcome ||
-          !is_same(answer.mac, greeting_mac(secret, kListenerLabel, greeted))) {
-        throw CommError(str(to.text(), " has another secret"));
-      }
+      require<CommError>(answer.answer == Answer::kWelcome &&
+                             is_same(answer.mac, greeting_mac(secret, kListenerLabel, greeted)),
+                         to.text(), " has another secret");
       const Secret key(greeting_mac(secret, kLinkLabel, greeted));
       return std::unique_ptr<Link>(
           new Link(std::move(socket), to.text(), greeted.job, key, Link::End::connector));

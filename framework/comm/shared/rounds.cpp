@@ -78,14 +78,10 @@ void SharedLink::wait(const Cancellation& user, const Flag& flag, std::uint32_t 
     user.check();
     const int lost = lost_one_of(group);
     // What the lost replica did before its end counts.
-    if (lost >= 0 && !flag.reached(round)) {
-      throw ProcessEnded(
-          str("replica ", rank_, " lost replica ", lost, ", whose process has ended"));
-    }
-    if (waited.look() >= timeout_) {
-      throw Timeout(str("replica ", rank_, " waited ", timeout_.count(), " ms for replica ", peer,
-                        ", which did not arrive"));
-    }
+    require<ProcessEnded>(lost < 0 || flag.reached(round), "replica ", rank_, " lost replica ",
+                          lost, ", whose process has ended");
+    require<Timeout>(waited.look() < timeout_, "replica ", rank_, " waited ", timeout_.count(),
+                     " ms for replica ", peer, ", which did not arrive");
   }
 }
 

@@ -46,9 +46,8 @@ Outcome attempt_together(Communicator& group, const Attempt& attempt) {
   std::vector<Outcome> all(static_cast<std::size_t>(group.size()));
   group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
   for (std::size_t place = 0; place < all.size(); ++place) {
-    if (all[place].error[0] != '\0') {
-      throw CommError(str("replica ", place, ": ", all[place].error.data()));
-    }
+    const char* const error = all[place].error.data();
+    require<CommError>(error[0] == '\0', "replica ", place, ": ", error);
   }
   return all[0];
 }
@@ -264,10 +263,9 @@ class SharedCommunicator final : public Communicator {
     for (std::size_t p = 0; p < count(); ++p) {
       std::memcpy(sizes.data(), rounds_.small(p).data(), table.size());
       const std::size_t total = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
-      if (sizes[me()] != incoming[p].size()) {
-        throw CollectiveMismatch(str("replica ", rank(), " expects ", incoming[p].size(),
-                                     " bytes from replica ", p, ", which sends ", sizes[me()]));
-      }
+      require<CollectiveMismatch>(sizes[me()] == incoming[p].size(), "replica ", rank(),
+                                  " expects ", incoming[p].size(), " bytes from replica ", p,
+                                  ", which sends ", sizes[me()]);
       const auto before = std::reduce(sizes.begin(), sizes.begin() + rank(), std::size_t{0});
       is_staged[p] = !is_short(table.size() + total);
       if (p != me() && !is_staged[p]) {
