@@ -14,20 +14,16 @@ KeyedModule::KeyedModule(std::string kind, std::string what, std::string instead
 Key KeyedModule::next_key() {
   return training::RecordedRun::next_key([this] {
     const auto position = trainer_position(what_, instead_);
-    if (position_.lock() != position || step_ != position->step ||
-        microbatch_ != position->microbatch) {
-      calls_ = 0;
-    }
+    const Key key = Key(position->seed)
+                        .fold(kind_)
+                        .fold(static_cast<std::uint64_t>(position->replica))
+                        .fold(static_cast<std::uint64_t>(position->step))
+                        .fold(static_cast<std::uint64_t>(position->microbatch))
+                        .fold(path());
+    if (position_.lock() != position || microbatch_ != key.bits()) calls_ = 0;
     position_ = position;
-    step_ = position->step;
-    microbatch_ = position->microbatch;
-    return Key(position->seed)
-        .fold(kind_)
-        .fold(static_cast<std::uint64_t>(position->replica))
-        .fold(static_cast<std::uint64_t>(step_))
-        .fold(static_cast<std::uint64_t>(microbatch_))
-        .fold(path())
-        .fold(calls_++);
+    microbatch_ = key.bits();
+    return key.fold(calls_++);
   });
 }
 

@@ -43,10 +43,9 @@ class KeyedModule : public TrainedModule {
   std::string kind_;
   std::string what_;
   std::string instead_;
-  // Calls in the microbatch of the last one.
+  // Calls in the microbatch of the last one, whose key tells it from others.
   std::weak_ptr<const TrainerPosition> position_;
-  std::int64_t step_ = -1;
-  std::int64_t microbatch_ = -1;
+  std::uint64_t microbatch_ = 0;
   std::uint64_t calls_ = 0;
 };
 
