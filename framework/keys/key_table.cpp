@@ -358,9 +358,8 @@ std::string help_of(const std::string& path, const ConfigKeys& keys,
 Override parse_set(const std::string& argument) {
   const std::size_t equals = argument.find('=');
   const std::string origin = "--set " + cut(argument, 200);
-  if (equals == std::string::npos || equals == 0) {
-    throw ValueError(origin + ": expected section.key=value, for example optimizer.lr=0.1");
-  }
+  require(equals != std::string::npos && equals != 0, origin,
+          ": expected section.key=value, for example optimizer.lr=0.1");
   return {argument.substr(0, equals), argument.substr(equals + 1), origin};
 }
 

@@ -104,9 +104,7 @@ int launch(const std::function<void()>& replica, const LaunchOptions& options,
   check_options(options);
   prepare_process();
   keep_freed_memory();
-  if (current_environment() != nullptr) {
-    throw ValueError("launch: called inside a replica");
-  }
+  require(current_environment() == nullptr, "launch: called inside a replica");
   if (refusal_here != nullptr) throw_refused("launch");
   // There is one signal handler for Ctrl-C, and one order of calls in a program that starts anew.
   static Mutex under_way;  // guards calls

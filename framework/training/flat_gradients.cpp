@@ -192,11 +192,10 @@ void FlatGradients::complete_own(std::size_t bucket) {
 void FlatGradients::add(std::size_t index, const at::Tensor& gradient) {
   const c10::AutoGradMode no_grad(false);
   const std::size_t bucket = layout_.place(index).bucket;
-  if (bucket < next_) {
-    throw Error(
-        "a gradient came in parts or late, after others of its bucket were sent: switch overlap "
-        "off, and at ZeRO stages 2 and 3 use stage 1");
-  }
+  lockstep::require<Error>(
+      bucket >= next_,
+      "a gradient came in parts or late, after others of its bucket were sent: switch overlap "
+      "off, and at ZeRO stages 2 and 3 use stage 1");
   put(index, gradient);
   if (has_[index]) return;  // the graph was cut in two: a part comes by itself
   has_[index] = true;

@@ -105,9 +105,8 @@ fs::path Secret::default_file() {
   const char* const config = std::getenv("XDG_CONFIG_HOME");
   if (config != nullptr && *config == '/') return fs::path(config) / "lockstep" / "secret";
   const char* const home = std::getenv("HOME");
-  if (home == nullptr || *home != '/') {
-    throw DataError("neither XDG_CONFIG_HOME nor HOME says where the user's secret is");
-  }
+  require<DataError>(home != nullptr && *home == '/',
+                     "neither XDG_CONFIG_HOME nor HOME says where the user's secret is");
   return fs::path(home) / ".config" / "lockstep" / "secret";
 }
 

@@ -114,9 +114,8 @@ void SharedRounds::meet(Verb::Kind verb, std::uint64_t mark, std::size_t bytes, 
   link_->ledger().bytes_sent += said;
   finish_round();
   for (std::size_t place = 0; place < count(); ++place) {
-    if (call_of(place).mark.load() != sum) {
-      throw CollectiveMismatch("replicas called different collectives, or with other sizes");
-    }
+    require<CollectiveMismatch>(call_of(place).mark.load() == sum,
+                                "replicas called different collectives, or with other sizes");
   }
 }
 
