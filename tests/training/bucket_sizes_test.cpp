@@ -62,6 +62,7 @@ TEST_CASE("memory with chosen buckets is what was predicted for the link") {
     std::mutex mutex;
     MemoryUse predicted;
     MemoryUse measured;
+    LinkCost cost;
     const int status = launch(
         [&] {
           OddModel model(20'000);
@@ -71,11 +72,14 @@ TEST_CASE("memory with chosen buckets is what was predicted for the link") {
               .replicas = 3, .shares_memory = false, .link = trainer.link_cost().value()};
           const MemoryUse use = predicted_memory(model, adam(stage), placement).largest;
           const std::lock_guard lock(mutex);
+          cost = placement.link;
           predicted = use;
           measured = trainer.memory();
         },
         threads(3, Backend::gloo));
     REQUIRE(status == 0);
+    // On one host nobody measures a link, so all jobs have these.
+    CHECK(training::bucket_sizes({}, kMiB, 3, cost) == tree::BucketSizes(2 * kMiB));
     CHECK(measured.communication == predicted.communication);
     CHECK(measured.parameters == predicted.parameters);
     CHECK(measured.gradients == predicted.gradients);
