@@ -75,7 +75,7 @@ watch::GroupMember member_at(const std::vector<AxisLevel>& levels,
   }
   Key id = root;
   for (std::size_t l = 0; l < levels.size(); ++l) {
-    id = id.fold(levels[l].map_call).fold(static_cast<std::uint64_t>(ranks[l]));
+    id = id.fold(levels[l].map_call).fold(ranks[l]);
     enter(id);
   }
   return member;
@@ -203,11 +203,11 @@ std::uint64_t Environment::key_of(const std::vector<BoundAxis>& axes,
       const bool named = std::any_of(axes.begin(), axes.end(), [&](const BoundAxis& bound) {
         return bound.level == l && bound.axis == a;
       });
-      key = key.fold(static_cast<std::uint64_t>(levels_[l].axes[a].size))
+      key = key.fold(levels_[l].axes[a].size)
                 .fold(named ? 0U : 1 + static_cast<std::uint64_t>(levels_[l].index(a)));
     }
   }
-  for (const std::int64_t index : group) key = key.fold(static_cast<std::uint64_t>(index));
+  for (const std::int64_t index : group) key = key.fold(index);
   return key.bits();
 }
 

@@ -27,15 +27,9 @@ void shuffle_numbers(const Key& key, std::span<Number> numbers) {
 
 }  // namespace
 
-Key Key::fold(std::uint64_t index) const noexcept {
-  Key folded = *this;
-  folded.state_ = mix(state_ ^ mix(index));
-  return folded;
-}
-
 Key Key::fold(std::span<const int> indices) const noexcept {
   Key folded = *this;
-  for (const int index : indices) folded = folded.fold(static_cast<std::uint64_t>(index));
+  for (const int index : indices) folded = folded.fold(index);
   return folded;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -20,7 +21,11 @@ class Key {
   explicit Key(std::uint64_t seed) noexcept : state_(mix(seed)) {}
 
   /// The key for one of many uses of this one.
-  [[nodiscard]] Key fold(std::uint64_t index) const noexcept;
+  [[nodiscard]] Key fold(std::integral auto index) const noexcept {
+    Key folded = *this;
+    folded.state_ = mix(state_ ^ mix(static_cast<std::uint64_t>(index)));
+    return folded;
+  }
   [[nodiscard]] Key fold(std::string_view name) const noexcept;
   /// By one index after the other.
   [[nodiscard]] Key fold(std::span<const int> indices) const noexcept;

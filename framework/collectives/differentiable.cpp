@@ -35,10 +35,9 @@ std::string text_of_leaf(const at::Tensor& leaf, const AxisCall& call) {
 }
 
 Key fold_leaf(const Key& key, const at::Tensor& leaf) {
-  Key folded = key.fold(static_cast<std::uint64_t>(leaf.scalar_type()))
-                   .fold(static_cast<std::uint64_t>(leaf.dim()));
+  Key folded = key.fold(static_cast<std::uint64_t>(leaf.scalar_type())).fold(leaf.dim());
   for (const std::int64_t size : leaf.sizes()) {
-    folded = folded.fold(static_cast<std::uint64_t>(size));
+    folded = folded.fold(size);
   }
   return folded;
 }

@@ -90,9 +90,7 @@ void PictureInputs::write(const std::uint8_t* pixels, std::int64_t picture, std:
                           float* into) const {
   Change change;
   if (epoch != kUnaugmented && (augmentation_.crop > 0 || augmentation_.flip)) {
-    change = draw_change(
-        augmentation_,
-        key_.fold(static_cast<std::uint64_t>(epoch)).fold(static_cast<std::uint64_t>(picture)));
+    change = draw_change(augmentation_, key_.fold(epoch).fold(picture));
   }
   for (const auto& table : table_) {
     for (std::int64_t y = 0; y < height_; ++y, into += width_) {

@@ -74,7 +74,7 @@ std::vector<std::int64_t> Sampler::indices(std::int64_t position, std::int64_t r
   const std::int64_t start = start_of_step(position);
   const std::int64_t epoch = start / options_.size;
   if (options_.shuffle && order_epoch_ != epoch) {
-    const Key key = Key(options_.seed).fold("sampler").fold(static_cast<std::uint64_t>(epoch));
+    const Key key = Key(options_.seed).fold("sampler").fold(epoch);
     order_ = {};  // not both at once
     order_ = data::IndexList::permuted(key, options_.size);
     order_epoch_ = epoch;

@@ -73,7 +73,7 @@ class SyntheticSet final : public Dataset {
   }
   std::optional<std::int64_t> label(std::int64_t index) const override {
     if (options_.task == SyntheticTask::regression) return std::nullopt;
-    return class_of(key_.fold(static_cast<std::uint64_t>(index)));
+    return class_of(key_.fold(index));
   }
   // What they hold follows from the config. Other C libraries round it in other ways.
   std::string fingerprint() const override { return data::Fingerprint(*this).text(); }
@@ -85,7 +85,7 @@ class SyntheticSet final : public Dataset {
     Batch batch = empty_batch(type(), count);
     float* input = batch.inputs.data_ptr<float>();
     for (std::int64_t i = 0; i < count; ++i, input += options_.features) {
-      const Key key = key_.fold(static_cast<std::uint64_t>(indices[static_cast<std::size_t>(i)]));
+      const Key key = key_.fold(indices[static_cast<std::size_t>(i)]);
       if (has_values) {
         write_values(key, input, batch.targets.data_ptr<float>() + i * options_.outputs);
       } else {

@@ -120,8 +120,7 @@ Batch TextSet::gather(std::span<const std::int64_t> indices, std::int64_t epoch)
   std::uint64_t shift = 0;
   if (windows_.use == TextUse::train && epoch != kUnaugmented) {
     const std::uint64_t slack = last_start_ - static_cast<std::uint64_t>(size_ - 1) * context;
-    shift =
-        key_.fold(static_cast<std::uint64_t>(epoch)).bits() % (std::min(slack, context - 1) + 1);
+    shift = key_.fold(epoch).bits() % (std::min(slack, context - 1) + 1);
   }
   Batch batch = empty_batch(type(), std::ssize(indices));
   auto* input = batch.inputs.data_ptr<std::int64_t>();

@@ -16,9 +16,9 @@ Key KeyedModule::next_key() {
     const auto position = trainer_position(what_, instead_);
     const Key key = Key(position->seed)
                         .fold(kind_)
-                        .fold(static_cast<std::uint64_t>(position->replica))
-                        .fold(static_cast<std::uint64_t>(position->step))
-                        .fold(static_cast<std::uint64_t>(position->microbatch))
+                        .fold(position->replica)
+                        .fold(position->step)
+                        .fold(position->microbatch)
                         .fold(path());
     if (position_.lock() != position || microbatch_ != key.bits()) calls_ = 0;
     position_ = position;
