@@ -43,10 +43,7 @@ DataParallel::DataParallel(training::ModuleParameters parameters, const AxisName
       options_(options),
       all_(std::move(parameters)),
       claims_("DataParallel", {training::ParameterClaim::gradients}, all_.names, all_.tensors),
-      module_(checked(all_, options_), {"DataParallel", axis_, where}, options_,
-              {.begin = std::bind_front(&DataParallel::begin, this),
-               .add = std::bind_front(&DataParallel::add, this),
-               .end = std::bind_front(&DataParallel::end, this)}),
+      module_(checked(all_, options_), {"DataParallel", axis_, where}, options_, *this),
       queue_(axis_, options_.overlap != Overlap::off, where) {}
 
 void DataParallel::backward(const at::Tensor& loss, const training::BackwardOptions& options,

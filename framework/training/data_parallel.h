@@ -50,7 +50,7 @@ struct DataParallelOptions {
 /// - **The state** (Stateful) is buffers, residuals of compression, steps, and the parameters, if
 ///   no ShardedOptimizer has these. An optimizer of one's own is no part of it.
 /// - **Calls.** All replicas call everything alike, in the same order; for one thread.
-class DataParallel : public training::ArchivedState {
+class DataParallel : public training::ArchivedState, private training::ReplicatedModule::Receiver {
  public:
   /// Averages the module's parameters that require a gradient, and its buffers. The module must
   /// live as long as this is used. Throws ValueError for parameters that are not floating and dense
@@ -98,9 +98,9 @@ class DataParallel : public training::ArchivedState {
 
   void backward(const at::Tensor& loss, const training::BackwardOptions& options, bool is_last,
                 std::source_location where);
-  void begin(const AxisCall& call, const at::Tensor& loss);
-  void add(std::size_t index, const at::Tensor& gradient);
-  void end(bool has_loss);
+  void begin(const AxisCall& call, const at::Tensor& loss) override;
+  void add(std::size_t index, const at::Tensor& gradient) override;
+  void end(bool has_loss) override;
   [[nodiscard]] std::vector<std::size_t> take_rest();
   void show_means();
   void tell_sums() const;

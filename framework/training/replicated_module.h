@@ -2,9 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
-#include <utility>
 
 #include <ATen/core/Tensor.h>
 
@@ -27,23 +25,27 @@ namespace lockstep::training {
 class ReplicatedModule : private NonCopyable {
  public:
   /// A trainer's part of a backward, whichever way that was begun.
-  struct Receiver {
+  class Receiver {
+   public:
     /// `call` is what messages name. `loss` is undefined in a backward of the program's own, and
     /// where the replica has none.
-    std::function<void(const AxisCall& call, const at::Tensor& loss)> begin;
-    std::function<void(std::size_t index, const at::Tensor& gradient)> add;
-    std::function<void(bool has_loss)> end;
+    virtual void begin(const AxisCall& call, const at::Tensor& loss) = 0;
+    virtual void add(std::size_t index, const at::Tensor& gradient) = 0;
+    virtual void end(bool has_loss) = 0;
+
+   protected:
+    ~Receiver() = default;
   };
 
-  /// From now on the receiver gets all backwards. `parameters` must live as long, and `options` are
-  /// the trainer's. Throws ValueError for models that differ between replicas, and as the parts do.
-  /// All replicas together.
+  /// From now on the receiver gets all backwards. It and `parameters` must live as long; `options`
+  /// are the trainer's. Throws ValueError for models that differ between replicas, and as the parts
+  /// do. All replicas together.
   template <typename Options>
   ReplicatedModule(const ModuleParameters& parameters, const AxisCall& made, const Options& options,
-                   Receiver receiver)
+                   Receiver& receiver)
       : parameters_(parameters),
         made_(made),
-        receiver_(std::move(receiver)),
+        receiver_(receiver),
         randomness_(options.randomness),
         local_norms_(parameters.module, made.axes, options.local_batch_norm),
         same_gradients_(options.may_repeat_samples, options.randomness, made.axes) {
@@ -73,7 +75,7 @@ class ReplicatedModule : private NonCopyable {
 
   const ModuleParameters& parameters_;
   AxisCall made_;
-  Receiver receiver_;
+  Receiver& receiver_;
   Randomness randomness_;
   UnsyncedBatchNorms local_norms_;
   SameGradients same_gradients_;

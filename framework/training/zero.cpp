@@ -86,10 +86,7 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
               parameters_.names, parameters_.tensors),
       frozen_(std::make_unique<training::FrozenParameters>(parameters_, axis_)),
       deferred_(parameters_, options_.initialize),
-      module_(parameters_, {"ZeroTrainer", axis_, where}, options_,
-              {.begin = std::bind_front(&ZeroTrainer::begin, this),
-               .add = std::bind_front(&ZeroTrainer::add, this),
-               .end = std::bind_front(&ZeroTrainer::end, this)}) {
+      module_(parameters_, {"ZeroTrainer", axis_, where}, options_, *this) {
   const AxisCall call{"ZeroTrainer", axis_, where};
   const CalledFrom scope(call);
   check_groups(options_.optimizer, parameters_.names);

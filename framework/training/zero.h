@@ -83,7 +83,7 @@ class NonFiniteStep : public Error {
 /// - **The end** gives each replica ordinary parameters again. Parameters in shards, or late ones,
 ///   need release_parameters() for that.
 /// - **Calls.** All replicas call everything alike, in the same order; for one thread.
-class ZeroTrainer : public training::ArchivedState {
+class ZeroTrainer : public training::ArchivedState, private training::ReplicatedModule::Receiver {
  public:
   /// All replicas start from replica 0's parameters and buffers; parameters on the meta device from
   /// what options.initialize makes. The module must live as long as the trainer is used. Throws
@@ -186,9 +186,9 @@ class ZeroTrainer : public training::ArchivedState {
   [[nodiscard]] std::int64_t steps() const noexcept { return steps_; }
 
  private:
-  void begin(const AxisCall& call, const at::Tensor& loss);
-  void add(std::size_t index, const at::Tensor& gradient);
-  void end(bool has_loss);
+  void begin(const AxisCall& call, const at::Tensor& loss) override;
+  void add(std::size_t index, const at::Tensor& gradient) override;
+  void end(bool has_loss) override;
   void lay_out(const at::Tensor& loss);
   void check_own_values(const AxisCall& call) const;
   void check_not_whole(const AxisCall& call) const;
