@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "framework/base/descriptor.h"
 #include "framework/base/errors.h"
-#include "framework/base/non_copyable.h"
 #include "framework/base/text.h"
 #include "framework/comm/shared/host_memory.h"
 #include "framework/watch/board.h"
@@ -24,16 +24,6 @@ using namespace lockstep;
 using testing::call_of;
 
 namespace {
-
-class Descriptor : private NonCopyable {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() { ::close(number_); }
-  [[nodiscard]] int get() const { return number_; }
-
- private:
-  int number_;
-};
 
 constexpr std::uint64_t kKey = 99;
 const std::array<watch::GroupMember, 2> kTwo = {watch::GroupMember{.id = 1, .worker = 0},
