@@ -100,8 +100,11 @@ void check_info(const AxisCall& call, const CheckpointInfo& info) {
                "', where checkpoints keep figures that are not finite: give it another name");
 }
 
-// Between a manifest's figures, which are finite, and those of a CheckpointInfo.
-void add_figures(const CheckpointInfo& info, storage::Manifest& manifest) {
+// Has the manifest say what `info` says, in figures that are finite.
+void describe(const CheckpointInfo& info, storage::Manifest& manifest) {
+  manifest.counts = info.counts;
+  manifest.figures.clear();
+  manifest.texts = info.texts;
   Json others;
   for (const auto& [name, value] : info.figures) {
     if (std::isfinite(value)) {
@@ -128,14 +131,8 @@ void take_figures(CheckpointInfo& info) {
 }
 
 storage::Manifest manifest_of(const CheckpointInfo& info, const std::vector<std::string>& written) {
-  storage::Manifest manifest{.step = info.step,
-                             .replicas = static_cast<std::int64_t>(written.size()),
-                             .counts = info.counts,
-                             .figures = {},
-                             .texts = info.texts,
-                             .files = {},
-                             .tensors = {}};
-  add_figures(info, manifest);
+  storage::Manifest manifest{.step = info.step, .replicas = std::ssize(written)};
+  describe(info, manifest);
   storage::add_parts(manifest, written);
   return manifest;
 }
@@ -366,15 +363,11 @@ CheckpointSaver::Apart CheckpointSaver::Impl::publish_apart(
       under_way.push_back(told.under_way->second);
     }
   }
-  const auto is_here = [&] {
-    const std::vector<std::int64_t> steps = folder.steps();
-    return std::ranges::count(steps, its_info.step) > 0;
-  };
   Apart apart;
   if (under_way.size() == texts.size()) {
     apart.reason = failure_of([&] { publish(manifest_of(info, under_way)); });
   }
-  if (is_here()) return {.is_saved = true};
+  if (std::ranges::count(folder.steps(), its_info.step) > 0) return {.is_saved = true};
   if (std::ranges::count(written, "") > 0) {
     if (apart.reason.empty()) apart.reason = "replicas were at different places of a save";
     return apart;
@@ -474,10 +467,7 @@ void CheckpointSaver::amend(const CheckpointInfo& info, bool is_best, std::sourc
       if (own.options.before_publish) own.options.before_publish();
       storage::Manifest manifest =
           storage::CheckpointReader(own.folder.of_step(info.step)).manifest();
-      manifest.counts = info.counts;
-      manifest.figures.clear();
-      manifest.texts = info.texts;
-      add_figures(info, manifest);
+      describe(info, manifest);
       own.folder.amend(manifest);
     });
     if (failure.empty()) own.after_publish(info.step, is_best);
@@ -580,8 +570,7 @@ std::int64_t set_aside_checkpoints(const fs::path& checkpoints, std::int64_t ste
 
 void set_best_checkpoint(const fs::path& checkpoints, std::int64_t step) {
   const storage::CheckpointFolder folder(checkpoints);
-  const std::vector<std::int64_t> steps = folder.steps();
-  const bool is_there = std::ranges::count(steps, step) > 0;
+  const bool is_there = std::ranges::count(folder.steps(), step) > 0;
   if (is_there && folder.best() != step) folder.set_best(step);
 }
 

@@ -53,23 +53,19 @@ Meeting::Meeting(fs::path folder, std::int64_t replica, std::int64_t replicas,
       replicas_(replicas),
       has_ended_(std::move(has_ended)) {}
 
-fs::path Meeting::arrival_of(std::int64_t replica) const {
-  return folder_ / str("here-", replica);
-}
-
-fs::path Meeting::text_of(std::int64_t replica) const {
-  return folder_ / str("told-", replica);
+fs::path Meeting::file_of(const char* what, std::int64_t replica) const {
+  return folder_ / str(what, "-", replica);
 }
 
 void Meeting::arrive() const {
   if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) {
     throw Error(str(folder_.string(), " can't be made: ", text_of_errno(errno)));
   }
-  write_file_atomically(arrival_of(replica_), "");
+  write_file_atomically(file_of("here", replica_), "");
 }
 
 void Meeting::tell(const std::string& text) const {
-  write_file_atomically(text_of(replica_), text);
+  write_file_atomically(file_of("told", replica_), text);
 }
 
 std::vector<std::optional<std::string>> Meeting::hear(std::chrono::milliseconds patience) const {
@@ -78,7 +74,7 @@ std::vector<std::optional<std::string>> Meeting::hear(std::chrono::milliseconds 
   for (std::int64_t replica = 0; replica < replicas_; ++replica) {
     const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(
         std::chrono::steady_clock::now() - begin);
-    told.push_back(heard(replica, text_of(replica), patience - waited));
+    told.push_back(heard(replica, file_of("told", replica), patience - waited));
   }
   return told;
 }
@@ -93,7 +89,7 @@ std::optional<std::string> Meeting::outcome(std::chrono::milliseconds patience) 
 
 std::optional<std::string> Meeting::heard(std::int64_t replica, const fs::path& text,
                                           std::chrono::milliseconds patience) const {
-  if (wait_for(patience, [&] { return is_here(arrival_of(replica)) || has_ended_(); })) {
+  if (wait_for(patience, [&] { return is_here(file_of("here", replica)) || has_ended_(); })) {
     (void)wait_for(kAnyTime, [&] { return is_here(text) || has_ended_(); });
   }
   if (!is_here(text)) return std::nullopt;
@@ -103,7 +99,7 @@ std::optional<std::string> Meeting::heard(std::int64_t replica, const fs::path& 
 
 void Meeting::leave() const noexcept {
   std::error_code ignored;
-  fs::remove(arrival_of(replica_), ignored);
+  fs::remove(file_of("here", replica_), ignored);
   if (replica_ != 0) {
     if (is_here(folder_ / "outcome")) {
       // A replica that ends may end the others at once, in the midst of tidying up.
@@ -111,13 +107,13 @@ void Meeting::leave() const noexcept {
       return;
     }
     // Replica 0 may be gone: the last to leave removes the folder.
-    fs::remove(text_of(replica_), ignored);
+    fs::remove(file_of("told", replica_), ignored);
     fs::remove(folder_, ignored);
     return;
   }
   const auto are_gone = [&] {
     for (std::int64_t replica = 1; replica < replicas_; ++replica) {
-      if (is_here(arrival_of(replica))) return false;
+      if (is_here(file_of("here", replica))) return false;
     }
     return true;
   };

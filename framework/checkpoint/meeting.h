@@ -37,8 +37,8 @@ class Meeting {
   void leave() const noexcept;
 
  private:
-  [[nodiscard]] std::filesystem::path arrival_of(std::int64_t replica) const;
-  [[nodiscard]] std::filesystem::path text_of(std::int64_t replica) const;
+  // "here" or "told", with the replica's number.
+  [[nodiscard]] std::filesystem::path file_of(const char* what, std::int64_t replica) const;
   // What the replica writes there once it has arrived, for which it has `patience`.
   [[nodiscard]] std::optional<std::string> heard(std::int64_t replica,
                                                  const std::filesystem::path& text,

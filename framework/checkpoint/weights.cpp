@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
 #include <iterator>
 #include <set>
 #include <span>
 #include <system_error>
-#include <utility>
 
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
@@ -41,7 +39,7 @@ std::optional<at::ScalarType> type_named(const std::string& dtype) {
 }
 
 // Adds all tensors of a file, or those of `names`.
-void add_file(Weights::Files& files, const fs::path& path,
+void add_file(Weights::Entries& entries, const fs::path& path,
               const std::optional<std::set<std::string>>& names = {}) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) {
@@ -51,14 +49,14 @@ void add_file(Weights::Files& files, const fs::path& path,
   const auto file = std::make_shared<storage::SafetensorsFile>(path);
   for (const storage::StoredTensor& tensor : file->header().tensors) {
     if (names && !names->contains(tensor.name)) continue;
-    files.add(tensor.name, tensor.dtype, tensor.shape,
-              [file, &tensor](std::uint64_t element, Bytes to) {
-                file->read(tensor, element * storage::element_bytes(tensor.dtype), to);
-              });
+    const auto read = [file, &tensor](std::uint64_t element, Bytes to) {
+      file->read(tensor, element * storage::element_bytes(tensor.dtype), to);
+    };
+    entries[tensor.name] = {tensor.dtype, {tensor.shape.begin(), tensor.shape.end()}, read};
   }
 }
 
-void add_checkpoint(Weights::Files& files, const fs::path& folder, ParameterValues which) {
+void add_checkpoint(Weights::Entries& entries, const fs::path& folder, ParameterValues which) {
   const auto reader = std::make_shared<storage::CheckpointReader>(folder);
   // Later ones replace earlier ones of the same name.
   std::vector<std::string> prefixes{training::kParameters, training::kBuffers};
@@ -66,10 +64,11 @@ void add_checkpoint(Weights::Files& files, const fs::path& folder, ParameterValu
   for (const std::string& prefix : prefixes) {
     for (const storage::ManifestTensor& tensor : reader->manifest().tensors) {
       if (!tensor.name.starts_with(prefix)) continue;
-      files.add(tensor.name.substr(prefix.size()), tensor.dtype, tensor.shape,
-                [reader, &tensor](std::uint64_t element, Bytes to) {
-                  reader->read(tensor, element, to);
-                });
+      const auto read = [reader, &tensor](std::uint64_t element, Bytes to) {
+        reader->read(tensor, element, to);
+      };
+      entries[tensor.name.substr(prefix.size())] = {
+          tensor.dtype, {tensor.shape.begin(), tensor.shape.end()}, read};
     }
   }
 }
@@ -102,32 +101,31 @@ std::map<std::string, std::set<std::string>> read_index(const fs::path& path) {
   return files;
 }
 
-Weights::Files open_weights(const fs::path& named, ParameterValues which) {
+Weights::Entries open_weights(const fs::path& named, ParameterValues which) {
   const fs::path path = storage::CheckpointFolder::resolved(named);
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
     throw DataError(str(path.string(), ": ", text_of_errno(error.value())));
   }
-  Weights::Files files;
+  Weights::Entries entries;
   if (fs::is_directory(status)) {
-    add_checkpoint(files, path, which);
-    return files;
+    add_checkpoint(entries, path, which);
+    return entries;
   }
   if (!fs::is_regular_file(status)) throw DataError(str(path.string(), " is no regular file"));
   if (!path.string().ends_with(".index.json")) {
-    add_file(files, path);
-    return files;
+    add_file(entries, path);
+    return entries;
   }
   for (const auto& [file, tensors] : read_index(path)) {
-    add_file(files, path.parent_path() / file, tensors);
+    add_file(entries, path.parent_path() / file, tensors);
     for (const std::string& tensor : tensors) {
-      if (files.entries.contains(tensor)) continue;
-      throw DataError(str(path.string(), " says that '", cut(tensor), "' is in ", file,
-                          ", which does not have it"));
+      require<DataError>(entries.contains(tensor), path.string(), " says that '", cut(tensor),
+                         "' is in ", file, ", which does not have it");
     }
   }
-  return files;
+  return entries;
 }
 
 // Whether it has the shape, and values that can become ones of the tensor's dtype.
@@ -191,9 +189,9 @@ void read_alike(const Weights& weights, const std::vector<std::string>& names,
   for (std::size_t i = 1; i < names.size(); ++i) {
     const at::Tensor other = at::empty(to.sizes(), to.dtype());
     weights.read(names[i], other);
-    if (other.equal(to)) continue;
-    throw DataError(lockstep::str("weights: '", cut(names.front()), "' and '", cut(names[i]),
-                                  "' are one tensor of the module, but their values differ"));
+    lockstep::require<DataError>(other.equal(to), "weights: '", cut(names.front()), "' and '",
+                                 cut(names[i]),
+                                 "' are one tensor of the module, but their values differ");
   }
 }
 
@@ -201,7 +199,7 @@ void read_alike(const Weights& weights, const std::vector<std::string>& names,
 
 Weights::Weights(const fs::path& path, ParameterValues which) {
   try {
-    files_ = open_weights(path, which);
+    entries_ = open_weights(path, which);
   } catch (const DataError&) {
     throw;
   } catch (const std::exception& error) {
@@ -221,7 +219,7 @@ void Weights::read(const std::string& name, const at::Tensor& to) const {
     const at::Tensor part = flat.narrow(0, at, std::min(kPart, flat.numel() - at));
     const at::Tensor stored =
         type == part.scalar_type() ? part : at::empty(part.sizes(), part.options().dtype(type));
-    files_.reads.at(name)(static_cast<std::uint64_t>(at), collectives::bytes_of(stored));
+    entry->second.read(static_cast<std::uint64_t>(at), collectives::bytes_of(stored));
     if (!stored.is_same(part)) part.copy_(stored);
   }
   if (!target.is_same(to)) to.copy_(target);
@@ -285,9 +283,8 @@ void load_safetensors(const fs::path& file, torch::nn::Module& module, Parameter
   std::error_code missing;
   if (fs::is_directory(checkpoint, missing)) storage::CheckpointReader(checkpoint).verify();
   const WeightDifferences differences = compare_weights(weights, module);
-  if (!differences.empty()) {
-    throw DataError(lockstep::str(file.string(), " does not fit the module: ", differences.text()));
-  }
+  lockstep::require<DataError>(differences.empty(), file.string(),
+                               " does not fit the module: ", differences.text());
   copy_weights(weights, module);
 }
 

@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -45,7 +44,10 @@ class Weights : private NonCopyable {
   struct Entry {
     std::string dtype;  ///< as safetensors has it: "F32"
     std::vector<std::int64_t> shape;
+    /// Fills `to` with its elements from `element` on.
+    std::function<void(std::uint64_t element, Bytes to)> read;
   };
+  using Entries = std::map<std::string, Entry>;
 
   /// Reads headers only: changed values are not noticed. `averaged` is for checkpoints; files have
   /// the values that they were made of. DataError, naming the file, if one is missing, cut or can't
@@ -53,31 +55,14 @@ class Weights : private NonCopyable {
   explicit Weights(const std::filesystem::path& path,
                    ParameterValues which = ParameterValues::trained);
 
-  [[nodiscard]] const std::map<std::string, Entry>& entries() const noexcept {
-    return files_.entries;
-  }
+  [[nodiscard]] const Entries& entries() const noexcept { return entries_; }
 
   /// Fills `to` with the tensor `name`, in pieces that need little memory. Floating values are
   /// rounded to its dtype. ValueError, naming both, if there is none of that shape and kind.
   void read(const std::string& name, const at::Tensor& to) const;
 
-  /// How each tensor is read.
-  struct Files {
-    /// Fills `to` with elements of a tensor, from `element` on.
-    using Read = std::function<void(std::uint64_t element, Bytes to)>;
-
-    void add(const std::string& name, const std::string& dtype,
-             const std::vector<std::uint64_t>& shape, Read read) {
-      entries[name] = {.dtype = dtype, .shape = {shape.begin(), shape.end()}};
-      reads[name] = std::move(read);
-    }
-
-    std::map<std::string, Entry> entries;
-    std::map<std::string, Read> reads;
-  };
-
  private:
-  Files files_;
+  Entries entries_;
 };
 
 /// What of the weights does not fit a module, in words. Of a tensor that the module has under
