@@ -35,16 +35,4 @@ std::shared_ptr<const Metric> make_mean_metric(MeanMetric metric) {
   return std::make_shared<Mean>(std::move(metric));
 }
 
-std::shared_ptr<const Metric> make_loss_metric(std::shared_ptr<const Loss> loss,
-                                               double (*of_mean)(double)) {
-  const auto of_batch = [loss = std::move(loss)](const at::Tensor& outputs,
-                                                 const at::Tensor& targets) -> WeightedSum {
-    if (targets.numel() == 0) return {};
-    const double mean = loss->mean(outputs, targets).item<double>();
-    const double weight = loss->weight(targets);
-    return {mean * weight, weight};
-  };
-  return make_mean_metric({.of_batch = of_batch, .of_mean = of_mean});
-}
-
 }  // namespace lockstep::objectives

@@ -21,8 +21,4 @@ struct MeanMetric {
 };
 [[nodiscard]] std::shared_ptr<const Metric> make_mean_metric(MeanMetric metric);
 
-/// A function of a loss' mean over all batches, the smaller the better. See make_metric.
-[[nodiscard]] std::shared_ptr<const Metric> make_loss_metric(std::shared_ptr<const Loss> loss,
-                                                             double (*of_mean)(double));
-
 }  // namespace lockstep::objectives

@@ -9,10 +9,9 @@
 #include "framework/base/errors.h"
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
+#include "framework/objectives/built_in_metrics.h"
 #include "framework/objectives/cross_entropy.h"
 #include "framework/objectives/mean_metric.h"
-#include "framework/objectives/regression_metrics.h"
-#include "framework/objectives/top_accuracy.h"
 
 namespace lockstep {
 namespace {
@@ -28,12 +27,26 @@ std::int64_t top_count(std::string_view name) {
   return *k;
 }
 
+// A function of a loss' mean over all batches, the smaller the better.
+std::shared_ptr<const Metric> make_loss_metric(std::shared_ptr<const Loss> loss,
+                                               double (*of_mean)(double)) {
+  const auto of_batch = [loss = std::move(loss)](
+                            const at::Tensor& outputs,
+                            const at::Tensor& targets) -> objectives::WeightedSum {
+    if (targets.numel() == 0) return {};
+    const double mean = loss->mean(outputs, targets).item<double>();
+    const double weight = loss->weight(targets);
+    return {mean * weight, weight};
+  };
+  return objectives::make_mean_metric({.of_batch = of_batch, .of_mean = of_mean});
+}
+
 // Of the plain cross entropy, of the targets that count in the loss.
 MetricKind of_cross_entropy(std::string name, std::string help, double (*of_mean)(double)) {
   return {keys::choice(std::move(name), std::move(help)),
           [of_mean](const std::shared_ptr<const Loss>& loss) {
-            return objectives::make_loss_metric(
-                make_cross_entropy({.ignore_index = loss->ignore_index()}), of_mean);
+            return make_loss_metric(make_cross_entropy({.ignore_index = loss->ignore_index()}),
+                                    of_mean);
           }};
 }
 

@@ -1,5 +1,3 @@
-#include "framework/objectives/regression_metrics.h"
-
 #include <limits>
 
 #include <ATen/TensorOperators.h>
@@ -9,6 +7,7 @@
 #include <c10/util/accumulate.h>
 
 #include "framework/objectives/batch.h"
+#include "framework/objectives/built_in_metrics.h"
 #include "framework/objectives/mean_metric.h"
 
 namespace lockstep::objectives {

@@ -1,10 +1,9 @@
-#include "framework/objectives/top_accuracy.h"
-
 #include <cmath>
 #include <utility>
 
 #include "framework/base/text.h"
 #include "framework/objectives/batch.h"
+#include "framework/objectives/built_in_metrics.h"
 #include "framework/objectives/mean_metric.h"
 
 namespace lockstep::objectives {

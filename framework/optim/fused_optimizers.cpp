@@ -1,5 +1,3 @@
-#include "framework/optim/fused_optimizers.h"
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -8,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "framework/optim/built_in_optimizers.h"
 #include "framework/optim/optimizer_kernels.h"
 
 namespace lockstep::optim {

@@ -6,8 +6,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/optim/fused_optimizers.h"
-#include "framework/optim/torch_optimizers.h"
+#include "framework/optim/built_in_optimizers.h"
 
 namespace lockstep {
 namespace {
@@ -33,9 +32,11 @@ void check_special(const OptimizerOptions& options) {
   const OptimizerOptions defaults;
   const bool is_sgd = options.name == "sgd";
   const bool is_adam = options.name == "adam" || options.name == "adamw";
+  const auto check = [&](bool holds, const auto&... rule) {
+    require(holds, "optimizer ", options.name, ": ", rule...);
+  };
   const auto check_is_option = [&](const char* name, bool has_it, bool is_default) {
-    require(has_it || is_default, "optimizer ", options.name, ": ", name,
-            " is not an option of it");
+    check(has_it || is_default, name, " is not an option of it");
   };
   check_is_option("momentum", is_sgd, options.momentum == defaults.momentum);
   check_is_option("dampening", is_sgd, options.dampening == defaults.dampening);
@@ -44,18 +45,14 @@ void check_special(const OptimizerOptions& options) {
   check_is_option("eps", is_adam, options.eps == defaults.eps);
   check_is_option("amsgrad", is_adam, options.amsgrad == defaults.amsgrad);
   check_at_least_zero(options, "momentum", options.momentum);
-  require(options.dampening >= 0 && options.dampening <= 1, "optimizer ", options.name,
-          ": dampening must be from 0 to 1, not ", options.dampening);
-  require(options.dampening == 0 || options.momentum != 0, "optimizer ", options.name,
-          ": dampening needs a momentum above 0");
-  require(!options.nesterov || options.momentum != 0, "optimizer ", options.name,
-          ": nesterov needs a momentum above 0");
-  require(!options.nesterov || options.dampening == 0, "optimizer ", options.name,
-          ": nesterov needs a dampening of 0");
+  check(options.dampening >= 0 && options.dampening <= 1, "dampening must be from 0 to 1, not ",
+        options.dampening);
+  check(options.dampening == 0 || options.momentum != 0, "dampening needs a momentum above 0");
+  check(!options.nesterov || options.momentum != 0, "nesterov needs a momentum above 0");
+  check(!options.nesterov || options.dampening == 0, "nesterov needs a dampening of 0");
   check_at_least_zero(options, "eps", options.eps);
   for (const double beta : options.betas) {
-    require(beta >= 0 && beta < 1, "optimizer ", options.name,
-            ": betas must be at least 0 and below 1, not ", beta);
+    check(beta >= 0 && beta < 1, "betas must be at least 0 and below 1, not ", beta);
   }
 }
 

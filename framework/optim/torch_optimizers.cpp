@@ -1,5 +1,3 @@
-#include "framework/optim/torch_optimizers.h"
-
 #include <memory>
 #include <string>
 
@@ -8,6 +6,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/keys/key.h"
+#include "framework/optim/built_in_optimizers.h"
 
 namespace lockstep::optim {
 namespace {
