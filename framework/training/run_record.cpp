@@ -1,6 +1,6 @@
 #include "framework/training/run_record.h"
 
-#include "framework/base/errors.h"
+#include "framework/base/text.h"
 #include "framework/training/uncounted_samples.h"
 
 namespace lockstep::training {
@@ -8,12 +8,9 @@ namespace {
 
 thread_local RecordedRun* current_run = nullptr;
 
-[[noreturn]] void throw_other_draws() {
-  throw Error(
-      "a block that is recomputed has drawn more keys, or fewer, than in its first run: its "
-      "forward "
-      "must do the same again");
-}
+constexpr const char* kOtherDraws =
+    "a block that is recomputed has drawn more keys, or fewer, than in its first run: its forward "
+    "must do the same again";
 
 }  // namespace
 
@@ -28,20 +25,17 @@ RecordedRun::RecordedRun(RunRecord& record, Which which)
 }
 
 void RecordedRun::check_end() const {
-  if (which_ == Which::second && used_ != record_.keys.size()) throw_other_draws();
+  require<Error>(which_ == Which::first || used_ == record_.keys.size(), kOtherDraws);
 }
 
 Key RecordedRun::next_key(const std::function<Key()>& fresh) {
-  return next_of(current_run, fresh);
-}
-
-Key RecordedRun::next_of(RecordedRun* run, const std::function<Key()>& fresh) {
+  RecordedRun* const run = current_run;
   if (run == nullptr) return fresh();
   if (run->which_ == Which::first) {
-    run->record_.keys.push_back(next_of(run->outer_, fresh));
-    return run->record_.keys.back();
+    const ScopedValue outside(current_run, run->outer_);
+    return run->record_.keys.emplace_back(next_key(fresh));
   }
-  if (run->used_ == run->record_.keys.size()) throw_other_draws();
+  require<Error>(run->used_ < run->record_.keys.size(), kOtherDraws);
   return run->record_.keys[run->used_++];
 }
 

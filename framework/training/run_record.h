@@ -33,8 +33,6 @@ class RecordedRun : private NonCopyable {
   [[nodiscard]] static bool is_repeated() noexcept;
 
  private:
-  static Key next_of(RecordedRun* run, const std::function<Key()>& fresh);
-
   RunRecord& record_;
   Which which_;
   std::size_t used_ = 0;  // keys, in a second run

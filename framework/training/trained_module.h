@@ -34,12 +34,6 @@ class TrainedModule {
   }
 
  protected:
-  TrainedModule() = default;
-  TrainedModule(const TrainedModule&) = default;
-  TrainedModule(TrainedModule&&) = default;
-  TrainedModule& operator=(const TrainedModule&) = default;
-  TrainedModule& operator=(TrainedModule&&) = default;
-
   /// Where the trainer is. Error if no trainer that lives has this module, and in a map inside the
   /// replica. Messages call the module `what`, and say that `instead` works there.
   [[nodiscard]] std::shared_ptr<const TrainerPosition> trainer_position(
