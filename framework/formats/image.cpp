@@ -7,8 +7,6 @@
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
 #include "framework/formats/exif.h"
-#include "framework/formats/jpeg_decoder.h"
-#include "framework/formats/png_decoder.h"
 
 namespace lockstep::formats {
 namespace {

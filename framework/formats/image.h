@@ -42,7 +42,12 @@ struct ImageOptions {
 [[nodiscard]] Image decode_image(std::span<const std::uint8_t> bytes, const std::string& name,
                                  const ImageOptions& options = {});
 
-/// For decoders: DataError for a picture of more than `most_pixels`, and for one that takes `least`
+/// Its decoders: the picture in a file's bytes, gray or in colour as the file is.
+[[nodiscard]] Image decode_jpeg(std::span<const std::uint8_t> bytes, const std::string& name,
+                                std::int64_t most_pixels);
+[[nodiscard]] Image decode_png(std::span<const std::uint8_t> bytes, const std::string& name,
+                               std::int64_t most_pixels);
+/// For these: DataError for a picture of more than `most_pixels`, and for one that takes `least`
 /// bytes of a file at least, which has `bytes`.
 void check_size(const Image& image, std::int64_t most_pixels, std::size_t least, std::size_t bytes,
                 const std::string& name);

@@ -1,10 +1,10 @@
-#include "framework/formats/jpeg_decoder.h"
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdio>
+#include <span>
+#include <string>
 #include <vector>
 
 #include <jpeglib.h>
@@ -16,6 +16,7 @@
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
 #include "framework/formats/guarded_call.h"
+#include "framework/formats/image.h"
 
 namespace lockstep::formats {
 namespace {

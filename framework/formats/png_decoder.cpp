@@ -1,8 +1,8 @@
-#include "framework/formats/png_decoder.h"
-
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <span>
+#include <string>
 
 #include <png.h>
 
@@ -11,6 +11,7 @@
 #include "framework/formats/content_reader.h"
 #include "framework/formats/data_file.h"
 #include "framework/formats/guarded_call.h"
+#include "framework/formats/image.h"
 
 namespace lockstep::formats {
 namespace {
