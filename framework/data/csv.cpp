@@ -21,8 +21,6 @@
 #include "framework/base/logging.h"
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
-#include "framework/data/presence.h"
-#include "framework/data/rounding.h"
 #include "framework/data/tensor_set.h"
 #include "framework/formats/csv.h"
 #include "framework/formats/data_file.h"
@@ -33,8 +31,8 @@ namespace {
 
 using formats::CsvFile;
 using CsvTask = CsvSetOptions::Task;
-using data::kExactInDouble;
 using formats::Decimal;
+using formats::kExactInDouble;
 using formats::trimmed;
 
 CsvFile open_csv(const std::string& path, const CsvSetOptions& options,
@@ -292,7 +290,7 @@ class RoundedColumns {
  public:
   // `number` is what a cell says, `taken` what is left of it.
   void note(const CsvFile& file, std::size_t row, std::size_t column, double number, double taken) {
-    const bool is_moved = data::is_moved(number, taken);
+    const bool is_moved = formats::is_moved(number, taken);
     if (!is_moved && std::abs(number) < kExactInDouble) return;
     if (!noted_.empty() && noted_.back() == file.header()[column]) return;
     const std::string_view text = trimmed(file.text(row, column));

@@ -154,6 +154,11 @@ void load_wanted(const DataContext& context, bool is_wanted, std::shared_ptr<con
   if (is_wanted) load_or_tell(context, [&] { set = load(); });
 }
 
+void data::require_there(const std::string& source, const std::string& path,
+                         const std::string& advice) {
+  require<DataError>(formats::is_there(path), source, ": there is no '", path, "'; ", advice);
+}
+
 keys::ConfigKey folder_key(std::string& folder) {
   return {"root",
           keys::text(folder, keys::of_length("a folder's path", PATH_MAX - 1)),

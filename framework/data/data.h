@@ -117,6 +117,18 @@ template <typename Options>
           }};
 }
 
+namespace data {
+
+/// Advice on the files of sources that take any: configs/ names some that a machine may lack.
+inline constexpr const char* kSeeConfigs =
+    "; the head of a config in configs/ says where its data come from";
+
+/// DataError if nothing is at `path`: which source misses it, and `advice` on how to get or make
+/// it.
+void require_there(const std::string& source, const std::string& path, const std::string& advice);
+
+}  // namespace data
+
 /// The key `root` of a source whose files are in a folder. Needed, if `folder` has no default.
 [[nodiscard]] keys::ConfigKey folder_key(std::string& folder);
 /// A key of a source whose value is a file's path. Needed, if `file` has no default.

@@ -7,19 +7,14 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/data/presence.h"
 #include "framework/formats/idx.h"
 
 namespace lockstep {
 namespace {
 
 // By channel, of the training set's pixels.
-std::vector<double> fashion_mnist_mean() {
-  return {0.2860};
-}
-std::vector<double> fashion_mnist_deviation() {
-  return {0.3530};
-}
+constexpr double kFashionMnistMean = 0.2860;
+constexpr double kFashionMnistDeviation = 0.3530;
 
 constexpr std::int64_t kSide = 28;
 constexpr std::int64_t kClasses = 10;
@@ -30,8 +25,8 @@ std::string find_file(const std::string& root, FashionMnist::Split split, const 
   const std::string name = (split == FashionMnist::Split::train ? "train-" : "t10k-") + what;
   const std::filesystem::path plain = std::filesystem::path(root) / name;
   const std::filesystem::path packed = plain.string() + ".gz";
-  if (data::is_there(plain)) return plain.string();
-  if (data::is_there(packed)) return packed.string();
+  if (formats::is_there(plain)) return plain.string();
+  if (formats::is_there(packed)) return packed.string();
   throw DataError(
       str("fashion_mnist: there is neither '", plain.string(), "' nor '", packed.string(),
           "'; Debian's package dataset-fashion-mnist has the files in ", kFashionMnistRoot));
@@ -58,8 +53,8 @@ Pictures load(const std::string& root, FashionMnist::Split split) {
                     .width = kSide,
                     .classes = kClasses,
                     .pixels = images.read_values(),
-                    .mean = fashion_mnist_mean(),
-                    .deviation = fashion_mnist_deviation(),
+                    .mean = {kFashionMnistMean},
+                    .deviation = {kFashionMnistDeviation},
                     .names = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal",
                               "Shirt", "Sneaker", "Bag", "Ankle boot"}};
   const std::vector<std::uint8_t> values = labels.read_values();
@@ -82,7 +77,7 @@ FashionMnist::FashionMnist(const std::string& root, Split split, Augmentation au
 DataKind fashion_mnist_kind() {
   return picture_kind<FashionMnist, FashionMnistOptions>(
       "fashion_mnist", "28 x 28 gray pictures of 10 kinds of clothes, 60000 and 10000",
-      fashion_mnist_mean(), fashion_mnist_deviation(),
+      {kFashionMnistMean}, {kFashionMnistDeviation},
       [](const std::string& root, FashionMnist::Split split, const formats::OnDamage& on_damage) {
         for (const auto& [name, dimensions] : {std::pair(kImages, 3), std::pair(kLabels, 1)}) {
           formats::do_or_tell(on_damage, [&, what = name, shape = dimensions] {

@@ -12,7 +12,6 @@
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/data/fingerprint.h"
-#include "framework/data/presence.h"
 #include "framework/formats/folder_entries.h"
 #include "framework/formats/image.h"
 
@@ -68,8 +67,8 @@ void warn_of_lacking(const PictureFolder& set, const fs::path& folder) {
 fs::path validation_folder(const fs::path& root) {
   const fs::path brief = root / "val";
   const fs::path full = root / "validation";
-  if (!data::is_there(full)) return brief;
-  if (data::is_there(brief)) {
+  if (!formats::is_there(full)) return brief;
+  if (formats::is_there(brief)) {
     formats::fail_folder(root.string(), "it has both val and validation: keep one of them");
   }
   return full;
@@ -86,8 +85,7 @@ void warn_of(const std::vector<std::string>& others, const std::string& root, co
 bool has_class_folder(const std::vector<formats::FolderEntry>& entries,
                       const std::vector<std::string>& classes) {
   return std::ranges::any_of(entries, [&](const formats::FolderEntry& entry) {
-    return entry.type == fs::file_type::directory &&
-           std::ranges::count(classes, entry.name) > 0;
+    return entry.type == fs::file_type::directory && std::ranges::count(classes, entry.name) > 0;
   });
 }
 
@@ -321,7 +319,7 @@ const PictureFolder::Pixels& PictureFolder::cached(std::int64_t index) const {
 DataSets load_image_folder(const ImageFolderOptions& options, const DataContext& context) {
   const PictureForm form = complete(options.form);
   const fs::path root(options.root);
-  data::require_there("image_folder", root,
+  data::require_there("image_folder", options.root,
                       "data.root must be a folder with train/CLASS/PICTURE and perhaps the same in "
                       "val/ and test/, or with CLASS/PICTURE; pictures are PNG or JPEG files");
   const auto classes = context.fitted ? context.fitted->classes : std::vector<std::string>();
@@ -349,7 +347,7 @@ DataSets load_image_folder(const ImageFolderOptions& options, const DataContext&
     }
     return set;
   };
-  const bool has_train = data::is_there(root / "train");
+  const bool has_train = formats::is_there(root / "train");
   const bool needs_classes = context.needs_targets || classes.empty();
   const bool has_sets =
       (has_train && needs_classes) || (!classes.empty() && has_sets_alone(root, classes)) ||
@@ -362,7 +360,7 @@ DataSets load_image_folder(const ImageFolderOptions& options, const DataContext&
     });
   }
   const auto other = [&](const std::string& name, const fs::path& folder) -> Set {
-    if (!data::is_there(folder)) return nullptr;
+    if (!formats::is_there(folder)) return nullptr;
     Set set = set_in(name, folder, {});
     if (train && set->has_targets()) warn_of_lacking(*set, folder);
     return set;

@@ -15,8 +15,6 @@
 #include "framework/base/logging.h"
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
-#include "framework/data/presence.h"
-#include "framework/data/rounding.h"
 #include "framework/formats/decimal.h"
 #include "framework/formats/npy.h"
 
@@ -79,11 +77,11 @@ bool is_rounded(T value, float made) {
   if constexpr (is_exact) {
     return false;
   } else if constexpr (kIsFloating<T>) {
-    return data::is_moved(value, static_cast<double>(made)) &&
-           (std::abs(value) < data::kExactInDouble ||
+    return formats::is_moved(value, static_cast<double>(made)) &&
+           (std::abs(value) < formats::kExactInDouble ||
             !formats::is_rough(shortest_text(value, std::chars_format::scientific)));
   } else {
-    return data::is_moved(static_cast<long double>(value), static_cast<long double>(made));
+    return formats::is_moved(static_cast<long double>(value), static_cast<long double>(made));
   }
 }
 

@@ -12,7 +12,6 @@
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/data/fingerprint.h"
-#include "framework/data/presence.h"
 #include "framework/formats/data_file.h"
 
 namespace lockstep {

@@ -3,7 +3,6 @@
 #include <array>
 #include <filesystem>
 #include <sstream>
-#include <system_error>
 
 #include "framework/base/text.h"
 
@@ -15,8 +14,7 @@ namespace {
 constexpr std::size_t kRecordBytes = 1 + Cifar10::kPixelBytes;
 
 std::vector<std::string> read_class_names(const std::string& path) {
-  std::error_code error;
-  if (fs::status(path, error).type() == fs::file_type::not_found) return {};
+  if (!is_there(path)) return {};
   const DataFile file(path);
   const FileBytes bytes = file.bytes();
   std::istringstream lines(std::string(bytes.span().begin(), bytes.span().end()));

@@ -1,6 +1,7 @@
 #include "framework/formats/data_file.h"
 
 #include <cerrno>
+#include <system_error>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -15,6 +16,11 @@ namespace lockstep::formats {
 
 void fail_file(const std::string& path, const std::string& rule) {
   throw DataError(str("data file '", path, "': ", rule));
+}
+
+bool is_there(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::status(path, error).type() != std::filesystem::file_type::not_found;
 }
 
 void require_memory(const std::string& path, std::size_t bytes, const std::string& what,

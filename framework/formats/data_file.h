@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
@@ -17,6 +18,9 @@ namespace lockstep::formats {
 
 /// Throws the DataError that names the file and says `rule`, which it breaks.
 [[noreturn]] void fail_file(const std::string& path, const std::string& rule);
+
+/// Whether anything is at `path`, readable or not: a reader says what is wrong with it.
+[[nodiscard]] bool is_there(const std::filesystem::path& path);
 
 /// Throws such an error if so many bytes more can't be had: `what` ("its text takes"), both numbers
 /// and `advice`.
