@@ -118,10 +118,6 @@ void Communicator::reduce_scatter(ConstBytes input, Bytes output, ElementType ty
         .op = op});
 }
 
-void Communicator::all_gather(ConstBytes input, Bytes output) {
-  call({.kind = Verb::Kind::all_gather, .input = input, .output = output});
-}
-
 void Communicator::all_to_all(ConstBytes input, std::span<const std::size_t> send_sizes,
                               Bytes output, std::span<const std::size_t> recv_sizes) {
   call({.kind = Verb::Kind::all_to_all,
@@ -150,14 +146,6 @@ void Communicator::permute(ConstBytes input, int destination, Bytes output, int 
   if (destination != kNobody) send_sizes[static_cast<std::size_t>(destination)] = input.size();
   if (source != kNobody) recv_sizes[static_cast<std::size_t>(source)] = output.size();
   all_to_all(input, send_sizes, output, recv_sizes);
-}
-
-void Communicator::broadcast(Bytes data, int root) {
-  call({.kind = Verb::Kind::broadcast, .output = data, .root = root});
-}
-
-void Communicator::barrier() {
-  call({.kind = Verb::Kind::barrier});
 }
 
 SymmetricBuffer Communicator::allocate(std::size_t bytes, Copies copies) {

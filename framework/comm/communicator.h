@@ -121,7 +121,9 @@ class Communicator : private NonCopyable {
 
   /// output = the inputs of all replicas in their order, input.size() bytes each. Input and output
   /// may overlap only if `input` is exactly the own slice of `output`.
-  void all_gather(ConstBytes input, Bytes output);
+  void all_gather(ConstBytes input, Bytes output) {
+    call({.kind = Verb::Kind::all_gather, .input = input, .output = output});
+  }
 
   /// Sends send_sizes[r] bytes of `input` to each replica r, and writes the recv_sizes[r] bytes
   /// that come from replica r to `output`. Both buffers are in the order of r, end to end.
@@ -135,10 +137,12 @@ class Communicator : private NonCopyable {
   void permute(ConstBytes input, int destination, Bytes output, int source);
 
   /// data = replica `root`'s data.
-  void broadcast(Bytes data, int root);
+  void broadcast(Bytes data, int root) {
+    call({.kind = Verb::Kind::broadcast, .output = data, .root = root});
+  }
 
   /// Returns once every replica has called it.
-  void barrier();
+  void barrier() { call({.kind = Verb::Kind::barrier}); }
 
   /// Allocates `bytes` of memory for each replica. All replicas call this together with the same
   /// arguments. Where replicas share memory (one host, not over Gloo) the memory is symmetric:

@@ -1,7 +1,5 @@
 #include "framework/comm/group_layout.h"
 
-#include <algorithm>
-
 namespace lockstep::comm {
 
 GroupLayout::GroupLayout(std::span<const watch::GroupMember> members, int own_worker) {
@@ -24,10 +22,6 @@ GroupLayout::GroupLayout(std::span<const watch::GroupMember> members, int own_wo
   for (const auto type : {ElementType::float16, ElementType::float32}) {
     plans_.emplace_back(places_, type, ReduceOp::sum);
   }
-}
-
-std::size_t GroupLayout::most_members() const {
-  return std::ranges::max(places_, {}, &std::vector<int>::size).size();
 }
 
 }  // namespace lockstep::comm

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <span>
@@ -37,7 +38,9 @@ class GroupLayout {
   [[nodiscard]] const std::vector<std::vector<int>>& places() const noexcept { return places_; }
   [[nodiscard]] const std::vector<int>& own_places() const { return places_[own_]; }
   /// The most members of a worker.
-  [[nodiscard]] std::size_t most_members() const;
+  [[nodiscard]] std::size_t most_members() const {
+    return std::ranges::max(places_, {}, &std::vector<int>::size).size();
+  }
   /// Whether all workers have as many members, next to each other.
   [[nodiscard]] bool has_blocks() const noexcept { return has_blocks_; }
   /// What each worker reduces alone.

@@ -249,10 +249,6 @@ void NetworkCommunicator::broadcast(const Verb& verb) {
   rounds.pass_on(part);
 }
 
-double NetworkCommunicator::all_reduce_seconds(std::size_t bytes) const {
-  return ScheduleChoice(size(), link_speed()).all_reduce_seconds(bytes);
-}
-
 // Sends sent[p] to each other member p and receives received[p] from it; both sides leave out empty
 // messages. The next member comes first, so that not all send to the same one at once.
 void NetworkCommunicator::exchange(std::span<const ConstBytes> sent,

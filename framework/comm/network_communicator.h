@@ -35,7 +35,9 @@ class NetworkCommunicator final : public Communicator {
   [[nodiscard]] bool shares_memory() const noexcept override { return false; }
   [[nodiscard]] LinkSpeed link_speed() const override { return link_->speed(); }
   void set_link_speed(const LinkSpeed& speed) override { link_->set_speed(speed); }
-  [[nodiscard]] double all_reduce_seconds(std::size_t bytes) const override;
+  [[nodiscard]] double all_reduce_seconds(std::size_t bytes) const override {
+    return ScheduleChoice(size(), link_speed()).all_reduce_seconds(bytes);
+  }
   [[nodiscard]] const Ledger& ledger() const noexcept override { return link_->ledger(); }
 
  private:

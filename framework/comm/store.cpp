@@ -82,10 +82,6 @@ std::optional<std::string> SocketStore::ask(const StoreRequest& request) {
   return decode<std::optional<std::string>>(reply, "the launcher's answer");
 }
 
-void SocketStore::set(const std::string& key, const std::string& value) {
-  (void)ask({key, value});
-}
-
 // The parent answers at once and this end asks again: so no thread of a process ever waits for a
 // key with the socket in its hands while another must publish that very key.
 std::string SocketStore::get(const std::string& key, std::chrono::milliseconds timeout) {

@@ -80,7 +80,7 @@ class SocketStore final : public Store, private NonCopyable {
   explicit SocketStore(Descriptor socket) : socket_(std::move(socket)) {}
 
   /// Throws ReplicaLost when the parent is gone.
-  void set(const std::string& key, const std::string& value) override;
+  void set(const std::string& key, const std::string& value) override { (void)ask({key, value}); }
   [[nodiscard]] std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
 
  private:

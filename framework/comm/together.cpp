@@ -281,10 +281,6 @@ LocalWork::LocalWork(Together::Verbs verbs) : verbs_(verbs.begin(), verbs.end())
   parts_ = items * parts_per_item_;
 }
 
-void LocalWork::help() noexcept {
-  for (std::size_t part = next_++; part < parts_; part = next_++) do_part(part);
-}
-
 // Items are: the one result of an all_reduce, which goes to every replica; each replica's result of
 // a reduce_scatter; what each replica gets from each in an all_gather. Parts of different items
 // touch different memory, but for a common output, which is written once.

@@ -66,7 +66,9 @@ class LocalWork {
   [[nodiscard]] static std::unique_ptr<LocalWork> of(Together::Verbs verbs);
 
   /// Does parts that no other thread has taken, until none is left. Several threads at once.
-  void help() noexcept;
+  void help() noexcept {
+    for (std::size_t part = next_++; part < parts_; part = next_++) do_part(part);
+  }
 
  private:
   void do_part(std::size_t index) const;

@@ -16,10 +16,6 @@ void HostLinks::Peer::says_wrong(const DataError& error) {
   problem = str(" says what no launcher of this version says: ", error.what());
 }
 
-void HostLinks::add_to(PollSet& polled) const {
-  for (const Peer& peer : peers_) polled.add(peer.link->polled());
-}
-
 void HostLinks::progress() {
   for (const Peer& peer : peers_) peer.link->progress();
 }

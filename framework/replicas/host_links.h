@@ -111,7 +111,9 @@ class HostLinks {
   /// What is said of runs before is not heard from here on.
   void begin_run() noexcept { ++run_; }
 
-  void add_to(PollSet& polled) const;
+  void add_to(PollSet& polled) const {
+    for (const Peer& peer : peers_) polled.add(peer.link->polled());
+  }
   /// Sends and receives what can be now.
   void progress();
   /// What was said next to this host.

@@ -135,10 +135,6 @@ StopSignals::StopSignals(Word* asked, Handler end) : asked_(asked), pipe_(make_p
   handler_.emplace(note_signal);
 }
 
-int StopSignals::asked() const noexcept {
-  return asked_ == nullptr ? 0 : static_cast<int>(asked_->load());
-}
-
 int StopSignals::signal() const noexcept {
   return heard.ending;
 }

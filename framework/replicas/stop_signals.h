@@ -51,7 +51,9 @@ class StopSignals {
   /// Whether the first signal only asks.
   [[nodiscard]] bool asks() const noexcept { return asked_ != nullptr; }
   /// The signal that asks, or 0.
-  [[nodiscard]] int asked() const noexcept;
+  [[nodiscard]] int asked() const noexcept {
+    return asked_ == nullptr ? 0 : static_cast<int>(asked_->load());
+  }
   /// Asks with a `signal` that has come to another host, unless one has asked already. The first
   /// signal that comes to this process is still its first.
   void ask(int signal) const noexcept {

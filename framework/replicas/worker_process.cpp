@@ -111,10 +111,6 @@ StopsHeld::StopsHeld() noexcept {
   ::pthread_sigmask(SIG_BLOCK, &stops, &before_);
 }
 
-void StopsHeld::release() const noexcept {
-  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-}
-
 WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlier,
                            const StopsHeld& held, bool is_asked,
                            const std::function<void(const WorkerPlace&)>& run) {

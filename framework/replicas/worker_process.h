@@ -72,7 +72,7 @@ class StopsHeld : private NonCopyable {
   ~StopsHeld() { release(); }
 
   /// Unblocks them.
-  void release() const noexcept;
+  void release() const noexcept { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
  private:
   sigset_t before_;

@@ -99,11 +99,9 @@ BoardMemory::BoardMemory(int workers, int descriptor, std::size_t offset) : work
     throw CommError(str("the board of pending calls: descriptor ", descriptor,
                         " can't be read: ", text_of_errno(errno)));
   }
-  if (status.st_size < 0 || static_cast<std::size_t>(status.st_size) < end) {
-    throw CommError(str("the board of pending calls: descriptor ", descriptor, " has ",
-                        status.st_size, " bytes; a board of ", workers, " workers at ", offset,
-                        " ends at ", end));
-  }
+  require<CommError>(status.st_size >= 0 && static_cast<std::size_t>(status.st_size) >= end,
+                     "the board of pending calls: descriptor ", descriptor, " has ", status.st_size,
+                     " bytes; a board of ", workers, " workers at ", offset, " ends at ", end);
   data_ = map_shared(descriptor, offset, Board::bytes_for(workers));
 }
 
@@ -113,18 +111,10 @@ WorkerWords& BoardMemory::worker(int worker) const noexcept {
   return *reinterpret_cast<WorkerWords*>(words);
 }
 
-PublicWords& BoardMemory::common(int board) const noexcept {
-  return reinterpret_cast<PublicWords*>(data_.get())[board];
-}
-
 bool BoardMemory::is_local(int worker) const noexcept {
   const auto first = common().first_local.load();
   const auto number = static_cast<std::uint64_t>(worker);
   return !has_others() || (number >= first && number - first < common().local_workers.load());
-}
-
-bool BoardMemory::is_known(int worker) const noexcept {
-  return has_copies_ ? this->worker(worker).copied_at.load() != 0 : is_local(worker);
 }
 
 std::optional<SeatView> read_seat(const BoardMemory& memory, SeatIndex place) {
@@ -185,10 +175,6 @@ std::optional<GroupView> find_group(const WorkerWords& worker, std::uint64_t key
     }
   }
   return std::nullopt;
-}
-
-MemberWords* members_at(WorkerWords& worker, std::uint64_t offset) noexcept {
-  return reinterpret_cast<MemberWords*>(&worker.arena[offset + 1]);
 }
 
 std::vector<GroupMember> read_members(WorkerWords& worker, const GroupView& group) {

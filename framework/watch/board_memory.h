@@ -165,13 +165,17 @@ class BoardMemory {
   /// How many boards have their PublicWords here: one for each host.
   [[nodiscard]] int boards() const noexcept { return boards_; }
   [[nodiscard]] WorkerWords& worker(int worker) const noexcept;
-  [[nodiscard]] PublicWords& common(int board = 0) const noexcept;
+  [[nodiscard]] PublicWords& common(int board = 0) const noexcept {
+    return reinterpret_cast<PublicWords*>(data_.get())[board];
+  }
 
   /// Whether other hosts run some of the workers, and whether this host runs `worker`.
   [[nodiscard]] bool has_others() const noexcept { return common().local_workers.load() != 0; }
   [[nodiscard]] bool is_local(int worker) const noexcept;
   /// Whether what `worker` does can be read here.
-  [[nodiscard]] bool is_known(int worker) const noexcept;
+  [[nodiscard]] bool is_known(int worker) const noexcept {
+    return has_copies_ ? this->worker(worker).copied_at.load() != 0 : is_local(worker);
+  }
 
  private:
   int workers_;
@@ -228,7 +232,9 @@ struct GroupView {
 [[nodiscard]] std::uint32_t group_slots(const WorkerWords& worker) noexcept;
 /// None if the worker has no such group, or if it changes too fast to be read.
 [[nodiscard]] std::optional<GroupView> find_group(const WorkerWords& worker, std::uint64_t key);
-[[nodiscard]] MemberWords* members_at(WorkerWords& worker, std::uint64_t offset) noexcept;
+[[nodiscard]] inline MemberWords* members_at(WorkerWords& worker, std::uint64_t offset) noexcept {
+  return reinterpret_cast<MemberWords*>(&worker.arena[offset + 1]);
+}
 /// The members; empty if the group has gone.
 [[nodiscard]] std::vector<GroupMember> read_members(WorkerWords& worker, const GroupView& group);
 

@@ -50,10 +50,6 @@ void JobWatch::hear(std::size_t from, const BoardMessage& message) {
   std::visit([&](const auto& each) { take(from, each); }, message);
 }
 
-void JobWatch::take(std::size_t /*from*/, const ReadingsWanted& wanted) {
-  want(wanted.count);
-}
-
 void JobWatch::want(int readings) {
   if (own_ != 0) return send_(0, ReadingsWanted{readings});
   wanted_ = std::clamp(readings, wanted_, 2);
@@ -101,10 +97,6 @@ void JobWatch::end_reading() {
   tell_unheld();
   if (!suspicions_.empty()) wanted_ = std::max(wanted_, 1);
   if (wanted_ > 0) begin_reading();
-}
-
-void JobWatch::tell(std::size_t host, const BoardNews& news) {
-  host == own_ ? take(own_, news) : send_(host, news);
 }
 
 void JobWatch::take(std::size_t /*from*/, const BoardNews& news) {

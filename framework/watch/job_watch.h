@@ -76,11 +76,13 @@ class JobWatch : private NonCopyable {
     Board::Verdict verdict;
   };
 
-  void take(std::size_t from, const ReadingsWanted& wanted);
+  void take(std::size_t /*from*/, const ReadingsWanted& wanted) { want(wanted.count); }
   void take(std::size_t from, const BoardLook& look);
   void take(std::size_t from, const BoardWords& words);
   void take(std::size_t from, const BoardNews& news);
-  void tell(std::size_t host, const BoardNews& news);
+  void tell(std::size_t host, const BoardNews& news) {
+    host == own_ ? take(own_, news) : send_(host, news);
+  }
 
   void begin_reading();
   void end_reading();

@@ -120,7 +120,9 @@ class TcpLink final : public MessageLink {
   void note_loss(Peer& peer) LOCKSTEP_REQUIRES(mutex_);
   void wait_for(const Cancellation& user, const std::deque<TcpMessage>& messages, TcpWait& wait,
                 MutexLock& lock) LOCKSTEP_REQUIRES(mutex_);
-  void wake_waits() LOCKSTEP_REQUIRES(mutex_);
+  void wake_waits() LOCKSTEP_REQUIRES(mutex_) {
+    for (TcpWait* wait : waits_) wait->changed.notify_all();
+  }
   void wake_io() noexcept;
   void drop(std::uint64_t group) LOCKSTEP_REQUIRES(mutex_);
   void want(int peer) LOCKSTEP_REQUIRES(mutex_);
@@ -198,10 +200,6 @@ TcpLink::~TcpLink() {
 void TcpLink::wake_io() noexcept {
   const std::uint64_t one = 1;
   if (wake_.open()) (void)!::write(wake_.get(), &one, sizeof one);
-}
-
-void TcpLink::wake_waits() {
-  for (TcpWait* wait : waits_) wait->changed.notify_all();
 }
 
 void TcpLink::end_all() noexcept {
@@ -306,11 +304,10 @@ void TcpLink::wait_for(const Cancellation& user, const std::deque<TcpMessage>& m
     }
     if (!waited || !all_are_there || moved != last) waited.emplace();
     last = moved;
-    if (waited->look() >= options_.timeout) {
-      throw Timeout(str("replica ", rank_, " waited ", options_.timeout.count(), " ms to ",
-                        first->is_received ? "receive from" : "send to", " replica ", first->peer,
-                        ", which did not arrive"));
-    }
+    require<Timeout>(waited->look() < options_.timeout, "replica ", rank_, " waited ",
+                     options_.timeout.count(), " ms to ",
+                     first->is_received ? "receive from" : "send to", " replica ", first->peer,
+                     ", which did not arrive");
     wait.changed.wait_for(lock, kLook);
   }
 }
@@ -488,10 +485,9 @@ void TcpLink::connect_to(int peer, const std::stop_token& stop) {
   Peer& at = *peers_[static_cast<std::size_t>(peer)];
   const auto again = [&](const char* why) {
     const MutexLock lock(mutex_);
-    if (SteadyClock::now() - at.wanted >= options_.connect_timeout) {
-      throw Timeout(str("replica ", rank_, " could not connect to replica ", peer, " within ",
-                        options_.connect_timeout.count(), " ms: ", why));
-    }
+    require<Timeout>(SteadyClock::now() - at.wanted < options_.connect_timeout, "replica ", rank_,
+                     " could not connect to replica ", peer, " within ",
+                     options_.connect_timeout.count(), " ms: ", why);
     wanted_.push_back(peer);
   };
   if (at.address.empty()) {

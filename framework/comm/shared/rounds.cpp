@@ -98,10 +98,6 @@ SharedRounds::SharedRounds(std::shared_ptr<SharedLink> link, std::vector<int> me
   verbs_ = region_->line(me()).verbs.load();
 }
 
-void SharedRounds::next_verb() {
-  region_->line(me()).verbs.store(++verbs_);
-}
-
 void SharedRounds::meet(Verb::Kind verb, std::uint64_t mark, std::size_t bytes, std::size_t said,
                         ConstBytes input, ConstBytes output) {
   user_.check();

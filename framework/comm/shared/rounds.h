@@ -90,7 +90,7 @@ class SharedRounds {
   [[nodiscard]] std::size_t count() const noexcept { return members_.size(); }
 
   /// Begins a verb. From now on small() is this verb's, and the own part of it may be written.
-  void next_verb();
+  void next_verb() { region_->line(me()).verbs.store(++verbs_); }
   /// Does the verb's first round. CollectiveMismatch unless `mark` and `bytes` are the same for all
   /// members. The message is the first `said` bytes of the own small(). `input` and `output` are
   /// the caller's buffers.
