@@ -32,7 +32,7 @@ class LOCKSTEP_THREAD_ATTRIBUTE(capability("mutex")) Mutex : private NonCopyable
  public:
   void lock() LOCKSTEP_ACQUIRE() { mutex_.lock(); }
   void unlock() LOCKSTEP_RELEASE() { mutex_.unlock(); }
-  bool try_lock() LOCKSTEP_THREAD_ATTRIBUTE(try_acquire_capability(true)) {
+  [[nodiscard]] bool try_lock() LOCKSTEP_THREAD_ATTRIBUTE(try_acquire_capability(true)) {
     return mutex_.try_lock();
   }
 
