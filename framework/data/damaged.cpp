@@ -14,16 +14,6 @@
 namespace lockstep {
 namespace {
 
-// Samples that are made together: those that are slow alone, as one damaged would have all made
-// again, and others up to these bytes.
-constexpr std::int64_t kBytesTogether = std::int64_t{1} << 20;
-
-std::int64_t samples_together(const Dataset& data) {
-  if (data.is_slow()) return 1;
-  const std::int64_t bytes = std::max<std::int64_t>(data.type().input.bytes(), 1);
-  return std::max<std::int64_t>(kBytesTogether / bytes, 1);
-}
-
 using Found = std::function<void(const DamagedSample& damaged)>;
 
 void look_at_each(const Dataset& data, std::span<const std::int64_t> numbers, const Found& found) {
@@ -41,7 +31,12 @@ void look_at_each(const Dataset& data, std::span<const std::int64_t> numbers, co
 }  // namespace
 
 void find_damaged(const Dataset& data, const DamageSearch& search, const Found& found) {
-  const std::int64_t together = samples_together(data);
+  // Samples that are slow to make are made alone, as one damaged would have all made again, and
+  // others together up to these bytes.
+  constexpr std::int64_t kBytesTogether = std::int64_t{1} << 20;
+  const std::int64_t bytes = std::max<std::int64_t>(data.type().input.bytes(), 1);
+  const std::int64_t together =
+      data.is_slow() ? 1 : std::max<std::int64_t>(kBytesTogether / bytes, 1);
   const std::int64_t ahead = 4 * search.threads;
   Loader loader(data, {.threads = search.threads, .ahead = ahead});
   std::deque<std::vector<std::int64_t>> asked;

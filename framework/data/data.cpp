@@ -100,12 +100,6 @@ DataSets load_split(const DataKind& kind, const keys::Picked& picked, const Data
   return sets;
 }
 
-void drop_unwanted(DataSets& sets, const WantedSets& wanted) {
-  if (!wanted.train) sets.train = nullptr;
-  if (!wanted.validation) sets.validation = nullptr;
-  if (!wanted.test) sets.test = nullptr;
-}
-
 // DataError if the set has other classes than those of `fitted`. A set may not know their names.
 void check_classes(const std::string& set_name, const Dataset& set, const Fitted& fitted) {
   const std::vector<std::string> own = set.class_names();
@@ -198,7 +192,9 @@ DataSets load_data(const keys::Picked& picked, const DataContext& context) {
   const DataKind& kind = known_data().at(picked.name);
   const bool splits = context.validation > 0 && !kind.splits;
   DataSets sets = splits ? load_split(kind, picked, context) : kind.load(picked, context);
-  drop_unwanted(sets, context.wanted);
+  if (!context.wanted.train) sets.train = nullptr;
+  if (!context.wanted.validation) sets.validation = nullptr;
+  if (!context.wanted.test) sets.test = nullptr;
   if (context.fitted) {
     sets.fitted = *context.fitted;
   } else if (!sets.train && context.on_damage) {

@@ -1,8 +1,6 @@
 #include "framework/data/fingerprint.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <span>
 #include <vector>
 
 namespace lockstep::data {
@@ -17,19 +15,6 @@ Fingerprint::Fingerprint(const Dataset& data) {
   }
   add(type.classes);
   for (const std::string& name : data.class_names()) add(name);
-}
-
-void Fingerprint::add(std::int64_t number) {
-  sum_.add(std::as_bytes(std::span(&number, 1)));
-}
-
-void Fingerprint::add(std::string_view text) {
-  add(std::ssize(text));
-  sum_.add(std::as_bytes(std::span(text)));
-}
-
-void Fingerprint::add(const at::Tensor& values) {
-  sum_.add({static_cast<const std::byte*>(values.data_ptr()), values.nbytes()});
 }
 
 void Fingerprint::add_samples(const Dataset& data) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -17,10 +19,15 @@ class Fingerprint {
   /// Begins with how many samples there are, what they are, and the classes' names.
   explicit Fingerprint(const Dataset& data);
 
-  void add(std::int64_t number);
-  void add(std::string_view text);
+  void add(std::int64_t number) { sum_.add(std::as_bytes(std::span(&number, 1))); }
+  void add(std::string_view text) {
+    add(std::ssize(text));
+    sum_.add(std::as_bytes(std::span(text)));
+  }
   /// All values of a contiguous tensor on the CPU.
-  void add(const at::Tensor& values);
+  void add(const at::Tensor& values) {
+    sum_.add({static_cast<const std::byte*>(values.data_ptr()), values.nbytes()});
+  }
   /// The samples, unaugmented; of many, or of those that are slow to make, some that are evenly
   /// spread, the first and the last among them.
   void add_samples(const Dataset& data);

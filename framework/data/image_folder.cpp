@@ -234,10 +234,8 @@ PictureFolder::PictureFolder(const PictureFolder& whole, const std::vector<std::
 
 std::shared_ptr<const PictureFolder> PictureFolder::without(
     const std::vector<std::int64_t>& pictures) const {
-  if (std::ssize(pictures) == size()) {
-    throw DataError(
-        str("all ", counted(size(), "picture"), " are damaged, such as '", folder_.path(0), "'"));
-  }
+  require<DataError>(std::ssize(pictures) != size(), "all ", counted(size(), "picture"),
+                     " are damaged, such as '", folder_.path(0), "'");
   return std::shared_ptr<const PictureFolder>(new PictureFolder(*this, pictures));
 }
 

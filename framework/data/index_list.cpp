@@ -50,10 +50,6 @@ std::int64_t IndexList::bytes(std::int64_t count) noexcept {
                                                                 : sizeof(std::int64_t));
 }
 
-std::int64_t IndexList::size() const noexcept {
-  return std::visit([](const auto& numbers) { return std::ssize(numbers); }, numbers_);
-}
-
 std::int64_t IndexList::operator[](std::int64_t i) const {
   return std::visit(
       [&](const auto& numbers) {

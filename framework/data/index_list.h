@@ -20,7 +20,9 @@ class IndexList {
   /// What a list of 0 … count-1 takes.
   [[nodiscard]] static std::int64_t bytes(std::int64_t count) noexcept;
 
-  [[nodiscard]] std::int64_t size() const noexcept;
+  [[nodiscard]] std::int64_t size() const noexcept {
+    return std::visit([](const auto& numbers) { return std::ssize(numbers); }, numbers_);
+  }
   [[nodiscard]] std::int64_t operator[](std::int64_t i) const;
 
   /// Cuts the first `count` off.

@@ -1,6 +1,5 @@
 #include "framework/data/sampler.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "framework/base/random.h"
@@ -61,10 +60,6 @@ std::int64_t Sampler::start_of_step(std::int64_t position) const {
   const bool is_left_out =
       options_.drop_last && options_.size - position % options_.size < full_batch_;
   return is_left_out ? start_of_epoch(position / options_.size + 1) : position;
-}
-
-std::int64_t Sampler::global_batch(std::int64_t position) const {
-  return std::min(full_batch_, options_.size - start_of_step(position) % options_.size);
 }
 
 std::vector<std::int64_t> Sampler::indices(std::int64_t position, std::int64_t replica) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -61,7 +62,9 @@ class Sampler {
 
   /// Samples of all replicas together in the step at any position: a full batch or what is left of
   /// the epoch, at least 1. ValueError for a negative position.
-  [[nodiscard]] std::int64_t global_batch(std::int64_t position) const;
+  [[nodiscard]] std::int64_t global_batch(std::int64_t position) const {
+    return std::min(full_batch_, options_.size - start_of_step(position) % options_.size);
+  }
 
   /// The position after the step at any position. ValueError for a negative one.
   [[nodiscard]] std::int64_t end_of_step(std::int64_t position) const {

@@ -82,10 +82,6 @@ void refuse_foreign(const DataFile& file, std::span<const std::uint8_t> begin) {
   }
 }
 
-bool is_gzip(std::span<const std::uint8_t> bytes) noexcept {
-  return has_at(bytes, 0, "\x1f\x8b");
-}
-
 // Over zlib's inflate, not its gzread: that one can take a file that ends inside its gzip checksum
 // for a whole one (1.2.13 does, if all input is used up when the content is complete), and passes
 // over foreign bytes behind the gzip data.
@@ -119,10 +115,6 @@ std::size_t ContentReader::read(std::span<std::uint8_t> into) {
 void ContentReader::expect(std::size_t bytes, std::string meaning) {
   expected_ = bytes;
   meaning_ = std::move(meaning);
-}
-
-void ContentReader::read_all(std::span<std::uint8_t> into) {
-  if (read(into) < into.size()) fail_short(bytes_);
 }
 
 void ContentReader::check_size() const {

@@ -16,7 +16,9 @@ namespace lockstep::formats {
 inline constexpr std::size_t kDeflateRatio = 1032;
 
 /// Whether these are the first bytes of gzip data.
-[[nodiscard]] bool is_gzip(std::span<const std::uint8_t> bytes) noexcept;
+[[nodiscard]] inline bool is_gzip(std::span<const std::uint8_t> bytes) noexcept {
+  return has_at(bytes, 0, "\x1f\x8b");
+}
 
 /// DataError if these first bytes, up to 512 of them, are of data that are packed in another way
 /// than by gzip (xz, lzma, bzip2, zstd, lz4, lzip, zip, 7z, rar, compress, tar, Parquet).
@@ -37,7 +39,9 @@ class ContentReader : private NonCopyable {
   /// Sets how many bytes the content should have in all, and what they are.
   void expect(std::size_t bytes, std::string meaning);
   /// Like read(), but content that ends before `into` is full is an error.
-  void read_all(std::span<std::uint8_t> into);
+  void read_all(std::span<std::uint8_t> into) {
+    if (read(into) < into.size()) fail_short(bytes_);
+  }
   /// Checks the file's own size against what is expected, and this against the memory that is left,
   /// without reading on.
   void check_size() const;

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <utility>
 
-#include "framework/base/range.h"
 #include "framework/formats/content_reader.h"
 
 namespace lockstep::formats {
@@ -209,10 +208,6 @@ NpyFloat16::operator float() const noexcept {
     return std::copysign(static_cast<float>(fraction) * 0x1p-24F, sign ? -1.F : 1.F);
   const std::uint32_t wide = exponent == 0x1f ? 0xff : exponent + 127 - 15;
   return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
-}
-
-std::string NpyArray::place_of(std::size_t i) const {
-  return str("element [", join(row_major_index(static_cast<std::int64_t>(i), shape_)), "]");
 }
 
 NpyArray::NpyArray(const std::string& path) : path_(path) {

@@ -10,6 +10,7 @@
 
 #include "framework/base/element_type.h"
 #include "framework/base/errors.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
 
@@ -64,7 +65,9 @@ class NpyArray {
   }
 
   /// Where element number `i` is, for messages: "element [2, 0]".
-  [[nodiscard]] std::string place_of(std::size_t i) const;
+  [[nodiscard]] std::string place_of(std::size_t i) const {
+    return str("element [", join(row_major_index(static_cast<std::int64_t>(i), shape_)), "]");
+  }
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   /// Throws the DataError that names the file and says `rule`, which it breaks.

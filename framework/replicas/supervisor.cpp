@@ -213,11 +213,6 @@ int doubt(const Watched& worker) {
   return worker.reported ? traits_of(worker.reported->kind).doubt : 0;
 }
 
-bool succeeded(const Watched& worker) {
-  return worker.reported && worker.reported->done() &&
-         (worker.wait_status == kTaken || worker.wait_status == 0);
-}
-
 // Libraries that run out of memory end the process in ways of their own.
 std::string memory_note() {
   std::string text;
@@ -418,7 +413,8 @@ class Supervisor {
     }
     look_for_report(worker);
     worker.wait_status = taken ? kTaken : status;
-    if (!succeeded(worker)) note_failed(worker);
+    const bool is_well = worker.reported && worker.reported->done() && (taken || status == 0);
+    if (!is_well) note_failed(worker);
   }
 
   // Passes on what ended workers have written and nobody has read yet.

@@ -48,10 +48,9 @@ bool is_same(const Mac& a, const Mac& b) noexcept {
 }
 
 void fill_randomly(Bytes bytes) {
-  if (::RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()),
-                   static_cast<int>(bytes.size())) != 1) {
-    throw Error("the system has no random bytes");
-  }
+  const int count = static_cast<int>(bytes.size());
+  require<Error>(::RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), count) == 1,
+                 "the system has no random bytes");
 }
 
 Secret::~Secret() {
