@@ -157,9 +157,51 @@ class Helper : private NonCopyable {
 class HostMembers final : public Communicator {
  public:
   HostMembers(std::shared_ptr<const Workers> job, std::vector<int> members, int place,
-              std::uint64_t channel);
+              std::uint64_t channel)
+      : Communicator(place, static_cast<int>(members.size())),
+        workers_(std::move(job)),
+        members_(std::move(members)),
+        layout_(workers_->layout(members_)),
+        channel_(Key(channel).fold("hosts").fold(members_).bits()) {
+    std::vector<int> here;
+    for (const int member : layout_.own_places()) {
+      here.push_back(members_[static_cast<std::size_t>(member)] - workers_->first_here());
+    }
+    local_ = workers_->local->subgroup(here, channel_);
+    if (!spans_hosts()) return;
+    network_ = workers_->network->subgroup(members_, channel);
+    if (!shares_memory() || own_index() > 0) return;
+    std::vector<int> leaders;
+    for (const auto& places : layout_.places()) {
+      leaders.push_back(members_[static_cast<std::size_t>(places[0])]);
+    }
+    for (std::uint64_t i = 0; i < kUnderWay; ++i) {
+      senders_.emplace_back(new Sender{
+          {layout_, workers_->network->subgroup(leaders, Key(channel_).fold(i).bits())}, {}});
+    }
+  }
 
-  void run(const Verb& verb) override;
+  void run(const Verb& verb) override {
+    const std::uint64_t mark = next_mark();
+    local_->mark(mark);
+    if (!spans_hosts()) return local_->run(verb);
+    if (verb.kind == Verb::Kind::allocate) {
+      *verb.buffer = local_->allocate(verb.bytes, verb.copies);
+      if (verb.copies == Copies::one) verb.buffer->holders = layout_.places();
+      return;
+    }
+    if (!shares_memory() || verb.kind == Verb::Kind::all_to_all) {
+      network_->mark(mark);
+      return network_->run(verb);
+    }
+    for (const auto& sender : senders_) sender->hosts.workers()->mark(mark);
+    // Some verbs exchange no sizes here. Members with other sizes must not meet.
+    Key sizes = Key(mark).fold(static_cast<std::uint64_t>(verb.kind));
+    for (const std::size_t size : {verb.input.size(), verb.output.size()}) sizes = sizes.fold(size);
+    local_->mark(sizes.bits());
+    in_pieces(verb);
+  }
+
   void interrupt(const std::exception_ptr& error) noexcept override {
     local_->interrupt(error);
     if (network_) network_->interrupt(error);
@@ -219,25 +261,237 @@ class HostMembers final : public Communicator {
   }
   // Whether a slot has rows of each member here.
   bool has_inputs(const Verb& verb) const { return is_reduction(verb) && !is_of_hosts(verb); }
-  std::size_t rows_of(const Verb& verb) const;
+
+  // Rows are: in an all_gather, what comes from each member, of each host as many; in a
+  // reduce_scatter what each host gets, or each member; else the buffer.
+  std::size_t rows_of(const Verb& verb) const {
+    if (verb.kind == Verb::Kind::all_gather) return hosts() * layout_.most_members();
+    if (verb.kind != Verb::Kind::reduce_scatter) return 1;
+    return is_of_hosts(verb) ? hosts() : layout_.size();
+  }
 
   std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,
-                                            std::uint64_t channel) override;
+                                            std::uint64_t channel) override {
+    std::vector<int> in_job;
+    for (const int member : members) in_job.push_back(members_[static_cast<std::size_t>(member)]);
+    return std::make_shared<HostMembers>(workers_, std::move(in_job), own_place, channel);
+  }
+
   // An all_gather and a broadcast may write to an output that members here have together. Then none
   // returns before all have written: it may change the output.
   struct Outputs {
     bool are_one = false;     ///< all have the same
     bool are_shared = false;  ///< some have
   };
-  Outputs outputs(const Verb& verb);
-  void in_pieces(const Verb& verb);
-  void make(const Verb& verb, const Piece& piece);
-  void make_sum(const Verb& verb, const Piece& piece);
-  void send(const Verb& verb, const Piece& piece, Together& hosts) const;
-  void send_inputs(const Verb& verb, const Piece& piece, Together& hosts) const;
-  void take(const Verb& verb, const Piece& piece) const;
-  Bytes common_memory(std::size_t bytes);
-  void tell(const std::exception_ptr& error, std::size_t turn);
+
+  Outputs outputs(const Verb& verb) {
+    const bool may_have = verb.kind == Verb::Kind::all_gather || verb.kind == Verb::Kind::broadcast;
+    if (!may_have || verb.output.empty()) return {};
+    const SharedAddress own = local_->shared_address(verb.output);
+    std::vector<SharedAddress> all(members_here());
+    local_->all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+    const auto is_of_several = [&](const SharedAddress& each) {
+      return each.extent != 0 && std::ranges::count(all, each) > 1;
+    };
+    return {own.extent != 0 && std::ranges::count(all, own) == std::ssize(all),
+            std::ranges::any_of(all, is_of_several)};
+  }
+
+  void in_pieces(const Verb& verb) {
+    const std::size_t rows = rows_of(verb);
+    const std::size_t inputs = has_inputs(verb) ? layout_.most_members() : 1;
+    const std::size_t row = verb.kind == Verb::Kind::all_gather ? verb.input.size()
+                            : is_reduction(verb)                ? verb.input.size() / rows
+                                                                : verb.output.size();
+    const std::size_t most = std::min(row, whole_lines(kPiece / rows));
+    // A barrier is one piece of nothing.
+    const std::size_t count = verb.kind == Verb::Kind::barrier ? 1
+                              : row == 0                       ? 0
+                                                               : ceil_div(row, most);
+    if (count == 0) return;
+    const std::size_t slot = whole_lines(inputs * rows * most);
+    constexpr std::size_t kSlots = kUnderWay + 1;
+    const Bytes slots = common_memory(std::min(count, kSlots) * slot);
+    const auto piece = [&](std::size_t index) {
+      const std::size_t bytes = std::min(most, row - index * most);
+      return Piece{index * most, bytes, rows, slots.subspan(index % kSlots * slot, slot)};
+    };
+
+    // If all have one output together, they take turns in writing its pieces.
+    const auto [is_common, is_shared] = outputs(verb);
+    const std::size_t writers = is_common ? members_here() : 1;
+    // An exception first interrupts the leader's messages, and then waits for them.
+    struct Leaving {
+      HostMembers& members;
+      bool done = false;
+      ~Leaving() {
+        if (done || members.senders_.empty()) return;
+        members.interrupt_leaders(
+            std::make_exception_ptr(Aborted("the members of this host have failed")));
+        for (const auto& sender : members.senders_) (void)sender->helper.finish();
+      }
+    } leaving{*this};
+    std::exception_ptr error;
+    for (std::size_t index = 0; index < count + kUnderWay; ++index) {
+      if (index < count) make(verb, piece(index));
+      if (!senders_.empty()) {
+        Sender& sender = *senders_[index % kUnderWay];
+        const std::exception_ptr failed = sender.helper.finish();
+        if (!error) error = failed;
+        if (index < count && !error) {
+          const auto task = [&, now = piece(index)] { send(verb, now, sender.hosts); };
+          // One piece needs no other thread.
+          error = count == 1 ? outcome_of(task) : outcome_of([&] { sender.helper.begin(task); });
+        }
+      }
+      if (index < kUnderWay) continue;
+      tell(error, index);
+      const std::size_t sent = index - kUnderWay;
+      if (writers == 1 || sent % writers == own_index()) take(verb, piece(sent));
+    }
+    leaving.done = true;
+    if (is_shared) local_->barrier();
+  }
+
+  // The members' part of a message, in common memory.
+  void make(const Verb& verb, const Piece& piece) {
+    switch (verb.kind) {
+      case Verb::Kind::all_reduce:
+      case Verb::Kind::reduce_scatter:
+        return make_sum(verb, piece);
+      case Verb::Kind::all_gather: {
+        const std::size_t first = own_host() * layout_.most_members();
+        return local_->all_gather(
+            verb.input.subspan(piece.offset, piece.bytes),
+            piece.slot.subspan(first * piece.bytes, members_here() * piece.bytes));
+      }
+      case Verb::Kind::broadcast: {
+        local_->barrier();  // all have taken what the slot held
+        if (layout_.worker_of(verb.root) != own_host()) return;
+        if (verb.root == rank()) {
+          copy_bytes(verb.output.subspan(piece.offset, piece.bytes), piece.row(0));
+        }
+        return local_->barrier();
+      }
+      default:
+        return local_->barrier();
+    }
+  }
+
+  void make_sum(const Verb& verb, const Piece& piece) {
+    const bool copies = has_inputs(verb);
+    if (copies) local_->barrier();  // all have taken what the slot held
+    const Bytes all = piece.rows_of(copies ? own_index() : 0);
+    const auto add = [&](ConstBytes input, Bytes to) {
+      if (copies) return copy_bytes(input, to);
+      local_->all_reduce(input, to, verb.type, reduce::partial_op(verb.op));
+    };
+    const std::size_t row = verb.input.size() / piece.rows;
+    if (piece.bytes == row) {
+      add(verb.input, all);
+    } else {
+      for (std::size_t i = 0; i < piece.rows; ++i) {
+        add(verb.input.subspan(i * row + piece.offset, piece.bytes),
+            all.subspan(i * piece.bytes, piece.bytes));
+      }
+    }
+    if (copies) local_->barrier();
+  }
+
+  // The leader's part: the leaders' verb on the slot.
+  void send(const Verb& verb, const Piece& piece, Together& hosts) const {
+    if (has_inputs(verb)) return send_inputs(verb, piece, hosts);
+    const Bytes all = piece.rows_of(0);
+    Verb of_hosts = verb;
+    of_hosts.op = reduce::partial_op(verb.op);
+    of_hosts.input = of_hosts.output = all;
+    switch (verb.kind) {
+      case Verb::Kind::reduce_scatter:
+        of_hosts.output = piece.row(own_host());
+        break;
+      case Verb::Kind::all_gather: {
+        const std::size_t block = layout_.most_members() * piece.bytes;
+        of_hosts.input = all.subspan(own_host() * block, block);
+        break;
+      }
+      default:
+        of_hosts.root = static_cast<int>(layout_.worker_of(verb.root));
+    }
+    hosts.workers()->run(of_hosts);
+  }
+
+  // For all members here, the verb on the inputs in the slot.
+  void send_inputs(const Verb& verb, const Piece& piece, Together& hosts) const {
+    std::vector<Verb> verbs(members_here(), verb);
+    std::vector<const Verb*> all;
+    for (std::size_t member = 0; member < verbs.size(); ++member) {
+      const auto place = static_cast<std::size_t>(layout_.own_places()[member]);
+      verbs[member].input = piece.rows_of(member);
+      verbs[member].output =
+          verb.kind == Verb::Kind::all_reduce ? piece.row(0) : piece.row(place, member);
+      all.push_back(&verbs[member]);
+    }
+    hosts.run(all);
+  }
+
+  // A member's part of the result.
+  void take(const Verb& verb, const Piece& piece) const {
+    switch (verb.kind) {
+      case Verb::Kind::all_reduce:
+      case Verb::Kind::reduce_scatter: {
+        // The part of the piece that is in the own slice.
+        const bool scatters = verb.kind == Verb::Kind::reduce_scatter;
+        const bool is_of_hosts = this->is_of_hosts(verb);
+        const std::size_t slice = scatters && is_of_hosts ? own_index() * verb.output.size() : 0;
+        const Bytes row = !scatters     ? piece.row(0)
+                          : is_of_hosts ? piece.row(own_host())
+                                        : piece.row(static_cast<std::size_t>(rank()), own_index());
+        const auto common =
+            intersection<std::size_t>({piece.offset, piece.bytes}, {slice, verb.output.size()});
+        if (common.size == 0) return;
+        const Bytes to = verb.output.subspan(common.offset - slice, common.size);
+        copy_bytes(row.subspan(common.offset - piece.offset, common.size), to);
+        if (is_of_hosts && verb.op == ReduceOp::mean) {
+          reduce::divide(to, size(), verb.type);
+        }
+        return;
+      }
+      case Verb::Kind::all_gather:
+        for (std::size_t place = 0; place < layout_.size(); ++place) {
+          const std::size_t row =
+              layout_.worker_of(place) * layout_.most_members() + layout_.index_of(place);
+          copy_bytes(piece.row(row), verb.output.subspan(place * verb.input.size() + piece.offset));
+        }
+        return;
+      case Verb::Kind::broadcast:
+        return copy_bytes(piece.row(0), verb.output.subspan(piece.offset));
+      default:
+        return;
+    }
+  }
+
+  // Memory that all members here share, until the next call, behind the leader's error. Up to
+  // Scratch's limit for each member's input and a result it is kept: fresh pages cost more than the
+  // copies into them.
+  Bytes common_memory(std::size_t bytes) {
+    const std::size_t all = kErrorBytes + bytes;
+    const std::size_t kept = (members_here() + 1) * Scratch::kKept;
+    if (all > common_.own.size() || common_.own.size() > kept) {
+      common_ = {};
+      common_ = local_->allocate(std::max(all, kPage), Copies::one);
+    }
+    return common_.own.subspan(kErrorBytes, bytes);
+  }
+
+  // Ends the leader's part of a verb. If it has failed, all members throw the error.
+  void tell(const std::exception_ptr& error, std::size_t turn) {
+    auto& told = reinterpret_cast<LeadersError*>(common_.own.data())[turn % 2];
+    if (error) told.set(error);
+    local_->barrier();
+    if (error) std::rethrow_exception(error);
+    told.check();
+  }
+
   void interrupt_leaders(const std::exception_ptr& error) noexcept {
     for (const auto& sender : senders_) sender->hosts.workers()->interrupt(error);
   }
@@ -251,275 +505,6 @@ class HostMembers final : public Communicator {
   std::vector<std::unique_ptr<Sender>> senders_;
   SymmetricBuffer common_;
 };
-
-HostMembers::HostMembers(std::shared_ptr<const Workers> job, std::vector<int> members, int place,
-                         std::uint64_t channel)
-    : Communicator(place, static_cast<int>(members.size())),
-      workers_(std::move(job)),
-      members_(std::move(members)),
-      layout_(workers_->layout(members_)),
-      channel_(Key(channel).fold("hosts").fold(members_).bits()) {
-  std::vector<int> here;
-  for (const int member : layout_.own_places()) {
-    here.push_back(members_[static_cast<std::size_t>(member)] - workers_->first_here());
-  }
-  local_ = workers_->local->subgroup(here, channel_);
-  if (!spans_hosts()) return;
-  network_ = workers_->network->subgroup(members_, channel);
-  if (!shares_memory() || own_index() > 0) return;
-  std::vector<int> leaders;
-  for (const auto& places : layout_.places()) {
-    leaders.push_back(members_[static_cast<std::size_t>(places[0])]);
-  }
-  for (std::uint64_t i = 0; i < kUnderWay; ++i) {
-    senders_.emplace_back(new Sender{
-        {layout_, workers_->network->subgroup(leaders, Key(channel_).fold(i).bits())}, {}});
-  }
-}
-
-std::shared_ptr<Communicator> HostMembers::do_subgroup(std::span<const int> members, int own_place,
-                                                       std::uint64_t channel) {
-  std::vector<int> in_job;
-  for (const int member : members) in_job.push_back(members_[static_cast<std::size_t>(member)]);
-  return std::make_shared<HostMembers>(workers_, std::move(in_job), own_place, channel);
-}
-
-void HostMembers::run(const Verb& verb) {
-  const std::uint64_t mark = next_mark();
-  local_->mark(mark);
-  if (!spans_hosts()) return local_->run(verb);
-  if (verb.kind == Verb::Kind::allocate) {
-    *verb.buffer = local_->allocate(verb.bytes, verb.copies);
-    if (verb.copies == Copies::one) verb.buffer->holders = layout_.places();
-    return;
-  }
-  if (!shares_memory() || verb.kind == Verb::Kind::all_to_all) {
-    network_->mark(mark);
-    return network_->run(verb);
-  }
-  for (const auto& sender : senders_) sender->hosts.workers()->mark(mark);
-  // Some verbs exchange no sizes here. Members with other sizes must not meet.
-  Key sizes = Key(mark).fold(static_cast<std::uint64_t>(verb.kind));
-  for (const std::size_t size : {verb.input.size(), verb.output.size()}) sizes = sizes.fold(size);
-  local_->mark(sizes.bits());
-  in_pieces(verb);
-}
-
-// Rows are: in an all_gather, what comes from each member, of each host as many; in a
-// reduce_scatter what each host gets, or each member; else the buffer.
-std::size_t HostMembers::rows_of(const Verb& verb) const {
-  if (verb.kind == Verb::Kind::all_gather) return hosts() * layout_.most_members();
-  if (verb.kind != Verb::Kind::reduce_scatter) return 1;
-  return is_of_hosts(verb) ? hosts() : layout_.size();
-}
-
-void HostMembers::in_pieces(const Verb& verb) {
-  const std::size_t rows = rows_of(verb);
-  const std::size_t inputs = has_inputs(verb) ? layout_.most_members() : 1;
-  const std::size_t row = verb.kind == Verb::Kind::all_gather ? verb.input.size()
-                          : is_reduction(verb)                ? verb.input.size() / rows
-                                                              : verb.output.size();
-  const std::size_t most = std::min(row, whole_lines(kPiece / rows));
-  // A barrier is one piece of nothing.
-  const std::size_t count = verb.kind == Verb::Kind::barrier ? 1
-                            : row == 0                       ? 0
-                                                             : ceil_div(row, most);
-  if (count == 0) return;
-  const std::size_t slot = whole_lines(inputs * rows * most);
-  constexpr std::size_t kSlots = kUnderWay + 1;
-  const Bytes slots = common_memory(std::min(count, kSlots) * slot);
-  const auto piece = [&](std::size_t index) {
-    const std::size_t bytes = std::min(most, row - index * most);
-    return Piece{index * most, bytes, rows, slots.subspan(index % kSlots * slot, slot)};
-  };
-
-  // If all have one output together, they take turns in writing its pieces.
-  const auto [is_common, is_shared] = outputs(verb);
-  const std::size_t writers = is_common ? members_here() : 1;
-  // An exception first interrupts the leader's messages, and then waits for them.
-  struct Leaving {
-    HostMembers& members;
-    bool done = false;
-    ~Leaving() {
-      if (done || members.senders_.empty()) return;
-      members.interrupt_leaders(
-          std::make_exception_ptr(Aborted("the members of this host have failed")));
-      for (const auto& sender : members.senders_) (void)sender->helper.finish();
-    }
-  } leaving{*this};
-  std::exception_ptr error;
-  for (std::size_t index = 0; index < count + kUnderWay; ++index) {
-    if (index < count) make(verb, piece(index));
-    if (!senders_.empty()) {
-      Sender& sender = *senders_[index % kUnderWay];
-      const std::exception_ptr failed = sender.helper.finish();
-      if (!error) error = failed;
-      if (index < count && !error) {
-        const auto task = [&, now = piece(index)] { send(verb, now, sender.hosts); };
-        // One piece needs no other thread.
-        error = count == 1 ? outcome_of(task) : outcome_of([&] { sender.helper.begin(task); });
-      }
-    }
-    if (index < kUnderWay) continue;
-    tell(error, index);
-    const std::size_t sent = index - kUnderWay;
-    if (writers == 1 || sent % writers == own_index()) take(verb, piece(sent));
-  }
-  leaving.done = true;
-  if (is_shared) local_->barrier();
-}
-
-HostMembers::Outputs HostMembers::outputs(const Verb& verb) {
-  const bool may_have = verb.kind == Verb::Kind::all_gather || verb.kind == Verb::Kind::broadcast;
-  if (!may_have || verb.output.empty()) return {};
-  const SharedAddress own = local_->shared_address(verb.output);
-  std::vector<SharedAddress> all(members_here());
-  local_->all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
-  const auto is_of_several = [&](const SharedAddress& each) {
-    return each.extent != 0 && std::ranges::count(all, each) > 1;
-  };
-  return {own.extent != 0 && std::ranges::count(all, own) == std::ssize(all),
-          std::ranges::any_of(all, is_of_several)};
-}
-
-// The members' part of a message, in common memory.
-void HostMembers::make(const Verb& verb, const Piece& piece) {
-  switch (verb.kind) {
-    case Verb::Kind::all_reduce:
-    case Verb::Kind::reduce_scatter:
-      return make_sum(verb, piece);
-    case Verb::Kind::all_gather: {
-      const std::size_t first = own_host() * layout_.most_members();
-      return local_->all_gather(
-          verb.input.subspan(piece.offset, piece.bytes),
-          piece.slot.subspan(first * piece.bytes, members_here() * piece.bytes));
-    }
-    case Verb::Kind::broadcast: {
-      local_->barrier();  // all have taken what the slot held
-      if (layout_.worker_of(verb.root) != own_host()) return;
-      if (verb.root == rank()) {
-        copy_bytes(verb.output.subspan(piece.offset, piece.bytes), piece.row(0));
-      }
-      return local_->barrier();
-    }
-    default:
-      return local_->barrier();
-  }
-}
-
-void HostMembers::make_sum(const Verb& verb, const Piece& piece) {
-  const bool copies = has_inputs(verb);
-  if (copies) local_->barrier();  // all have taken what the slot held
-  const Bytes all = piece.rows_of(copies ? own_index() : 0);
-  const auto add = [&](ConstBytes input, Bytes to) {
-    if (copies) return copy_bytes(input, to);
-    local_->all_reduce(input, to, verb.type, reduce::partial_op(verb.op));
-  };
-  const std::size_t row = verb.input.size() / piece.rows;
-  if (piece.bytes == row) {
-    add(verb.input, all);
-  } else {
-    for (std::size_t i = 0; i < piece.rows; ++i) {
-      add(verb.input.subspan(i * row + piece.offset, piece.bytes),
-          all.subspan(i * piece.bytes, piece.bytes));
-    }
-  }
-  if (copies) local_->barrier();
-}
-
-// The leader's part: the leaders' verb on the slot.
-void HostMembers::send(const Verb& verb, const Piece& piece, Together& hosts) const {
-  if (has_inputs(verb)) return send_inputs(verb, piece, hosts);
-  const Bytes all = piece.rows_of(0);
-  Verb of_hosts = verb;
-  of_hosts.op = reduce::partial_op(verb.op);
-  of_hosts.input = of_hosts.output = all;
-  switch (verb.kind) {
-    case Verb::Kind::reduce_scatter:
-      of_hosts.output = piece.row(own_host());
-      break;
-    case Verb::Kind::all_gather: {
-      const std::size_t block = layout_.most_members() * piece.bytes;
-      of_hosts.input = all.subspan(own_host() * block, block);
-      break;
-    }
-    default:
-      of_hosts.root = static_cast<int>(layout_.worker_of(verb.root));
-  }
-  hosts.workers()->run(of_hosts);
-}
-
-// For all members here, the verb on the inputs in the slot.
-void HostMembers::send_inputs(const Verb& verb, const Piece& piece, Together& hosts) const {
-  std::vector<Verb> verbs(members_here(), verb);
-  std::vector<const Verb*> all;
-  for (std::size_t member = 0; member < verbs.size(); ++member) {
-    const auto place = static_cast<std::size_t>(layout_.own_places()[member]);
-    verbs[member].input = piece.rows_of(member);
-    verbs[member].output =
-        verb.kind == Verb::Kind::all_reduce ? piece.row(0) : piece.row(place, member);
-    all.push_back(&verbs[member]);
-  }
-  hosts.run(all);
-}
-
-// A member's part of the result.
-void HostMembers::take(const Verb& verb, const Piece& piece) const {
-  switch (verb.kind) {
-    case Verb::Kind::all_reduce:
-    case Verb::Kind::reduce_scatter: {
-      // The part of the piece that is in the own slice.
-      const bool scatters = verb.kind == Verb::Kind::reduce_scatter;
-      const bool is_of_hosts = this->is_of_hosts(verb);
-      const std::size_t slice = scatters && is_of_hosts ? own_index() * verb.output.size() : 0;
-      const Bytes row = !scatters     ? piece.row(0)
-                        : is_of_hosts ? piece.row(own_host())
-                                      : piece.row(static_cast<std::size_t>(rank()), own_index());
-      const auto common =
-          intersection<std::size_t>({piece.offset, piece.bytes}, {slice, verb.output.size()});
-      if (common.size == 0) return;
-      const Bytes to = verb.output.subspan(common.offset - slice, common.size);
-      copy_bytes(row.subspan(common.offset - piece.offset, common.size), to);
-      if (is_of_hosts && verb.op == ReduceOp::mean) {
-        reduce::divide(to, size(), verb.type);
-      }
-      return;
-    }
-    case Verb::Kind::all_gather:
-      for (std::size_t place = 0; place < layout_.size(); ++place) {
-        const std::size_t row =
-            layout_.worker_of(place) * layout_.most_members() + layout_.index_of(place);
-        copy_bytes(piece.row(row), verb.output.subspan(place * verb.input.size() + piece.offset));
-      }
-      return;
-    case Verb::Kind::broadcast:
-      return copy_bytes(piece.row(0), verb.output.subspan(piece.offset));
-    default:
-      return;
-  }
-}
-
-// Memory that all members here share, until the next call, behind the leader's error. Up to
-// Scratch's limit for each member's input and a result it is kept: fresh pages cost more than the
-// copies into them.
-Bytes HostMembers::common_memory(std::size_t bytes) {
-  const std::size_t all = kErrorBytes + bytes;
-  const std::size_t kept = (members_here() + 1) * Scratch::kKept;
-  if (all > common_.own.size() || common_.own.size() > kept) {
-    common_ = {};
-    common_ = local_->allocate(std::max(all, kPage), Copies::one);
-  }
-  return common_.own.subspan(kErrorBytes, bytes);
-}
-
-// Ends the leader's part of a verb. If it has failed, all members throw the error.
-void HostMembers::tell(const std::exception_ptr& error, std::size_t turn) {
-  auto& told = reinterpret_cast<LeadersError*>(common_.own.data())[turn % 2];
-  if (error) told.set(error);
-  local_->barrier();
-  if (error) std::rethrow_exception(error);
-  told.check();
-}
 
 }  // namespace
 

@@ -70,9 +70,24 @@ class TcpLink final : public MessageLink {
   // Process `rank` of `size`: publishes "address/<rank>" in the store. With one process there are
   // no threads and no address. CommError if the address is not one of this host.
   TcpLink(std::shared_ptr<Store> store, int rank, int size, const NetworkOptions& network,
-          const ConnectOptions& options);
+          const ConnectOptions& options)
+      : store_(std::move(store)), rank_(rank), network_(network), options_(options) {
+    for (int peer = 0; peer < size; ++peer) peers_.push_back(std::make_unique<Peer>(dead_));
+    if (size == 1) return;
+    wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!wake_.open()) throw CommError(str("cannot make an eventfd: ", text_of_errno(errno)));
+    listener_.emplace(HostAndPort{network.address, 0}, network.secret, network.job,
+                      Listener::Limits{});
+    store_->set(address_of(rank), HostAndPort{network.address, listener_->port()}.text());
+    io_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+    connector_ = std::jthread([this](const std::stop_token& stop) { connect_wanted(stop); });
+  }
+
   // Says goodbye to the others. Nobody may be in exchange().
-  ~TcpLink() override;
+  ~TcpLink() override {
+    io_.request_stop();
+    wake_io();
+  }
 
   [[nodiscard]] LinkSpeed speed() const override {
     const MutexLock lock(speed_mutex_);
@@ -87,11 +102,74 @@ class TcpLink final : public MessageLink {
   // not published its address yet counts towards connect_timeout alone. When this has thrown, the
   // group is dead: what still comes for it is dropped.
   void exchange(const MessageGroup& group, const Key& tag,
-                std::span<const PeerMessage> messages) override;
-  void begin(const MessageGroup& group) override;
+                std::span<const PeerMessage> wanted) override {
+    const Cancellation& user = group.user;
+    user.check();
+    if (wanted.empty()) return;
+    TcpWait wait;
+    wait.pending = wanted.size();
+    std::deque<TcpMessage> messages;
+    for (const PeerMessage& each : wanted) {
+      // Messages of different sizes never meet: replicas that are out of step wait instead of
+      // reading each other's bytes as something else.
+      messages.push_back({.peer = each.peer,
+                          .is_received = each.is_received(),
+                          .sent = each.sent,
+                          .received = each.received,
+                          .group = group.key.bits(),
+                          .slot = tag.fold(each.bytes()).bits(),
+                          .wait = &wait});
+    }
+    Turn turn(*this);
+    // Receives come first: a message that arrives early finds its buffer.
+    const auto post = [&](bool receives) LOCKSTEP_REQUIRES(mutex_) {
+      for (TcpMessage& message : messages) {
+        if (message.is_received != receives) continue;
+        Peer& peer = *peers_[static_cast<std::size_t>(message.peer)];
+        if (peer.state == Peer::State::unknown) want(message.peer);
+        const short before = peer.connection.polled();
+        peer.connection.post(message);
+        note_loss(peer);
+        if ((peer.connection.polled() & ~before) != 0) wake_io();
+        if (!receives) ledger_.bytes_sent += message.bytes();
+      }
+    };
+    waits_.insert(&wait);
+    try {
+      user.check();
+      post(true);
+      post(false);
+      ++ledger_.rounds;
+      wait_for(user, messages, wait, turn);
+    } catch (...) {
+      waits_.erase(&wait);
+      for (TcpMessage& message : messages) {
+        Peer& peer = *peers_[static_cast<std::size_t>(message.peer)];
+        if (!message.is_done) peer.connection.withdraw(message);
+        note_loss(peer);
+      }
+      drop(group.key.bits());
+      throw;
+    }
+    waits_.erase(&wait);
+  }
+
+  void begin(const MessageGroup& group) override {
+    const Turn turn(*this);
+    dead_.erase(group.key.bits());
+  }
+
   // Nobody will want what still comes for the group.
-  void end(const MessageGroup& group) noexcept override;
-  void end_all() noexcept override;
+  void end(const MessageGroup& group) noexcept override {
+    const Turn turn(*this);
+    drop(group.key.bits());
+    wake_waits();
+  }
+
+  void end_all() noexcept override {
+    const Turn turn(*this);
+    wake_waits();
+  }
 
  private:
   struct Peer {
@@ -114,33 +192,297 @@ class TcpLink final : public MessageLink {
   };
 
   // For callers, so that the thread that sends and receives lets them in between.
-  class Turn;
+  class LOCKSTEP_SCOPED_LOCK Turn : public MutexLock {
+   public:
+    explicit Turn(TcpLink& link) LOCKSTEP_ACQUIRE(link.mutex_)
+        : MutexLock((++link.callers_, link.mutex_)) {
+      --link.callers_;
+    }
+    ~Turn() LOCKSTEP_RELEASE() = default;
+  };
 
-  [[nodiscard]] std::exception_ptr lost(int peer) const LOCKSTEP_REQUIRES(mutex_);
-  void note_loss(Peer& peer) LOCKSTEP_REQUIRES(mutex_);
+  [[nodiscard]] std::exception_ptr lost(int peer) const LOCKSTEP_REQUIRES(mutex_) {
+    const Peer& at = *peers_[static_cast<std::size_t>(peer)];
+    if (at.error) return at.error;
+    return std::make_exception_ptr(
+        ReplicaLost(str("replica ", rank_, " lost its connection to replica ", peer, " (",
+                        at.connection.why_lost(), ")")));
+  }
+
+  // If the connection has ended, whoever has noticed it.
+  void note_loss(Peer& peer) LOCKSTEP_REQUIRES(mutex_) {
+    if (peer.state != Peer::State::open || peer.connection.is_open()) return;
+    peer.state = Peer::State::lost;
+    --ledger_.connections;
+    wake_waits();
+  }
+
   void wait_for(const Cancellation& user, const std::deque<TcpMessage>& messages, TcpWait& wait,
-                MutexLock& lock) LOCKSTEP_REQUIRES(mutex_);
+                MutexLock& lock) LOCKSTEP_REQUIRES(mutex_) {
+    std::optional<Waited> waited;
+    std::size_t last = 0;
+    while (wait.pending > 0) {
+      user.check();
+      std::size_t moved = 0;
+      bool all_are_there = true;
+      const TcpMessage* first = nullptr;
+      for (const TcpMessage& message : messages) {
+        moved += message.moved;
+        if (message.is_done) continue;
+        const Peer& peer = *peers_[static_cast<std::size_t>(message.peer)];
+        if (peer.state == Peer::State::lost) std::rethrow_exception(lost(message.peer));
+        all_are_there = all_are_there && peer.is_there;
+        if (first == nullptr) first = &message;
+      }
+      if (!waited || !all_are_there || moved != last) waited.emplace();
+      last = moved;
+      require<Timeout>(waited->look() < options_.timeout, "replica ", rank_, " waited ",
+                       options_.timeout.count(), " ms to ",
+                       first->is_received ? "receive from" : "send to", " replica ", first->peer,
+                       ", which did not arrive");
+      wait.changed.wait_for(lock, kLook);
+    }
+  }
+
   void wake_waits() LOCKSTEP_REQUIRES(mutex_) {
     for (TcpWait* wait : waits_) wait->changed.notify_all();
   }
-  void wake_io() noexcept;
-  void drop(std::uint64_t group) LOCKSTEP_REQUIRES(mutex_);
-  void want(int peer) LOCKSTEP_REQUIRES(mutex_);
-  void open(int peer, Descriptor socket, bool begins) LOCKSTEP_REQUIRES(mutex_);
-  void fail(int peer, std::exception_ptr error) LOCKSTEP_REQUIRES(mutex_);
+
+  void wake_io() noexcept {
+    const std::uint64_t one = 1;
+    if (wake_.open()) (void)!::write(wake_.get(), &one, sizeof one);
+  }
+
+  void drop(std::uint64_t group) LOCKSTEP_REQUIRES(mutex_) {
+    dead_.insert(group);
+    for (const auto& peer : peers_) peer->connection.drop_kept(group);
+    wake_io();  // it may have stopped to read
+  }
+
+  // There shall be a connection.
+  void want(int peer) LOCKSTEP_REQUIRES(mutex_) {
+    Peer& at = *peers_[static_cast<std::size_t>(peer)];
+    at.state = Peer::State::wanted;
+    at.wanted = SteadyClock::now();
+    wanted_.push_back(peer);
+    wanted_changed_.notify_all();
+  }
+
+  void open(int peer, Descriptor socket, bool begins) LOCKSTEP_REQUIRES(mutex_) {
+    Peer& at = *peers_[static_cast<std::size_t>(peer)];
+    // There is no TCP_USER_TIMEOUT: it would also end a connection to a process that is only
+    // paused.
+    keep_alive(socket.get(), options_.timeout.count() / 1000);
+    at.state = Peer::State::open;
+    at.is_there = true;
+    ++ledger_.connections;
+    at.connection.open(std::move(socket), begins);
+    note_loss(at);
+    wake_io();
+  }
+
+  // There will be no connection.
+  void fail(int peer, std::exception_ptr error) LOCKSTEP_REQUIRES(mutex_) {
+    Peer& at = *peers_[static_cast<std::size_t>(peer)];
+    at.error = std::move(error);
+    at.state = Peer::State::lost;
+    at.connection.lose("there is none");
+    wake_waits();
+  }
 
   // The thread that sends and receives.
-  void run(const std::stop_token& stop);
-  void accept();
+  void run(const std::stop_token& stop) {
+    PollSet polled;  // kept for its memory
+    bool has_arrivals = false;
+    const auto note_arrival = [&](short) { has_arrivals = true; };
+    while (!stop.stop_requested()) {
+      polled.clear();
+      has_arrivals = false;
+      polled.add(wake_.get(), [&](short) {
+        std::uint64_t count = 0;
+        (void)!::read(wake_.get(), &count, sizeof count);
+      });
+      listener_->add_to(polled, note_arrival);
+      for (const Arrival& arrival : arrivals_) polled.add(arrival.link->polled(), note_arrival);
+      while (callers_ > 0) std::this_thread::yield();
+      {
+        const MutexLock lock(mutex_);
+        for (const auto& peer : peers_) {
+          const TcpConnection& connection = peer->connection;
+          polled.add({connection.descriptor(), connection.polled(), 0},
+                     [this, &at = *peer](short events) { serve(at, events); });
+        }
+      }
+      const auto when = arrivals_.empty() ? listener_->when() : std::min(listener_->when(), kLook);
+      polled.wait(when);
+      if (has_arrivals || when != std::chrono::milliseconds::max()) accept();
+    }
+    take_leave();
+  }
+
+  void accept() {
+    for (auto& link : listener_->progress()) {
+      if (arrivals_.size() == kMostArrivals) arrivals_.erase(arrivals_.begin());
+      arrivals_.push_back({std::move(link), SteadyClock::now() + kHelloPatience});
+    }
+    std::erase_if(arrivals_, [&](Arrival& arrival) {
+      Link& link = *arrival.link;
+      link.progress();
+      const auto hello = link.receive();
+      if (!hello) return !link.is_open() || SteadyClock::now() >= arrival.deadline;
+      int peer = -1;
+      const MutexLock lock(mutex_);
+      const std::string answer = answer_to(*hello, peer);
+      link.send(answer);
+      if (answer != kWelcome) {
+        link.progress();
+        return true;
+      }
+      // Not progress(): what comes after the answer is not for the link.
+      if (Descriptor socket = link.release(); socket.open()) {
+        open(peer, std::move(socket), /*begins=*/false);
+      }
+      return true;
+    });
+  }
+
+  // Sets `peer` if it is welcome.
   [[nodiscard]] std::string answer_to(const std::string& hello, int& peer)
-      LOCKSTEP_REQUIRES(mutex_);
-  void serve(Peer& peer, short events);
-  void take_leave();
+      LOCKSTEP_REQUIRES(mutex_) {
+    for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+      const int other = static_cast<int>(rank);
+      if (other == rank_ || hello != hello_of(other, peers_.size())) continue;
+      const Peer::State state = peers_[rank]->state;
+      if (state == Peer::State::open) return "it has a connection already";
+      if (state == Peer::State::lost) return "it has lost this replica before";
+      if (state == Peer::State::connecting && rank_ > other) return std::string(kAwaitMine);
+      peer = other;
+      return std::string(kWelcome);
+    }
+    return str("it is replica ", rank_, " of ", peers_.size(), ", and this is ", cut(hello));
+  }
+
+  void serve(Peer& peer, short events) {
+    while (callers_ > 0) std::this_thread::yield();
+    const MutexLock lock(mutex_);
+    TcpConnection& connection = peer.connection;
+    connection.receive_some();
+    connection.send_some();
+    if ((events & (POLLERR | POLLHUP)) != 0 && (connection.polled() & POLLIN) == 0) {
+      connection.lose("it has ended");
+    }
+    note_loss(peer);
+  }
+
+  // Says goodbye, and waits a moment until the others have taken what was sent: to close a
+  // connection on which something comes at that time would throw it away.
+  void take_leave() {
+    listener_.reset();
+    arrivals_.clear();
+    const MutexLock lock(mutex_);
+    for (const auto& peer : peers_) {
+      if (peer->connection.is_open()) peer->connection.say_goodbye();
+    }
+    const auto deadline = SteadyClock::now() + kLeave;
+    while (SteadyClock::now() < deadline) {
+      PollSet polled;
+      for (const auto& peer : peers_) {
+        const TcpConnection& connection = peer->connection;
+        polled.add({connection.descriptor(), connection.polled(), 0});
+      }
+      if (polled.is_empty()) return;
+      polled.wait(kLook);
+      for (const auto& peer : peers_) {
+        peer->connection.receive_some();
+        peer->connection.send_some();
+      }
+    }
+  }
 
   // The thread that connects.
-  void connect_wanted(const std::stop_token& stop);
-  void connect_to(int peer, const std::stop_token& stop);
-  [[nodiscard]] std::string ask(Link& link, const std::stop_token& stop) const;
+  void connect_wanted(const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      int peer = 0;
+      {
+        MutexLock lock(mutex_);
+        if (!wanted_changed_.wait(lock, stop,
+                                  [&]() LOCKSTEP_REQUIRES(mutex_) { return !wanted_.empty(); }))
+          return;
+        peer = wanted_.front();
+        wanted_.pop_front();
+      }
+      try {
+        connect_to(peer, stop);
+      } catch (...) {
+        const MutexLock lock(mutex_);
+        const Peer::State state = peers_[static_cast<std::size_t>(peer)]->state;
+        if (state == Peer::State::open || state == Peer::State::lost) continue;
+        fail(peer, std::current_exception());
+      }
+    }
+  }
+
+  // One try. Peers that are not found come back to the end of the queue, so that nobody waits for
+  // them.
+  void connect_to(int peer, const std::stop_token& stop) {
+    Peer& at = *peers_[static_cast<std::size_t>(peer)];
+    const auto again = [&](const char* why) {
+      const MutexLock lock(mutex_);
+      require<Timeout>(SteadyClock::now() - at.wanted < options_.connect_timeout, "replica ", rank_,
+                       " could not connect to replica ", peer, " within ",
+                       options_.connect_timeout.count(), " ms: ", why);
+      wanted_.push_back(peer);
+    };
+    if (at.address.empty()) {
+      try {
+        at.address = store_->get(address_of(peer), std::min(kAsk, options_.connect_timeout));
+      } catch (const Timeout&) {
+        return again("it has not published its address");
+      }
+    }
+    {
+      const MutexLock lock(mutex_);
+      at.is_there = true;
+      if (at.state != Peer::State::wanted && at.state != Peer::State::connecting) return;
+      at.state = Peer::State::connecting;
+    }
+    try {
+      const auto link = connect(HostAndPort::parse(at.address), network_.secret,
+                                std::min(kTry, options_.connect_timeout), network_.job);
+      const std::string answer = ask(*link, stop);
+      const MutexLock lock(mutex_);
+      if (at.state != Peer::State::connecting) return;  // the other side was faster
+      if (answer == kAwaitMine) {
+        at.state = Peer::State::awaited;
+        return;
+      }
+      if (answer != kWelcome) throw ReplicaLost(answer);
+      Descriptor socket = link->release();
+      if (!socket.open()) throw ReplicaLost(link->why_closed());
+      open(peer, std::move(socket), /*begins=*/true);
+    } catch (const Timeout& error) {
+      again(error.what());
+    } catch (const ReplicaLost& error) {
+      throw ReplicaLost(str("replica ", rank_, " lost its connection to replica ", peer, " (",
+                            error.what(), ")"));
+    } catch (const CommError& error) {
+      throw CommError(
+          str("replica ", rank_, " cannot connect to replica ", peer, ": ", error.what()));
+    }
+  }
+
+  // What the other end says to this connection.
+  [[nodiscard]] std::string ask(Link& link, const std::stop_token& stop) const {
+    link.send(hello_of(rank_, peers_.size()));
+    const auto deadline = SteadyClock::now() + options_.connect_timeout;
+    while (SteadyClock::now() < deadline && !stop.stop_requested()) {
+      link.progress();
+      if (auto answer = link.receive()) return *answer;
+      if (!link.is_open()) throw ReplicaLost(link.why_closed());
+      lockstep::wait_for(link.polled(), kLook);
+    }
+    throw Timeout("it does not answer");
+  }
 
   const std::shared_ptr<Store> store_;
   const int rank_;
@@ -168,378 +510,6 @@ class TcpLink final : public MessageLink {
   std::jthread io_;
   std::jthread connector_;  // ends before the other
 };
-
-class LOCKSTEP_SCOPED_LOCK TcpLink::Turn : public MutexLock {
- public:
-  explicit Turn(TcpLink& link) LOCKSTEP_ACQUIRE(link.mutex_)
-      : MutexLock((++link.callers_, link.mutex_)) {
-    --link.callers_;
-  }
-  ~Turn() LOCKSTEP_RELEASE() = default;
-};
-
-TcpLink::TcpLink(std::shared_ptr<Store> store, int rank, int size, const NetworkOptions& network,
-                 const ConnectOptions& options)
-    : store_(std::move(store)), rank_(rank), network_(network), options_(options) {
-  for (int peer = 0; peer < size; ++peer) peers_.push_back(std::make_unique<Peer>(dead_));
-  if (size == 1) return;
-  wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_.open()) throw CommError(str("cannot make an eventfd: ", text_of_errno(errno)));
-  listener_.emplace(HostAndPort{network.address, 0}, network.secret, network.job,
-                    Listener::Limits{});
-  store_->set(address_of(rank), HostAndPort{network.address, listener_->port()}.text());
-  io_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
-  connector_ = std::jthread([this](const std::stop_token& stop) { connect_wanted(stop); });
-}
-
-TcpLink::~TcpLink() {
-  io_.request_stop();
-  wake_io();
-}
-
-void TcpLink::wake_io() noexcept {
-  const std::uint64_t one = 1;
-  if (wake_.open()) (void)!::write(wake_.get(), &one, sizeof one);
-}
-
-void TcpLink::end_all() noexcept {
-  const Turn turn(*this);
-  wake_waits();
-}
-
-void TcpLink::begin(const MessageGroup& group) {
-  const Turn turn(*this);
-  dead_.erase(group.key.bits());
-}
-
-void TcpLink::end(const MessageGroup& group) noexcept {
-  const Turn turn(*this);
-  drop(group.key.bits());
-  wake_waits();
-}
-
-void TcpLink::drop(std::uint64_t group) {
-  dead_.insert(group);
-  for (const auto& peer : peers_) peer->connection.drop_kept(group);
-  wake_io();  // it may have stopped to read
-}
-
-void TcpLink::exchange(const MessageGroup& group, const Key& tag,
-                       std::span<const PeerMessage> wanted) {
-  const Cancellation& user = group.user;
-  user.check();
-  if (wanted.empty()) return;
-  TcpWait wait;
-  wait.pending = wanted.size();
-  std::deque<TcpMessage> messages;
-  for (const PeerMessage& each : wanted) {
-    // Messages of different sizes never meet: replicas that are out of step wait instead of reading
-    // each other's bytes as something else.
-    messages.push_back({.peer = each.peer,
-                        .is_received = each.is_received(),
-                        .sent = each.sent,
-                        .received = each.received,
-                        .group = group.key.bits(),
-                        .slot = tag.fold(each.bytes()).bits(),
-                        .wait = &wait});
-  }
-  Turn turn(*this);
-  // Receives come first: a message that arrives early finds its buffer.
-  const auto post = [&](bool receives) LOCKSTEP_REQUIRES(mutex_) {
-    for (TcpMessage& message : messages) {
-      if (message.is_received != receives) continue;
-      Peer& peer = *peers_[static_cast<std::size_t>(message.peer)];
-      if (peer.state == Peer::State::unknown) want(message.peer);
-      const short before = peer.connection.polled();
-      peer.connection.post(message);
-      note_loss(peer);
-      if ((peer.connection.polled() & ~before) != 0) wake_io();
-      if (!receives) ledger_.bytes_sent += message.bytes();
-    }
-  };
-  waits_.insert(&wait);
-  try {
-    user.check();
-    post(true);
-    post(false);
-    ++ledger_.rounds;
-    wait_for(user, messages, wait, turn);
-  } catch (...) {
-    waits_.erase(&wait);
-    for (TcpMessage& message : messages) {
-      Peer& peer = *peers_[static_cast<std::size_t>(message.peer)];
-      if (!message.is_done) peer.connection.withdraw(message);
-      note_loss(peer);
-    }
-    drop(group.key.bits());
-    throw;
-  }
-  waits_.erase(&wait);
-}
-
-// If the connection has ended, whoever has noticed it.
-void TcpLink::note_loss(Peer& peer) {
-  if (peer.state != Peer::State::open || peer.connection.is_open()) return;
-  peer.state = Peer::State::lost;
-  --ledger_.connections;
-  wake_waits();
-}
-
-void TcpLink::wait_for(const Cancellation& user, const std::deque<TcpMessage>& messages,
-                       TcpWait& wait, MutexLock& lock) {
-  std::optional<Waited> waited;
-  std::size_t last = 0;
-  while (wait.pending > 0) {
-    user.check();
-    std::size_t moved = 0;
-    bool all_are_there = true;
-    const TcpMessage* first = nullptr;
-    for (const TcpMessage& message : messages) {
-      moved += message.moved;
-      if (message.is_done) continue;
-      const Peer& peer = *peers_[static_cast<std::size_t>(message.peer)];
-      if (peer.state == Peer::State::lost) std::rethrow_exception(lost(message.peer));
-      all_are_there = all_are_there && peer.is_there;
-      if (first == nullptr) first = &message;
-    }
-    if (!waited || !all_are_there || moved != last) waited.emplace();
-    last = moved;
-    require<Timeout>(waited->look() < options_.timeout, "replica ", rank_, " waited ",
-                     options_.timeout.count(), " ms to ",
-                     first->is_received ? "receive from" : "send to", " replica ", first->peer,
-                     ", which did not arrive");
-    wait.changed.wait_for(lock, kLook);
-  }
-}
-
-std::exception_ptr TcpLink::lost(int peer) const {
-  const Peer& at = *peers_[static_cast<std::size_t>(peer)];
-  if (at.error) return at.error;
-  return std::make_exception_ptr(
-      ReplicaLost(str("replica ", rank_, " lost its connection to replica ", peer, " (",
-                      at.connection.why_lost(), ")")));
-}
-
-// There shall be a connection.
-void TcpLink::want(int peer) {
-  Peer& at = *peers_[static_cast<std::size_t>(peer)];
-  at.state = Peer::State::wanted;
-  at.wanted = SteadyClock::now();
-  wanted_.push_back(peer);
-  wanted_changed_.notify_all();
-}
-
-void TcpLink::open(int peer, Descriptor socket, bool begins) {
-  Peer& at = *peers_[static_cast<std::size_t>(peer)];
-  // There is no TCP_USER_TIMEOUT: it would also end a connection to a process that is only paused.
-  keep_alive(socket.get(), options_.timeout.count() / 1000);
-  at.state = Peer::State::open;
-  at.is_there = true;
-  ++ledger_.connections;
-  at.connection.open(std::move(socket), begins);
-  note_loss(at);
-  wake_io();
-}
-
-// There will be no connection.
-void TcpLink::fail(int peer, std::exception_ptr error) {
-  Peer& at = *peers_[static_cast<std::size_t>(peer)];
-  at.error = std::move(error);
-  at.state = Peer::State::lost;
-  at.connection.lose("there is none");
-  wake_waits();
-}
-
-void TcpLink::run(const std::stop_token& stop) {
-  PollSet polled;  // kept for its memory
-  bool has_arrivals = false;
-  const auto note_arrival = [&](short) { has_arrivals = true; };
-  while (!stop.stop_requested()) {
-    polled.clear();
-    has_arrivals = false;
-    polled.add(wake_.get(), [&](short) {
-      std::uint64_t count = 0;
-      (void)!::read(wake_.get(), &count, sizeof count);
-    });
-    listener_->add_to(polled, note_arrival);
-    for (const Arrival& arrival : arrivals_) polled.add(arrival.link->polled(), note_arrival);
-    while (callers_ > 0) std::this_thread::yield();
-    {
-      const MutexLock lock(mutex_);
-      for (const auto& peer : peers_) {
-        const TcpConnection& connection = peer->connection;
-        polled.add({connection.descriptor(), connection.polled(), 0},
-                   [this, &at = *peer](short events) { serve(at, events); });
-      }
-    }
-    const auto when = arrivals_.empty() ? listener_->when() : std::min(listener_->when(), kLook);
-    polled.wait(when);
-    if (has_arrivals || when != std::chrono::milliseconds::max()) accept();
-  }
-  take_leave();
-}
-
-void TcpLink::serve(Peer& peer, short events) {
-  while (callers_ > 0) std::this_thread::yield();
-  const MutexLock lock(mutex_);
-  TcpConnection& connection = peer.connection;
-  connection.receive_some();
-  connection.send_some();
-  if ((events & (POLLERR | POLLHUP)) != 0 && (connection.polled() & POLLIN) == 0) {
-    connection.lose("it has ended");
-  }
-  note_loss(peer);
-}
-
-void TcpLink::accept() {
-  for (auto& link : listener_->progress()) {
-    if (arrivals_.size() == kMostArrivals) arrivals_.erase(arrivals_.begin());
-    arrivals_.push_back({std::move(link), SteadyClock::now() + kHelloPatience});
-  }
-  std::erase_if(arrivals_, [&](Arrival& arrival) {
-    Link& link = *arrival.link;
-    link.progress();
-    const auto hello = link.receive();
-    if (!hello) return !link.is_open() || SteadyClock::now() >= arrival.deadline;
-    int peer = -1;
-    const MutexLock lock(mutex_);
-    const std::string answer = answer_to(*hello, peer);
-    link.send(answer);
-    if (answer != kWelcome) {
-      link.progress();
-      return true;
-    }
-    // Not progress(): what comes after the answer is not for the link.
-    if (Descriptor socket = link.release(); socket.open()) {
-      open(peer, std::move(socket), /*begins=*/false);
-    }
-    return true;
-  });
-}
-
-// Sets `peer` if it is welcome.
-std::string TcpLink::answer_to(const std::string& hello, int& peer) {
-  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
-    const int other = static_cast<int>(rank);
-    if (other == rank_ || hello != hello_of(other, peers_.size())) continue;
-    const Peer::State state = peers_[rank]->state;
-    if (state == Peer::State::open) return "it has a connection already";
-    if (state == Peer::State::lost) return "it has lost this replica before";
-    if (state == Peer::State::connecting && rank_ > other) return std::string(kAwaitMine);
-    peer = other;
-    return std::string(kWelcome);
-  }
-  return str("it is replica ", rank_, " of ", peers_.size(), ", and this is ", cut(hello));
-}
-
-// Says goodbye, and waits a moment until the others have taken what was sent: to close a connection
-// on which something comes at that time would throw it away.
-void TcpLink::take_leave() {
-  listener_.reset();
-  arrivals_.clear();
-  const MutexLock lock(mutex_);
-  for (const auto& peer : peers_) {
-    if (peer->connection.is_open()) peer->connection.say_goodbye();
-  }
-  const auto deadline = SteadyClock::now() + kLeave;
-  while (SteadyClock::now() < deadline) {
-    PollSet polled;
-    for (const auto& peer : peers_) {
-      const TcpConnection& connection = peer->connection;
-      polled.add({connection.descriptor(), connection.polled(), 0});
-    }
-    if (polled.is_empty()) return;
-    polled.wait(kLook);
-    for (const auto& peer : peers_) {
-      peer->connection.receive_some();
-      peer->connection.send_some();
-    }
-  }
-}
-
-void TcpLink::connect_wanted(const std::stop_token& stop) {
-  while (!stop.stop_requested()) {
-    int peer = 0;
-    {
-      MutexLock lock(mutex_);
-      if (!wanted_changed_.wait(lock, stop,
-                                [&]() LOCKSTEP_REQUIRES(mutex_) { return !wanted_.empty(); }))
-        return;
-      peer = wanted_.front();
-      wanted_.pop_front();
-    }
-    try {
-      connect_to(peer, stop);
-    } catch (...) {
-      const MutexLock lock(mutex_);
-      const Peer::State state = peers_[static_cast<std::size_t>(peer)]->state;
-      if (state == Peer::State::open || state == Peer::State::lost) continue;
-      fail(peer, std::current_exception());
-    }
-  }
-}
-
-// One try. Peers that are not found come back to the end of the queue, so that nobody waits for
-// them.
-void TcpLink::connect_to(int peer, const std::stop_token& stop) {
-  Peer& at = *peers_[static_cast<std::size_t>(peer)];
-  const auto again = [&](const char* why) {
-    const MutexLock lock(mutex_);
-    require<Timeout>(SteadyClock::now() - at.wanted < options_.connect_timeout, "replica ", rank_,
-                     " could not connect to replica ", peer, " within ",
-                     options_.connect_timeout.count(), " ms: ", why);
-    wanted_.push_back(peer);
-  };
-  if (at.address.empty()) {
-    try {
-      at.address = store_->get(address_of(peer), std::min(kAsk, options_.connect_timeout));
-    } catch (const Timeout&) {
-      return again("it has not published its address");
-    }
-  }
-  {
-    const MutexLock lock(mutex_);
-    at.is_there = true;
-    if (at.state != Peer::State::wanted && at.state != Peer::State::connecting) return;
-    at.state = Peer::State::connecting;
-  }
-  try {
-    const auto link = connect(HostAndPort::parse(at.address), network_.secret,
-                              std::min(kTry, options_.connect_timeout), network_.job);
-    const std::string answer = ask(*link, stop);
-    const MutexLock lock(mutex_);
-    if (at.state != Peer::State::connecting) return;  // the other side was faster
-    if (answer == kAwaitMine) {
-      at.state = Peer::State::awaited;
-      return;
-    }
-    if (answer != kWelcome) throw ReplicaLost(answer);
-    Descriptor socket = link->release();
-    if (!socket.open()) throw ReplicaLost(link->why_closed());
-    open(peer, std::move(socket), /*begins=*/true);
-  } catch (const Timeout& error) {
-    again(error.what());
-  } catch (const ReplicaLost& error) {
-    throw ReplicaLost(
-        str("replica ", rank_, " lost its connection to replica ", peer, " (", error.what(), ")"));
-  } catch (const CommError& error) {
-    throw CommError(
-        str("replica ", rank_, " cannot connect to replica ", peer, ": ", error.what()));
-  }
-}
-
-// What the other end says to this connection.
-std::string TcpLink::ask(Link& link, const std::stop_token& stop) const {
-  link.send(hello_of(rank_, peers_.size()));
-  const auto deadline = SteadyClock::now() + options_.connect_timeout;
-  while (SteadyClock::now() < deadline && !stop.stop_requested()) {
-    link.progress();
-    if (auto answer = link.receive()) return *answer;
-    if (!link.is_open()) throw ReplicaLost(link.why_closed());
-    lockstep::wait_for(link.polled(), kLook);
-  }
-  throw Timeout("it does not answer");
-}
 
 std::shared_ptr<Communicator> connect_tcp(std::shared_ptr<Store> store, int rank, int size,
                                           const NetworkOptions& network,
