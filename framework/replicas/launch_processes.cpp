@@ -40,8 +40,10 @@ Report report_of(const FirstFailure::Cause& cause) {
     std::rethrow_exception(cause.error);
   } catch (const Error& error) {
     return {cause.replica, error.kind(), error.type(), text_of(error)};
+  } catch (const std::exception& error) {
+    return {cause.replica, ErrorKind::error, "an exception", text_of(error)};
   } catch (...) {
-    return {cause.replica, ErrorKind::error, "an exception", text_of(cause.error)};
+    return {cause.replica, ErrorKind::error, "an exception", "no std::exception"};
   }
 }
 

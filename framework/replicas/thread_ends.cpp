@@ -168,8 +168,11 @@ void run_in_one_process(const std::string& replica, const std::function<void()>&
   };
   try {
     function();
+  } catch (const std::exception& error) {
+    check("has thrown out of its function: " + text_of(error));
+    throw;
   } catch (...) {
-    check("has thrown out of its function: " + text_of(std::current_exception()));
+    check("has thrown out of its function");
     throw;
   }
   check("has returned from its function");
