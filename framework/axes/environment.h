@@ -185,6 +185,10 @@ inline constinit thread_local Environment* environment_here = nullptr;
 [[nodiscard]] inline Environment* current_environment() noexcept {
   return environment_here;
 }
+/// Its Environment::identity(), or nullptr.
+[[nodiscard]] inline std::shared_ptr<const int> current_identity() noexcept {
+  return environment_here != nullptr ? environment_here->identity() : nullptr;
+}
 
 /// While this lives, this thread has another environment: a map runs its function in it.
 class EnvironmentScope : ScopedValue<Environment*> {

@@ -119,8 +119,7 @@ struct Shape {
 
 class CollectiveBackward final : public torch::autograd::Node {
  public:
-  CollectiveBackward(ForwardCall forward, std::weak_ptr<const int> identity)
-      : forward_(std::move(forward)), identity_(std::move(identity)) {}
+  explicit CollectiveBackward(ForwardCall forward) : forward_(std::move(forward)) {}
 
   std::string name() const override { return std::string(forward_.call.operation) + "Backward"; }
 
@@ -134,12 +133,10 @@ class CollectiveBackward final : public torch::autograd::Node {
 
   variable_list apply(variable_list&& gradients) override {
     const auto identity = identity_.lock();
-    const Environment* const here = current_environment();
-    if (!identity || here == nullptr || here->identity() != identity) {
-      throw NameError(lockstep::str("the backward of ", forward_.call.text(),
-                                    " runs outside the replica that its forward ran in: its result "
-                                    "left the map by another way than as the function's result"));
-    }
+    lockstep::require<NameError>(identity && identity == current_identity(), "the backward of ",
+                                 forward_.call,
+                                 " runs outside the replica that its forward ran in: its result "
+                                 "left the map by another way than as the function's result");
     const BackwardOf backward(forward_);
     Leaves dense(results_.size());
     for (std::size_t i = 0; i < dense.size(); ++i) {
@@ -151,7 +148,7 @@ class CollectiveBackward final : public torch::autograd::Node {
 
  private:
   ForwardCall forward_;
-  std::weak_ptr<const int> identity_;
+  std::weak_ptr<const int> identity_ = current_identity();
   std::vector<Shape> results_;
   BackwardRule rule_;
 };
@@ -182,8 +179,7 @@ Leaves in_graph(const AxisCall& call, groups::ReplicaGroup& replicas, const Leav
 
   const auto node = make_node<CollectiveBackward>(
       ForwardCall{call, Key(record.fingerprint).fold(number.key).bits(),
-                  title_of(call) + " (call " + std::to_string(number.number) + ")"},
-      current_environment()->identity());
+                  title_of(call) + " (call " + std::to_string(number.number) + ")"});
   node->set_next_edges(torch::autograd::collect_next_edges(operands));
   Leaves results = announced_forward();
   node->finish(results, rule(results));

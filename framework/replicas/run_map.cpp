@@ -201,11 +201,6 @@ void refuse_captured(const Recorded& recorded) {
   }
 }
 
-std::shared_ptr<const int> current_identity() {
-  const Environment* const here = current_environment();
-  return here != nullptr ? here->identity() : nullptr;
-}
-
 Tensor or_zeros(const Tensor& gradient, const Tensor& like) {
   return gradient.defined() || !like.defined() ? gradient : at::zeros_like(like).detach();
 }

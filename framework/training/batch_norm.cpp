@@ -26,7 +26,6 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include "framework/axes/environment.h"
-#include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/differentiable.h"
@@ -159,8 +158,7 @@ class BatchNormBackward final : public torch::autograd::Node {
         eps_(eps),
         counts_(!training::are_samples_uncounted && input.numel() > 0),
         needs_input_(input.requires_grad()),
-        axis_(std::move(axis)),
-        identity_(current_environment()->identity()) {}
+        axis_(std::move(axis)) {}
 
   std::string name() const override { return "lockstep::BatchNormBackward"; }
 
@@ -174,10 +172,8 @@ class BatchNormBackward final : public torch::autograd::Node {
                         std::source_location::current()};
     call.require(!c10::GradMode::is_enabled(), "it has no second derivative (create_graph)");
     const auto identity = identity_.lock();
-    const Environment* const here = current_environment();
-    if (!identity || here == nullptr || here->identity() != identity) {
-      throw NameError(call.text() + " runs outside the replica that its forward ran in");
-    }
+    lockstep::require<NameError>(identity && identity == current_identity(), call,
+                                 " runs outside the replica that its forward ran in");
     const CalledFrom scope(call);
     const at::Tensor input = input_.unpack();
     const at::Tensor weight = weight_.unpack();
@@ -255,7 +251,7 @@ class BatchNormBackward final : public torch::autograd::Node {
   bool counts_;  // whether this replica's samples do
   bool needs_input_;
   AxisNames axis_;
-  std::weak_ptr<const int> identity_;
+  std::weak_ptr<const int> identity_ = current_identity();
 };
 
 }  // namespace

@@ -17,8 +17,7 @@ namespace lockstep {
 [[nodiscard]] at::Tensor dropout(const at::Tensor& input, double p, const Key& key);
 
 /// As torch::nn::Dropout, without its process-wide generator: which elements are dropped is
-/// dropout(input, p, KeyedModule::next_key()) of the kind "dropout". So threads, processes, fewer
-/// workers and all of ZeRO's stages drop the same ones.
+/// dropout(input, p, KeyedModule::next_key()) of the kind "dropout".
 ///
 ///   torch::nn::Sequential net(torch::nn::Linear(64, 64), lockstep::Dropout(0.1));
 ///   ZeroTrainer trainer(*net, {.seed = 7});

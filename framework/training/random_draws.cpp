@@ -55,8 +55,8 @@ std::string why_not_everywhere(const std::vector<std::string>& names,
     return lockstep::str(
         "before it was made, ", drew[0], " of ", counted(axis_size(axis_name), "replica"),
         " had drawn from ", generator,
-        ", which has no seed: a module that such draws have initialized is another "
-        "in every run and placement; ",
+        ", which has no seed: a module that such draws have initialized is another in every run "
+        "and placement; ",
         remedy, ", or call torch::manual_seed()");
   }
   if (drew[1] == 0) return "";
@@ -99,9 +99,7 @@ void check_initialization(const char* owner, const std::vector<std::string>& nam
   const std::string problem = why_not_everywhere(names, parameters, axis_name);
   if (problem.empty()) return;
   const std::string text = lockstep::str(owner, ": ", problem);
-  if (randomness == Randomness::strict) {
-    throw ValueError(text + "; the option randomness is strict");
-  }
+  require(randomness == Randomness::warn, text, "; the option randomness is strict");
   if (axis_index(axis_name) == 0) log_warning(text);
 }
 
@@ -110,11 +108,10 @@ RandomDraws::RandomDraws(torch::nn::Module* module, std::uint64_t seed, Randomne
     : module_(module),
       randomness_(randomness),
       axis_(axis_name),
-      place_(std::make_shared<TrainerPosition>(
-          TrainerPosition{.axis_name = axis_,
-                          .seed = seed,
-                          .replica = axis_index(axis_),
-                          .identity = current_environment()->identity()})) {
+      place_(std::make_shared<TrainerPosition>(TrainerPosition{.axis_name = axis_,
+                                                               .seed = seed,
+                                                               .replica = axis_index(axis_),
+                                                               .identity = current_identity()})) {
   if (module == nullptr) return;
   std::set<const torch::nn::Module*> known;
   for_each_module(*module, [&](const std::string& name, torch::nn::Module& each) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
@@ -43,9 +42,7 @@ void SameGradients::compare(const std::vector<std::uint64_t>& taken) {
       " steps, so they seem to train on the same samples and learn what one alone would: give each "
       "its own, by lockstep::Sampler or by axis_index(",
       axis_.text(), "); if they are to repeat each other, set the option may_repeat_samples");
-  if (randomness_ == Randomness::strict) {
-    throw ValueError(text + "; the option randomness is strict");
-  }
+  require(randomness_ == Randomness::warn, text, "; the option randomness is strict");
   if (axis_index(axis_) == 0) log_warning(text + " (said once)");
 }
 

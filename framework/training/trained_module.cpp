@@ -1,7 +1,6 @@
 #include "framework/training/trained_module.h"
 
 #include "framework/axes/environment.h"
-#include "framework/base/errors.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
@@ -9,21 +8,14 @@ namespace lockstep {
 std::shared_ptr<const TrainerPosition> TrainedModule::trainer_position(
     const std::string& what, const std::string& instead) const {
   auto position = position_.lock();
-  if (!position) {
-    throw Error(lockstep::str(
-        "a ", what,
-        " in training mode belongs to no trainer that lives, which says what step it "
-        "is: make a ZeroTrainer or a DataParallel for its module first, call eval() for an "
-        "evaluation, or ",
-        instead));
-  }
-  const Environment* const here = current_environment();
-  if (here == nullptr || here->identity() != position->identity) {
-    throw Error(lockstep::str(what, " '", path_,
-                              "' runs in a map inside the replica that trains it, or in another "
-                              "thread: there ",
-                              instead));
-  }
+  require<Error>(position != nullptr, "a ", what,
+                 " in training mode belongs to no trainer that lives, which says what step it is: "
+                 "make a ZeroTrainer or a DataParallel for its module first, call eval() for an "
+                 "evaluation, or ",
+                 instead);
+  require<Error>(position->identity == current_identity(), what, " '", path_,
+                 "' runs in a map inside the replica that trains it, or in another thread: there ",
+                 instead);
   return position;
 }
 
