@@ -473,9 +473,8 @@ void CheckpointSaver::amend(const CheckpointInfo& info, bool is_best, std::sourc
     if (failure.empty()) own.after_publish(info.step, is_best);
   }
   failure = first_failure(failure, axis);
-  if (failure.empty()) return;
-  throw Error(
-      lockstep::str("the checkpoint of step ", info.step, " can't be completed: ", failure));
+  lockstep::require<Error>(failure.empty(), "the checkpoint of step ", info.step,
+                           " can't be completed: ", failure);
 }
 
 CheckpointSaver::Apart CheckpointSaver::save_apart(

@@ -82,9 +82,8 @@ std::map<std::string, std::set<std::string>> read_index(const fs::path& path) {
   in.read(0, std::as_writable_bytes(std::span(text)));
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto check = [&](bool is_right) {
-    if (is_right) return;
-    throw DataError(
-        str(path.string(), " is no index: expected JSON with a weight_map of tensors to files"));
+    require<DataError>(is_right, path.string(),
+                       " is no index: expected JSON with a weight_map of tensors to files");
   };
   check(json.is_object() && json.contains("weight_map"));
   const auto& map = json.at("weight_map");
@@ -105,9 +104,7 @@ Weights::Entries open_weights(const fs::path& named, ParameterValues which) {
   const fs::path path = storage::CheckpointFolder::resolved(named);
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) {
-    throw DataError(str(path.string(), ": ", text_of_errno(error.value())));
-  }
+  require<DataError>(fs::exists(status), path.string(), ": ", text_of_errno(error.value()));
   Weights::Entries entries;
   if (fs::is_directory(status)) {
     add_checkpoint(entries, path, which);

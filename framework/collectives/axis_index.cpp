@@ -12,9 +12,8 @@ std::int64_t axis_index(const AxisNames& axis_name, std::source_location where) 
   const std::int64_t index = axis_index_of(call).index;
   collectives::refuse_if_tracked(
       call,
-      "nothing can follow what C++ makes of a number that replicas have each their "
-      "own: use axis_index_tensor; and trainers, which average gradients "
-      "themselves, without check_vma");
+      "nothing can follow what C++ makes of a number that replicas have each their own: use "
+      "axis_index_tensor; and trainers, which average gradients themselves, without check_vma");
   return index;
 }
 

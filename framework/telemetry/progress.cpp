@@ -61,11 +61,8 @@ std::string joined(const std::vector<Field>& all, int max_rank) {
 
 // `width` columns, the brackets among them.
 std::string bar(const ProgressState& state, int width) {
-  const double done =
-      state.total <= 0
-          ? 1.0
-          : std::clamp(static_cast<double>(state.step) / static_cast<double>(state.total), 0.0,
-                       1.0);
+  const auto total = static_cast<double>(state.total);
+  const double done = total > 0 ? std::clamp(static_cast<double>(state.step) / total, 0.0, 1.0) : 1;
   const auto inside = static_cast<std::size_t>(width - 2);
   const auto full = static_cast<std::size_t>(done * static_cast<double>(inside));
   std::string filled(full, '=');
