@@ -91,6 +91,77 @@ std::string name_of(const std::vector<AxisLevel>& levels) {
   return indices.size() == 1 ? str(indices[0]) : str("(", join(indices), ")");
 }
 
+// An axis by its level and its place there.
+struct BoundAxis {
+  std::size_t level;
+  std::size_t axis;
+};
+
+std::vector<BoundAxis> resolve(const Environment& here, const AxisCall& call) {
+  const std::vector<AxisLevel>& levels = here.levels();
+  const auto& names = call.axes.names();
+  std::vector<BoundAxis> axes;
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    call.require(std::find(names.begin(), name, *name) == name, "axis '", *name, "' stands twice");
+    const std::size_t before = axes.size();
+    for (std::size_t l = 0; l < levels.size(); ++l) {
+      for (std::size_t a = 0; a < levels[l].axes.size(); ++a) {
+        if (levels[l].axes[a].name == *name) axes.push_back({l, a});
+      }
+    }
+    if (axes.size() == before) throw_unbound(call, *name, here.bound_names());
+    const bool has_nameless = std::ranges::any_of(levels, [](const AxisLevel& level) {
+      return std::ranges::any_of(level.axes, &NamedAxis::nameless);
+    });
+    if (*name == kDefaultAxisName && has_nameless) {
+      throw NameError(str(call.text(), ": axis '", *name,
+                          "' may be that of a map without a name or of one around it (bound: ",
+                          here.bound_names(), "); give the one without a name an axis_name"));
+    }
+  }
+  return axes;
+}
+
+// Equal for the members of a group, and for no others.
+std::uint64_t key_of(const std::vector<AxisLevel>& levels, const std::vector<BoundAxis>& axes,
+                     const std::vector<std::int64_t>& group) {
+  Key key = Key(0).fold("group");
+  for (const BoundAxis& bound : axes) key = key.fold(levels[bound.level].axes[bound.axis].name);
+  for (std::size_t l = 0; l < levels.size(); ++l) {
+    key = key.fold(levels[l].map_call);
+    for (std::size_t a = 0; a < levels[l].axes.size(); ++a) {
+      const bool named = std::any_of(axes.begin(), axes.end(), [&](const BoundAxis& bound) {
+        return bound.level == l && bound.axis == a;
+      });
+      key = key.fold(levels[l].axes[a].size)
+                .fold(named ? 0U : 1 + static_cast<std::uint64_t>(levels[l].index(a)));
+    }
+  }
+  for (const std::int64_t index : group) key = key.fold(index);
+  return key.bits();
+}
+
+std::vector<watch::GroupMember> members_of(const std::vector<AxisLevel>& levels, int own_worker,
+                                           const std::vector<BoundAxis>& axes,
+                                           const std::vector<std::int64_t>& group,
+                                           std::int64_t size) {
+  std::vector<watch::GroupMember> members;
+  const auto count = group.empty() ? size : static_cast<std::int64_t>(group.size());
+  for (std::int64_t place = 0; place < count; ++place) {
+    std::int64_t rest = group.empty() ? place : group[static_cast<std::size_t>(place)];
+    std::vector<std::int64_t> ranks;
+    for (const AxisLevel& level : levels) ranks.push_back(level.rank);
+    for (auto bound = axes.rbegin(); bound != axes.rend(); ++bound) {
+      const AxisLevel& level = levels[bound->level];
+      const std::int64_t length = level.axes[bound->axis].size;
+      ranks[bound->level] += (rest % length - level.index(bound->axis)) * level.stride(bound->axis);
+      rest /= length;
+    }
+    members.push_back(member_at(levels, ranks, own_worker));
+  }
+  return members;
+}
+
 }  // namespace
 
 std::string text_of(const AxisIndexGroups& groups) {
@@ -157,33 +228,9 @@ bool Environment::binds(const std::string& name) const {
   });
 }
 
-std::vector<Environment::BoundAxis> Environment::resolve(const AxisCall& call) const {
-  const auto& names = call.axes.names();
-  std::vector<BoundAxis> axes;
-  for (auto name = names.begin(); name != names.end(); ++name) {
-    call.require(std::find(names.begin(), name, *name) == name, "axis '", *name, "' stands twice");
-    const std::size_t before = axes.size();
-    for (std::size_t l = 0; l < levels_.size(); ++l) {
-      for (std::size_t a = 0; a < levels_[l].axes.size(); ++a) {
-        if (levels_[l].axes[a].name == *name) axes.push_back({l, a});
-      }
-    }
-    if (axes.size() == before) throw_unbound(call, *name, bound_names());
-    const bool has_nameless = std::ranges::any_of(levels_, [](const AxisLevel& level) {
-      return std::ranges::any_of(level.axes, &NamedAxis::nameless);
-    });
-    if (*name == kDefaultAxisName && has_nameless) {
-      throw NameError(str(call.text(), ": axis '", *name,
-                          "' may be that of a map without a name or of one around it (bound: ",
-                          bound_names(), "); give the one without a name an axis_name"));
-    }
-  }
-  return axes;
-}
-
 Environment::AxisIndex Environment::axis_index(const AxisCall& call) const {
   AxisIndex place{0, 1};
-  for (const BoundAxis& bound : resolve(call)) {
+  for (const BoundAxis& bound : resolve(*this, call)) {
     const AxisLevel& level = levels_[bound.level];
     const std::int64_t size = level.axes[bound.axis].size;
     place.index = place.index * size + level.index(bound.axis);
@@ -192,56 +239,18 @@ Environment::AxisIndex Environment::axis_index(const AxisCall& call) const {
   return place;
 }
 
-// Equal for the members of a group, and for no others.
-std::uint64_t Environment::key_of(const std::vector<BoundAxis>& axes,
-                                  const std::vector<std::int64_t>& group) const {
-  Key key = Key(0).fold("group");
-  for (const BoundAxis& bound : axes) key = key.fold(levels_[bound.level].axes[bound.axis].name);
-  for (std::size_t l = 0; l < levels_.size(); ++l) {
-    key = key.fold(levels_[l].map_call);
-    for (std::size_t a = 0; a < levels_[l].axes.size(); ++a) {
-      const bool named = std::any_of(axes.begin(), axes.end(), [&](const BoundAxis& bound) {
-        return bound.level == l && bound.axis == a;
-      });
-      key = key.fold(levels_[l].axes[a].size)
-                .fold(named ? 0U : 1 + static_cast<std::uint64_t>(levels_[l].index(a)));
-    }
-  }
-  for (const std::int64_t index : group) key = key.fold(index);
-  return key.bits();
-}
-
-std::vector<watch::GroupMember> Environment::members_of(const std::vector<BoundAxis>& axes,
-                                                        const std::vector<std::int64_t>& group,
-                                                        std::int64_t size) const {
-  std::vector<watch::GroupMember> members;
-  const auto count = group.empty() ? size : static_cast<std::int64_t>(group.size());
-  for (std::int64_t place = 0; place < count; ++place) {
-    std::int64_t rest = group.empty() ? place : group[static_cast<std::size_t>(place)];
-    std::vector<std::int64_t> ranks;
-    for (const AxisLevel& level : levels_) ranks.push_back(level.rank);
-    for (auto bound = axes.rbegin(); bound != axes.rend(); ++bound) {
-      const AxisLevel& level = levels_[bound->level];
-      const std::int64_t length = level.axes[bound->axis].size;
-      ranks[bound->level] += (rest % length - level.index(bound->axis)) * level.stride(bound->axis);
-      rest /= length;
-    }
-    members.push_back(member_at(levels_, ranks, local_->worker()));
-  }
-  return members;
-}
-
 groups::ReplicaGroup& Environment::group(const AxisCall& call, const AxisIndexGroups& groups,
                                          GroupSizes sizes) {
   auto& known = groups_[{call.axes.names(), groups, sizes}];
   if (known.replicas) return *known.replicas;
-  const auto axes = resolve(call);
+  const auto axes = resolve(*this, call);
   const AxisIndex whole = axis_index(call);
   if (!groups.empty()) check_groups(call, groups, whole.size, sizes);
   const auto [group, index] = own_group(groups, whole.index);
-  known.key = key_of(axes, group);
-  auto local = local_->group(
-      known.key, [&, &members = group] { return members_of(axes, members, whole.size); });
+  known.key = key_of(levels_, axes, group);
+  auto local = local_->group(known.key, [&, &members = group] {
+    return members_of(levels_, local_->worker(), axes, members, whole.size);
+  });
   known.replicas =
       std::make_unique<groups::ReplicaGroup>(std::move(local), member_, static_cast<int>(index));
   return *known.replicas;

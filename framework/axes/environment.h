@@ -154,17 +154,6 @@ class Environment : private NonCopyable {
   [[nodiscard]] AxisIndex axis_index(const AxisCall& call) const;
 
  private:
-  struct BoundAxis {
-    std::size_t level;
-    std::size_t axis;
-  };
-  [[nodiscard]] std::vector<BoundAxis> resolve(const AxisCall& call) const;
-  [[nodiscard]] std::uint64_t key_of(const std::vector<BoundAxis>& axes,
-                                     const std::vector<std::int64_t>& group) const;
-  [[nodiscard]] std::vector<watch::GroupMember> members_of(const std::vector<BoundAxis>& axes,
-                                                           const std::vector<std::int64_t>& group,
-                                                           std::int64_t size) const;
-
   std::shared_ptr<groups::LocalReplicas> local_;
   std::vector<AxisLevel> levels_;
   groups::Member member_;
