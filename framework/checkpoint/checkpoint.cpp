@@ -163,19 +163,14 @@ class ReaderSource final : public StateSource {
   explicit ReaderSource(const storage::CheckpointReader& reader)
       : reader_(reader), asked_(reader.manifest().tensors.size(), false) {}
 
-  [[nodiscard]] bool has(const std::string& name) const override {
-    const storage::ManifestTensor* const tensor = reader_.find(name);
-    if (tensor != nullptr) note_asked(*tensor);
-    return tensor != nullptr;
-  }
+  [[nodiscard]] bool has(const std::string& name) const override { return find(name) != nullptr; }
 
   bool read(const StatePiece& piece) const override {
-    const storage::ManifestTensor* const tensor = reader_.find(piece.name);
+    const storage::ManifestTensor* const tensor = find(piece.name);
     if (tensor == nullptr) {
       differences_.insert(lockstep::str("'", piece.name, "' is missing"));
       return false;
     }
-    note_asked(*tensor);
     if (tensor->dtype != dtype_of(piece) || tensor->shape != shape_of(piece)) {
       differences_.insert(lockstep::str("'", piece.name, "' is ", tensor->dtype, " (",
                                         join(tensor->shape), "), not ", dtype_of(piece), " (",
@@ -208,8 +203,11 @@ class ReaderSource final : public StateSource {
   }
 
  private:
-  void note_asked(const storage::ManifestTensor& tensor) const {
-    asked_[static_cast<std::size_t>(&tensor - reader_.manifest().tensors.data())] = true;
+  [[nodiscard]] const storage::ManifestTensor* find(const std::string& name) const {
+    const storage::ManifestTensor* const tensor = reader_.find(name);
+    const auto* const first = reader_.manifest().tensors.data();
+    if (tensor != nullptr) asked_[static_cast<std::size_t>(tensor - first)] = true;
+    return tensor;
   }
 
   const storage::CheckpointReader& reader_;

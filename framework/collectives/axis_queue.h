@@ -12,7 +12,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "framework/axes/environment.h"
 #include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
 #include "framework/collectives/in_place.h"

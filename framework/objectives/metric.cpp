@@ -6,7 +6,6 @@
 #include <string_view>
 #include <utility>
 
-#include "framework/base/errors.h"
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "framework/objectives/built_in_metrics.h"

@@ -4,7 +4,6 @@
 #include <iterator>
 #include <vector>
 
-#include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/optim/built_in_optimizers.h"
 
