@@ -218,11 +218,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(
   const auto way = transposed && adds_a_stride(output_padding, stride)
                        ? std::nullopt
                        : safe_way(shape, /*backward=*/true);
-  if (!way) {
-    return torchs::convolution_backward(gradient, input, weight, bias, stride, padding, dilation,
-                                        transposed, output_padding, groups, wanted);
-  }
-  if (transposed) {
+  if (way && transposed) {
     auto [inputs, weights, biases] = torchs::convolution_backward(
         way->images(gradient), input, weight, bias, way->stride(), way->padding(), dilation,
         transposed, way->output_padding(output_padding), groups, {wanted[0], wanted[1], false});
@@ -230,9 +226,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(
     return {inputs, weights, biases};
   }
   auto [inputs, weights, biases] = torchs::convolution_backward(
-      gradient, way->images(input), weight, bias, way->stride(), way->padding(), dilation,
-      transposed, output_padding, groups, wanted);
-  if (wanted[0]) inputs = way->gradient(inputs, input);
+      gradient, way ? way->images(input) : input, weight, bias, way ? way->stride() : stride,
+      way ? way->padding() : padding, dilation, transposed, output_padding, groups, wanted);
+  if (way && wanted[0]) inputs = way->gradient(inputs, input);
   return {inputs, weights, biases};
 }
 
