@@ -254,6 +254,15 @@ class BatchNormBackward final : public torch::autograd::Node {
   std::weak_ptr<const int> identity_ = current_identity();
 };
 
+void update_running(const BatchNormImpl& norm, const Statistics& batch) {
+  norm.num_batches_tracked.add_(1);
+  const double rate = norm.options.momentum.value_or(
+      1.0 / static_cast<double>(norm.num_batches_tracked.item<std::int64_t>()));
+  const at::Tensor unbiased = batch.var * (batch.count / (batch.count - 1));
+  norm.running_mean.mul_(1 - rate).add_(batch.mean.to(norm.running_mean.scalar_type()), rate);
+  norm.running_var.mul_(1 - rate).add_(unbiased.to(norm.running_var.scalar_type()), rate);
+}
+
 }  // namespace
 
 BatchNormImpl::BatchNormImpl(const BatchNormOptions& its_options) : options(its_options) {
@@ -312,7 +321,7 @@ at::Tensor BatchNormImpl::forward(const at::Tensor& input) {
     var = statistics.var.to(type);
     output = normalized(x, weight, bias, mean, var, options.eps).to(input.scalar_type());
     if (statistics.count > 0 && !training::RecordedRun::is_repeated()) {
-      update_running(statistics.mean, statistics.var, statistics.count);
+      update_running(*this, statistics);
     }
   }
   if (!requires_grad) return output;
@@ -321,15 +330,6 @@ at::Tensor BatchNormImpl::forward(const at::Tensor& input) {
   node->set_next_edges(torch::autograd::collect_next_edges(input, weight, bias));
   torch::autograd::set_history(output, node);
   return output;
-}
-
-void BatchNormImpl::update_running(const at::Tensor& mean, const at::Tensor& var, double count) {
-  num_batches_tracked.add_(1);
-  const double rate = options.momentum.value_or(
-      1.0 / static_cast<double>(num_batches_tracked.item<std::int64_t>()));
-  running_mean.mul_(1 - rate).add_(mean.to(running_mean.scalar_type()), rate);
-  running_var.mul_(1 - rate).add_((var * (count / (count - 1))).to(running_var.scalar_type()),
-                                  rate);
 }
 
 void BatchNormImpl::pretty_print(std::ostream& stream) const {

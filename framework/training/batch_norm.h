@@ -65,9 +65,6 @@ class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl>, public Trained
   at::Tensor weight, bias;  ///< (C); undefined unless affine
   at::Tensor running_mean, running_var;
   at::Tensor num_batches_tracked;  ///< int64
-
- private:
-  void update_running(const at::Tensor& mean, const at::Tensor& var, double count);
 };
 TORCH_MODULE(BatchNorm);
 

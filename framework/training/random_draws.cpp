@@ -73,6 +73,22 @@ std::string why_not_everywhere(const std::vector<std::string>& names,
                        remedy);
 }
 
+// Who draws, for messages.
+std::string description_of(torch::nn::Module* module) {
+  std::vector<std::string> sources;
+  if (module != nullptr) {
+    for_each_module(*module, [&](const std::string& name, const torch::nn::Module& each) {
+      if (!draws_from_process_generator(each)) return;
+      sources.push_back((name.empty() ? "the module" : "'" + name + "'") + ", a " + kind_of(each));
+    });
+  }
+  return lockstep::str(
+      "training draws at random from LibTorch's process-wide generator",
+      sources.empty() ? ", though no module in it is known to" : " (" + join(sources) + ")",
+      ": threads, processes and fewer workers no longer give the same bits. "
+      "lockstep::Dropout and lockstep::dropout draw from keys");
+}
+
 }  // namespace
 
 bool draws_from_process_generator(const torch::nn::Module& module) {
@@ -125,7 +141,7 @@ void RandomDraws::begin_backward() {
   if (!watch_.look()) return;
   seen_ = true;
   if (randomness_ == Randomness::warn) return;
-  throw ValueError(lockstep::str("step ", place_->step + 1, ": ", description(),
+  throw ValueError(lockstep::str("step ", place_->step + 1, ": ", description_of(module_),
                                  "; the option randomness is strict"));
 }
 
@@ -139,7 +155,7 @@ void RandomDraws::end_backward(bool is_last) {
     if (!seen_ || told_) return;
     told_ = true;
     log_warning(lockstep::str("replica ", axis_index(axis_), ", step ", place_->step, ": ",
-                              description(), " (said once)"));
+                              description_of(module_), " (said once)"));
     return;
   }
   const std::int64_t count = replicas_where(seen_, axis_);
@@ -147,23 +163,8 @@ void RandomDraws::end_backward(bool is_last) {
   seen_ = true;
   told_ = true;
   if (axis_index(axis_) != 0) return;
-  log_warning(lockstep::str(description(), " (on ", count, " of ", axis_size(axis_),
+  log_warning(lockstep::str(description_of(module_), " (on ", count, " of ", axis_size(axis_),
                             " replicas; said once)"));
-}
-
-std::string RandomDraws::description() const {
-  std::vector<std::string> sources;
-  if (module_ != nullptr) {
-    for_each_module(*module_, [&](const std::string& name, const torch::nn::Module& each) {
-      if (!draws_from_process_generator(each)) return;
-      sources.push_back((name.empty() ? "the module" : "'" + name + "'") + ", a " + kind_of(each));
-    });
-  }
-  return lockstep::str(
-      "training draws at random from LibTorch's process-wide generator",
-      sources.empty() ? ", though no module in it is known to" : " (" + join(sources) + ")",
-      ": threads, processes and fewer workers no longer give the same bits. "
-      "lockstep::Dropout and lockstep::dropout draw from keys");
 }
 
 }  // namespace lockstep::training

@@ -55,8 +55,6 @@ class RandomDraws {
   [[nodiscard]] bool seen() const noexcept { return seen_; }
 
  private:
-  [[nodiscard]] std::string description() const;
-
   torch::nn::Module* module_;
   Randomness randomness_;
   AxisNames axis_;
