@@ -184,18 +184,10 @@ const AxisCall& AxisCall::shown() const noexcept {
   return shown_call != nullptr ? *shown_call : *this;
 }
 
-std::int64_t AxisLevel::size() const {
-  return axes.empty() ? 1 : axes[0].size * stride(0);
-}
-
 std::int64_t AxisLevel::stride(std::size_t axis) const {
   std::int64_t below = 1;
   for (std::size_t inner = axis + 1; inner < axes.size(); ++inner) below *= axes[inner].size;
   return below;
-}
-
-std::int64_t AxisLevel::index(std::size_t axis) const {
-  return rank / stride(axis) % axes[axis].size;
 }
 
 Environment::Environment(std::shared_ptr<groups::LocalReplicas> local,

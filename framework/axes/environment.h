@@ -47,11 +47,13 @@ struct AxisLevel {
   /// In a map that spans a job: for each rank, the job's replica that called the map.
   std::vector<std::int64_t> callers{};
 
-  [[nodiscard]] std::int64_t size() const;
+  [[nodiscard]] std::int64_t size() const { return axes.empty() ? 1 : axes[0].size * stride(0); }
   /// The distance in rank between neighbours along axis `axis`.
   [[nodiscard]] std::int64_t stride(std::size_t axis) const;
   /// This replica's index along axis `axis`.
-  [[nodiscard]] std::int64_t index(std::size_t axis) const;
+  [[nodiscard]] std::int64_t index(std::size_t axis) const {
+    return rank / stride(axis) % axes[axis].size;
+  }
 };
 
 /// A call of a collective as messages describe it.

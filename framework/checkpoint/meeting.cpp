@@ -5,16 +5,12 @@
 #include <iterator>
 #include <system_error>
 #include <thread>
-#include <utility>
 
 #include <sys/stat.h>
 
-#include "framework/base/errors.h"
 #include "framework/base/limits.h"
-#include "framework/base/text.h"
 #include "framework/base/waited.h"
 #include "framework/comm/run_lock.h"
-#include "framework/storage/file.h"
 
 namespace fs = std::filesystem;
 
@@ -46,26 +42,11 @@ bool wait_for(std::chrono::milliseconds patience, const std::function<bool()>& l
 
 }  // namespace
 
-Meeting::Meeting(fs::path folder, std::int64_t replica, std::int64_t replicas,
-                 std::function<bool()> has_ended)
-    : folder_(std::move(folder)),
-      replica_(replica),
-      replicas_(replicas),
-      has_ended_(std::move(has_ended)) {}
-
-fs::path Meeting::file_of(const char* what, std::int64_t replica) const {
-  return folder_ / str(what, "-", replica);
-}
-
 void Meeting::arrive() const {
   if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) {
     throw Error(str(folder_.string(), " can't be made: ", text_of_errno(errno)));
   }
   write_file_atomically(file_of("here", replica_), "");
-}
-
-void Meeting::tell(const std::string& text) const {
-  write_file_atomically(file_of("told", replica_), text);
 }
 
 std::vector<std::optional<std::string>> Meeting::hear(std::chrono::milliseconds patience) const {
@@ -77,14 +58,6 @@ std::vector<std::optional<std::string>> Meeting::hear(std::chrono::milliseconds 
     told.push_back(heard(replica, file_of("told", replica), patience - waited));
   }
   return told;
-}
-
-void Meeting::conclude(const std::string& outcome) const {
-  write_file_atomically(folder_ / "outcome", outcome);
-}
-
-std::optional<std::string> Meeting::outcome(std::chrono::milliseconds patience) const {
-  return heard(0, folder_ / "outcome", patience);
 }
 
 std::optional<std::string> Meeting::heard(std::int64_t replica, const fs::path& text,

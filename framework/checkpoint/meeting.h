@@ -6,7 +6,11 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "framework/base/text.h"
+#include "framework/storage/file.h"
 
 namespace lockstep::checkpoint {
 
@@ -18,19 +22,29 @@ class Meeting {
  public:
   /// `has_ended` says whether another replica has ended: who waits for it gives up.
   Meeting(std::filesystem::path folder, std::int64_t replica, std::int64_t replicas,
-          std::function<bool()> has_ended);
+          std::function<bool()> has_ended)
+      : folder_(std::move(folder)),
+        replica_(replica),
+        replicas_(replicas),
+        has_ended_(std::move(has_ended)) {}
 
   /// The replica is here, and will tell(). Error if the folder can't be made in one that exists.
   void arrive() const;
-  void tell(const std::string& text) const;
+  void tell(const std::string& text) const {
+    write_file_atomically(file_of("told", replica_), text);
+  }
 
   /// What all have told, in their order; nothing of those that do not arrive within `patience`. Who
   /// has arrived may take any time.
   [[nodiscard]] std::vector<std::optional<std::string>> hear(
       std::chrono::milliseconds patience) const;
-  void conclude(const std::string& outcome) const;
+  void conclude(const std::string& outcome) const {
+    write_file_atomically(folder_ / "outcome", outcome);
+  }
   /// Nothing if replica 0 does not arrive within `patience`, or ends before.
-  [[nodiscard]] std::optional<std::string> outcome(std::chrono::milliseconds patience) const;
+  [[nodiscard]] std::optional<std::string> outcome(std::chrono::milliseconds patience) const {
+    return heard(0, folder_ / "outcome", patience);
+  }
 
   /// The replica has read the outcome. Replica 0 waits for the others and removes the folder, and
   /// they wait for that; each a second at most.
@@ -38,7 +52,9 @@ class Meeting {
 
  private:
   // "here" or "told", with the replica's number.
-  [[nodiscard]] std::filesystem::path file_of(const char* what, std::int64_t replica) const;
+  [[nodiscard]] std::filesystem::path file_of(const char* what, std::int64_t replica) const {
+    return folder_ / str(what, "-", replica);
+  }
   // What the replica writes there once it has arrived, for which it has `patience`.
   [[nodiscard]] std::optional<std::string> heard(std::int64_t replica,
                                                  const std::filesystem::path& text,

@@ -126,14 +126,6 @@ void check_leaves(const Leaves& leaves, const AxisCall& call) {
   }
 }
 
-at::Tensor as_message(const at::Tensor& tensor) {
-  return tensor.contiguous().resolve_neg();
-}
-
-std::span<std::byte> bytes_of(const at::Tensor& contiguous) {
-  return {static_cast<std::byte*>(contiguous.data_ptr()), contiguous.nbytes()};
-}
-
 std::vector<std::vector<std::size_t>> by_dtype(const Leaves& leaves) {
   std::vector<std::vector<std::size_t>> lists;
   for (std::size_t i = 0; i < leaves.size(); ++i) {

@@ -32,10 +32,14 @@ void check_leaves(const Leaves& leaves, const AxisCall& call);
 
 /// The tensor's values in contiguous memory: a copy, unless they are contiguous already. A view
 /// that is negated lazily (a conjugate's imaginary part, for example) is negated.
-[[nodiscard]] at::Tensor as_message(const at::Tensor& tensor);
+[[nodiscard]] inline at::Tensor as_message(const at::Tensor& tensor) {
+  return tensor.contiguous().resolve_neg();
+}
 
 /// The memory of a contiguous tensor.
-[[nodiscard]] std::span<std::byte> bytes_of(const at::Tensor& contiguous);
+[[nodiscard]] inline std::span<std::byte> bytes_of(const at::Tensor& contiguous) {
+  return {static_cast<std::byte*>(contiguous.data_ptr()), contiguous.nbytes()};
+}
 
 /// Indices of leaves with the same dtype, one list a dtype, in the order in which dtypes first
 /// occur.

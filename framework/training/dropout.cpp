@@ -48,8 +48,4 @@ DropoutImpl::DropoutImpl(double p)
   check_probability(p);
 }
 
-void DropoutImpl::pretty_print(std::ostream& stream) const {
-  stream << "lockstep::Dropout(p=" << p_ << ")";
-}
-
 }  // namespace lockstep

@@ -34,7 +34,9 @@ class DropoutImpl : public torch::nn::Cloneable<DropoutImpl>, public KeyedModule
   }
 
   void reset() override {}
-  void pretty_print(std::ostream& stream) const override;
+  void pretty_print(std::ostream& stream) const override {
+    stream << "lockstep::Dropout(p=" << p_ << ")";
+  }
 
  private:
   double p_;
