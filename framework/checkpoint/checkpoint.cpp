@@ -295,88 +295,82 @@ struct CheckpointSaver::Impl {
   }
 
   Apart save_apart(const std::function<void(const VisitState& visit)>& visit,
-                   const CheckpointInfo& its_info, const std::string& why);
-  [[nodiscard]] Apart publish_apart(const CheckpointInfo& its_info,
-                                    const std::vector<std::optional<std::string>>& texts) const;
-};
-
-CheckpointSaver::Apart CheckpointSaver::Impl::save_apart(
-    const std::function<void(const VisitState& visit)>& visit, const CheckpointInfo& its_info,
-    const std::string& why) {
-  groups::Member& member = current_environment()->member();
-  member.seat->threw(why);
-  const AxisNames& axis = options.axis_name;
-  const std::int64_t replica = axis_index(axis);
-  if (has_ended(*member.cancellation)) return {.reason = "another replica has ended"};
-  folder.begin(its_info.step);
-  const checkpoint::Meeting meeting(
-      folder.path() / lockstep::str(".step-meeting-", options.meeting, ".tmp"), replica,
-      axis_size(axis), [&] { return has_ended(*member.cancellation); });
-  meeting.arrive();
-  Told told{.step = its_info.step};
-  if (auto written = end_part()) told.under_way = {info.step, std::move(*written)};
-  told.failure = failure_of([&] {
-    if (told.under_way && info.step == its_info.step) return;
-    const std::string unstaged = stage(visit);
-    if (!unstaged.empty()) throw Error(unstaged);
-    told.written = write(its_info.step, shard_name(axis), {});
-  });
-  meeting.tell(encode(told));
-  const std::chrono::milliseconds patience = member.timeout;
-  Apart apart{.reason = "replica 0 has not come to save its part"};
-  if (replica == 0) {
-    apart = publish_apart(its_info, meeting.hear(patience));
-    meeting.conclude(encode(std::tie(apart.is_saved, apart.reason)));
-  } else if (const auto outcome = meeting.outcome(2 * patience)) {
-    std::tie(apart.is_saved, apart.reason) =
-        decode<std::pair<bool, std::string>>(*outcome, "what replica 0 has concluded");
-  }
-  if (!apart.is_saved) {
-    // What this replica has written; the last removes the folder.
-    std::error_code ignored;
-    fs::remove(folder.unfinished(its_info.step) / shard_name(axis), ignored);
-    fs::remove(folder.unfinished(its_info.step), ignored);
-  }
-  meeting.leave();
-  return apart;
-}
-
-CheckpointSaver::Apart CheckpointSaver::Impl::publish_apart(
-    const CheckpointInfo& its_info, const std::vector<std::optional<std::string>>& texts) const {
-  std::vector<std::string> written;
-  std::vector<std::string> under_way;
-  for (std::size_t replica = 0; replica < texts.size(); ++replica) {
-    const auto fail = [&](const auto&... reason) {
-      return Apart{.reason = lockstep::str("replica ", replica, reason...)};
-    };
-    if (!texts[replica]) return fail(" has not come to save its part");
-    const auto told =
-        decode<Told>(*texts[replica], lockstep::str("what replica ", replica, " tells"));
-    if (!told.failure.empty()) return fail(": ", told.failure);
-    if (told.step != its_info.step) {
-      return fail(" has done ", counted(told.step, "step"), ", and replica 0 ", its_info.step);
+                   const CheckpointInfo& its_info, const std::string& why) {
+    groups::Member& member = current_environment()->member();
+    member.seat->threw(why);
+    const AxisNames& axis = options.axis_name;
+    const std::int64_t replica = axis_index(axis);
+    if (has_ended(*member.cancellation)) return {.reason = "another replica has ended"};
+    folder.begin(its_info.step);
+    const checkpoint::Meeting meeting(
+        folder.path() / lockstep::str(".step-meeting-", options.meeting, ".tmp"), replica,
+        axis_size(axis), [&] { return has_ended(*member.cancellation); });
+    meeting.arrive();
+    Told told{.step = its_info.step};
+    if (auto written = end_part()) told.under_way = {info.step, std::move(*written)};
+    told.failure = failure_of([&] {
+      if (told.under_way && info.step == its_info.step) return;
+      const std::string unstaged = stage(visit);
+      if (!unstaged.empty()) throw Error(unstaged);
+      told.written = write(its_info.step, shard_name(axis), {});
+    });
+    meeting.tell(encode(told));
+    const std::chrono::milliseconds patience = member.timeout;
+    Apart apart{.reason = "replica 0 has not come to save its part"};
+    if (replica == 0) {
+      apart = publish_apart(its_info, meeting.hear(patience));
+      meeting.conclude(encode(std::tie(apart.is_saved, apart.reason)));
+    } else if (const auto outcome = meeting.outcome(2 * patience)) {
+      std::tie(apart.is_saved, apart.reason) =
+          decode<std::pair<bool, std::string>>(*outcome, "what replica 0 has concluded");
     }
-    written.push_back(told.written);
-    if (told.under_way && told.under_way->first == info.step) {
-      under_way.push_back(told.under_way->second);
+    if (!apart.is_saved) {
+      // What this replica has written; the last removes the folder.
+      std::error_code ignored;
+      fs::remove(folder.unfinished(its_info.step) / shard_name(axis), ignored);
+      fs::remove(folder.unfinished(its_info.step), ignored);
     }
-  }
-  Apart apart;
-  if (under_way.size() == texts.size()) {
-    apart.reason = failure_of([&] { publish(manifest_of(info, under_way)); });
-  }
-  if (std::ranges::count(folder.steps(), its_info.step) > 0) return {.is_saved = true};
-  if (std::ranges::count(written, "") > 0) {
-    if (apart.reason.empty()) apart.reason = "replicas were at different places of a save";
+    meeting.leave();
     return apart;
   }
-  apart.reason = failure_of([&] {
-    if (options.before_publish) options.before_publish();
-    folder.publish(manifest_of(its_info, written));
-  });
-  apart.is_saved = apart.reason.empty();
-  return apart;
-}
+
+  [[nodiscard]] Apart publish_apart(const CheckpointInfo& its_info,
+                                    const std::vector<std::optional<std::string>>& texts) const {
+    std::vector<std::string> written;
+    std::vector<std::string> under_way;
+    for (std::size_t replica = 0; replica < texts.size(); ++replica) {
+      const auto fail = [&](const auto&... reason) {
+        return Apart{.reason = lockstep::str("replica ", replica, reason...)};
+      };
+      if (!texts[replica]) return fail(" has not come to save its part");
+      const auto told =
+          decode<Told>(*texts[replica], lockstep::str("what replica ", replica, " tells"));
+      if (!told.failure.empty()) return fail(": ", told.failure);
+      if (told.step != its_info.step) {
+        return fail(" has done ", counted(told.step, "step"), ", and replica 0 ", its_info.step);
+      }
+      written.push_back(told.written);
+      if (told.under_way && told.under_way->first == info.step) {
+        under_way.push_back(told.under_way->second);
+      }
+    }
+    Apart apart;
+    if (under_way.size() == texts.size()) {
+      apart.reason = failure_of([&] { publish(manifest_of(info, under_way)); });
+    }
+    if (std::ranges::count(folder.steps(), its_info.step) > 0) return {.is_saved = true};
+    if (std::ranges::count(written, "") > 0) {
+      if (apart.reason.empty()) apart.reason = "replicas were at different places of a save";
+      return apart;
+    }
+    apart.reason = failure_of([&] {
+      if (options.before_publish) options.before_publish();
+      folder.publish(manifest_of(its_info, written));
+    });
+    apart.is_saved = apart.reason.empty();
+    return apart;
+  }
+};
 
 CheckpointSaver::CheckpointSaver(const fs::path& checkpoints, Options options)
     : impl_(std::make_unique<Impl>(checkpoints, std::move(options))) {}
