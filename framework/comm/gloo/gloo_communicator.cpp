@@ -75,17 +75,14 @@ std::uint64_t slot_of(std::uint64_t tag, std::size_t bytes) {
 }  // namespace
 
 // One message under way: its buffer is in use until this is gone.
-struct GlooMessage {
+struct GlooMessage : PeerMessage {
   std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
   const Cancellation* user;
-  int peer;
-  bool is_received;
-  std::size_t bytes;
   std::optional<Waited> waited = {};  // once someone waits for it; the link's mutex guards this …
   bool late = false;                  // … and this
 
   [[nodiscard]] bool wait(std::chrono::milliseconds limit) const {
-    return is_received ? buffer->waitRecv(limit) : buffer->waitSend(limit);
+    return is_received() ? buffer->waitRecv(limit) : buffer->waitSend(limit);
   }
   void end() const {
     buffer->abortWaitRecv();
@@ -128,8 +125,7 @@ class GlooLink final : public MessageLink {
       // Gloo takes a pointer to mutable bytes for both directions; a send only reads.
       std::byte* const data =
           each.is_received() ? each.received.data() : const_cast<std::byte*>(each.sent.data());
-      messages.push_back({context_->createUnboundBuffer(data, each.bytes()), &user, each.peer,
-                          each.is_received(), each.bytes()});
+      messages.push_back({each, context_->createUnboundBuffer(data, each.bytes()), &user});
     }
     // Receives come first: a message that arrives early finds its buffer.
     std::ranges::stable_partition(messages, &GlooMessage::is_received);
@@ -148,13 +144,13 @@ class GlooLink final : public MessageLink {
         user.check();
         in_flight_.push_back(&message);
       }
-      const std::uint64_t slot = slot_of(tag.bits(), message.bytes);
+      const std::uint64_t slot = slot_of(tag.bits(), message.bytes());
       guarded(message, [&] {
-        message.is_received ? message.buffer->recv(message.peer, slot)
-                            : message.buffer->send(message.peer, slot);
+        message.is_received() ? message.buffer->recv(message.peer, slot)
+                              : message.buffer->send(message.peer, slot);
         return true;
       });
-      if (!message.is_received) ledger_.bytes_sent += message.bytes;
+      if (!message.is_received()) ledger_.bytes_sent += message.bytes();
     }
     ++ledger_.rounds;
     try {
@@ -308,7 +304,7 @@ class GlooLink final : public MessageLink {
       return other->user == message.user && other->peer == peer && other->late;
     });
     require<Timeout>(!is_late, "replica ", rank_, " waited ", timeout_.count(), " ms to ",
-                     message.is_received ? "receive from" : "send to", " replica ", peer,
+                     message.is_received() ? "receive from" : "send to", " replica ", peer,
                      ", which did not arrive");
     throw ReplicaLost(
         str("replica ", rank_, " lost its connection to replica ", peer, " (", what, ")"));

@@ -25,7 +25,6 @@
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
-#include "framework/comm/message_link.h"
 #include "framework/comm/network/tcp_connection.h"
 #include "framework/comm/network_communicator.h"
 
@@ -112,19 +111,13 @@ class TcpLink final : public MessageLink {
     for (const PeerMessage& each : wanted) {
       // Messages of different sizes never meet: replicas that are out of step wait instead of
       // reading each other's bytes as something else.
-      messages.push_back({.peer = each.peer,
-                          .is_received = each.is_received(),
-                          .sent = each.sent,
-                          .received = each.received,
-                          .group = group.key.bits(),
-                          .slot = tag.fold(each.bytes()).bits(),
-                          .wait = &wait});
+      messages.push_back({each, group.key.bits(), tag.fold(each.bytes()).bits(), &wait});
     }
     Turn turn(*this);
     // Receives come first: a message that arrives early finds its buffer.
     const auto post = [&](bool receives) LOCKSTEP_REQUIRES(mutex_) {
       for (TcpMessage& message : messages) {
-        if (message.is_received != receives) continue;
+        if (message.is_received() != receives) continue;
         Peer& peer = *peers_[static_cast<std::size_t>(message.peer)];
         if (peer.state == Peer::State::unknown) want(message.peer);
         const short before = peer.connection.polled();
@@ -238,7 +231,7 @@ class TcpLink final : public MessageLink {
       last = moved;
       require<Timeout>(waited->look() < options_.timeout, "replica ", rank_, " waited ",
                        options_.timeout.count(), " ms to ",
-                       first->is_received ? "receive from" : "send to", " replica ", first->peer,
+                       first->is_received() ? "receive from" : "send to", " replica ", first->peer,
                        ", which did not arrive");
       wait.changed.wait_for(lock, kLook);
     }

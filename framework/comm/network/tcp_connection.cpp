@@ -65,7 +65,7 @@ void TcpConnection::take_out(Waiting& waiting, const TcpMessage& message) {
 }
 
 void TcpConnection::post(TcpMessage& message) {
-  message.is_received ? post_receive(message) : post_send(message);
+  message.is_received() ? post_receive(message) : post_send(message);
 }
 
 TcpConnection::Header TcpConnection::header_of(Kind kind, const TcpMessage& message,
@@ -128,7 +128,7 @@ void TcpConnection::cut_off(const TcpMessage& message) {
 
 void TcpConnection::withdraw(TcpMessage& message) {
   if (!why_lost_.empty()) return;
-  if (!message.is_received) {
+  if (!message.is_received()) {
     std::erase_if(out_, [&](const Frame& frame) { return frame.message == &message; });
     take_out(large_, message);
     std::erase(flowing_, &message);

@@ -14,6 +14,7 @@
 #include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
 #include "framework/comm/link_speed.h"
+#include "framework/comm/message_link.h"
 
 namespace lockstep::comm {
 
@@ -25,21 +26,13 @@ struct TcpWait {
 
 /// A message that someone waits for. It meets the one with the same slot on the other side, in the
 /// order in which both were posted. Its buffer is used from post() until it is done or withdrawn.
-struct TcpMessage {
-  int peer;
-  bool is_received;
-  ConstBytes sent;  ///< what is sent, if it is
-  Bytes received;   ///< where it goes, if it is received
+struct TcpMessage : PeerMessage {
   std::uint64_t group;
   std::uint64_t slot;
   TcpWait* wait;
   std::uint64_t id = 0;   ///< of a large one: the receiver's number for it
   std::size_t moved = 0;  ///< how many bytes have come or gone
   bool is_done = false;
-
-  [[nodiscard]] std::size_t bytes() const noexcept {
-    return is_received ? received.size() : sent.size();
-  }
 };
 
 /// The messages between this process and another one, and the TCP connection that carries them once
