@@ -96,8 +96,7 @@ struct Ledger {
 /// all the same. Empty buffers are fine everywhere.
 ///
 /// Sizes that break a verb's rule are ValueErrors and leave the group usable. Failures of the job
-/// are CollectiveMismatch, ReplicaLost, Timeout and Aborted. After one of these the group can't be
-/// used any more.
+/// are CollectiveMismatch, ReplicaLost, Timeout and Aborted. After these the group can't be used.
 class Communicator : private NonCopyable {
  public:
   /// In permute(): no replica.
@@ -176,9 +175,8 @@ class Communicator : private NonCopyable {
                                                        std::uint64_t channel = 0);
 
   /// The verbs that follow belong to the call with this `fingerprint`. They meet only verbs of the
-  /// same call on other replicas, but in shared memory the n-th only the n-th. So replicas in
-  /// different calls never mix their data: they wait, or in shared memory throw a
-  /// CollectiveMismatch.
+  /// same call on other replicas, but in shared memory the n-th only the n-th. So different calls
+  /// never mix data: replicas wait or, in shared memory, throw a CollectiveMismatch.
   void mark(std::uint64_t fingerprint) noexcept {
     mark_ = fingerprint;
     marked_verbs_ = 0;

@@ -33,8 +33,7 @@ namespace {
 
 // The bytes of a piece, about: verbs on larger buffers go through common memory in pieces.
 constexpr std::size_t kPiece = std::size_t{1} << 20;
-// How many pieces the leader sends at one time: while one waits for an answer, the other has the
-// link.
+// How many pieces the leader sends at once: while one waits for an answer, the other has the link.
 constexpr std::size_t kUnderWay = 2;
 // Pieces are of whole cache lines.
 constexpr std::size_t kLine = 64;
@@ -471,8 +470,7 @@ class HostMembers final : public Communicator {
   }
 
   // Memory that all members here share, until the next call, behind the leader's error. Up to
-  // Scratch's limit for each member's input and a result it is kept: fresh pages cost more than the
-  // copies into them.
+  // Scratch's limit for each member's input and a result it is kept, as there.
   Bytes common_memory(std::size_t bytes) {
     const std::size_t all = kErrorBytes + bytes;
     const std::size_t kept = (members_here() + 1) * Scratch::kKept;

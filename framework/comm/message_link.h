@@ -28,9 +28,8 @@ struct PeerMessage {
   [[nodiscard]] std::size_t bytes() const noexcept { return sent.size() + received.size(); }
 };
 
-/// One process's connections to the others of its job. It moves messages and does not know what
-/// they mean. Each belongs to a group of processes, and one group's messages can be ended alone.
-/// Any thread.
+/// One process's connections to the others of its job. It moves messages, whatever they mean. Each
+/// belongs to a group of processes, and one group's messages can be ended alone. Any thread.
 class MessageLink : private NonCopyable {
  public:
   virtual ~MessageLink() = default;

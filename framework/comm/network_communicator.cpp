@@ -10,8 +10,7 @@
 
 namespace lockstep::comm {
 
-// A verb's way through a schedule. By slice it knows what this member has: its input, a sum or the
-// result.
+// A verb's way through a schedule. By slice it knows what this member has: input, sum or result.
 class NetworkCommunicator::Rounds {
  public:
   // The schedule's member 0 is the one at `first`.

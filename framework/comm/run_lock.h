@@ -24,8 +24,7 @@ class RunLock : private NonCopyable {
 
   /// Waits until the calling thread holds it.
   void take();
-  /// Hands the lock over to the next in line, if any. Does nothing if another thread has taken it
-  /// over.
+  /// Hands the lock over to the next in line, if any; does nothing if another thread has taken it.
   void give() noexcept;
   /// Puts a thread in line that has handed the lock over and is about to take it again, or waits
   /// for its turn. So threads that are released together run in the order of these calls, not in
@@ -72,8 +71,7 @@ class RunLockScope : private NonCopyable {
   RunLock* outer_;
 };
 
-/// While this lives, the calling thread waits for something and has released its lock, if it has
-/// one.
+/// While this lives, the calling thread waits for something and has released its lock, if any.
 class RunLockRelease : private NonCopyable {
  public:
   RunLockRelease() noexcept;

@@ -57,8 +57,7 @@ class MemoryStore final : public Store {
 };
 
 /// Makes a connected pair of local sockets, which keep message boundaries and are closed on exec.
-/// They have no name: only this process and children that inherit an end can reach them. Throws
-/// CommError.
+/// They have no name: only this process and children with an end reach them. Throws CommError.
 [[nodiscard]] std::pair<Descriptor, Descriptor> make_socket_pair();
 /// Sends a message, which must not be empty, into one of them; false if that is not possible.
 bool send_message(int socket, std::string_view message) noexcept;

@@ -209,8 +209,7 @@ void Together::broadcast(Verbs verbs) {
   copy_to_all(verbs);
 }
 
-// Threads of one worker see each other's memory as it is. So the copy that a worker holds is held
-// by all its members.
+// A worker's threads see each other's memory. So a copy that it holds is held by all its members.
 void Together::allocate(Verbs verbs) {
   const Verb& first = *verbs[0];
   if (first.copies == Copies::each) {

@@ -11,8 +11,7 @@ namespace lockstep {
 
 /// CIFAR-10 (Krizhevsky, 2009): colour pictures of 32 x 32 pixels of 10 kinds of things, 50000 to
 /// train and 10000 to test, normalized by the train set's means and standard deviations, by channel
-/// 0.4914, 0.4822, 0.4465 and 0.2470, 0.2435, 0.2616. They take 154 MB in memory, for the train
-/// set.
+/// 0.4914, 0.4822, 0.4465 and 0.2470, 0.2435, 0.2616. The train set takes 154 MB.
 class Cifar10 final : public PictureSet {
  public:
   using Split = formats::Cifar10::Split;

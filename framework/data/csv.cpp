@@ -99,8 +99,7 @@ class MissingValues {
   std::array<bool, 256> last_bytes_{};  // of all spellings; hardly a number ends with one of them
 };
 
-// What is wrong with a table's cells: an error, or, where damaged samples are kept, what batch()
-// says of their rows.
+// What is wrong with a table's cells: an error, or, where rows are kept, what batch() says of them.
 class WrongCells {
  public:
   WrongCells(std::string path, const CsvFile& file, const CsvSetOptions& options, bool keeps)
@@ -317,8 +316,7 @@ class RoundedColumns {
   std::string first_;
 };
 
-// Whether float32 certainly keeps the digits before a number's point, or a constant column its one
-// number.
+// Whether float32 certainly keeps a number's digits before the point, or a constant column its one.
 bool keeps_whole(double number, const ColumnScale& scale) {
   constexpr double kFloats = 4194304;  // 2^22
   return scale.deviation == 0 ||

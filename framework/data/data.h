@@ -123,8 +123,7 @@ namespace data {
 inline constexpr const char* kSeeConfigs =
     "; the head of a config in configs/ says where its data come from";
 
-/// DataError if nothing is at `path`: which source misses it, and `advice` on how to get or make
-/// it.
+/// DataError if nothing is at `path`: which source misses it, and `advice` on getting or making it.
 void require_there(const std::string& source, const std::string& path, const std::string& advice);
 
 }  // namespace data

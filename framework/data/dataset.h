@@ -99,11 +99,9 @@ class Dataset {
   [[nodiscard]] virtual std::optional<std::int64_t> label(std::int64_t /*index*/) const {
     return std::nullopt;
   }
-  /// What sample `index` is called, such as by its file. All samples have names, or none: then it
-  /// is "".
+  /// What sample `index` is called, such as by its file. All samples have names, or none: then "".
   [[nodiscard]] virtual std::string sample_name(std::int64_t /*index*/) const { return {}; }
-  /// The names of the samples that the source had and that were left out, as their files are
-  /// damaged.
+  /// The names of the source's samples that were left out, as their files are damaged.
   [[nodiscard]] virtual std::vector<std::string> left_out() const { return {}; }
   /// A short text by which a run that goes on notices that its data have changed: how many samples
   /// there are, of what type and classes, and what they hold. It is that of the source: a Subset

@@ -89,8 +89,7 @@ bool has_class_folder(const std::vector<formats::FolderEntry>& entries,
   });
 }
 
-// Whether the pictures in and below a folder are taken without classes. Says so where some have
-// one.
+// Whether pictures in and below a folder are taken without classes. Says so where some have one.
 bool has_bare_pictures(const fs::path& folder, const std::vector<std::string>& classes) {
   const auto entries = formats::entries_of(folder.string());
   const bool has_classes = has_class_folder(entries, classes);

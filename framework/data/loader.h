@@ -29,8 +29,7 @@ class Loader : private NonCopyable {
 
   /// Asks for a batch, as Dataset::batch() makes it. Does not wait.
   void request(std::vector<std::int64_t> indices, std::int64_t epoch);
-  /// The next batch that was asked for. Waits for it. Throws what the data set throws, and Error if
-  /// no request is left.
+  /// The next batch asked for. Waits. Throws what the data set does; Error if no request is left.
   [[nodiscard]] Batch next();
 
  private:

@@ -47,8 +47,7 @@ struct NpySetOptions {
 /// by a half or more is told in a warning, once a process; floats from 2^53 on that have at most 9
 /// digits, such as 1e20, do not count. ValueError for inputs without targets, and targets without
 /// inputs. With `context.fitted` the samples are what it says, or there are as many classes, and
-/// where `context.needs_targets` is not set, the inputs of a validation or test set may stand
-/// alone.
+/// without `context.needs_targets` the inputs of a validation or test set may stand alone.
 [[nodiscard]] DataSets load_npy(const NpySetOptions& options, const DataContext& context = {});
 
 /// For the registry.

@@ -37,8 +37,7 @@ class Sampler {
   /// least 1 and fit in an int64, and for drop_last where an epoch has too few samples for a step.
   explicit Sampler(const SamplerOptions& options);
 
-  /// What a sampler keeps in memory once it was asked for samples: an epoch's order, if it
-  /// shuffles.
+  /// What a sampler keeps once it was asked for samples: an epoch's order, if it shuffles.
   [[nodiscard]] static std::int64_t bytes(const SamplerOptions& options) noexcept {
     return options.shuffle ? data::IndexList::bytes(options.size) : 0;
   }

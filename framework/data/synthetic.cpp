@@ -22,8 +22,7 @@ constexpr std::int64_t kMostFeatures = 1'000'000;
 constexpr std::int64_t kMostSamples = 10'000'000;  // an epoch's order is a number for each
 constexpr std::int64_t kMostRows = 10'000'000;     // numbers of Truth
 
-// Number `index` of a key's sequence that is distributed N(0, 1), by Box and Muller (1958): two
-// numbers of two draws.
+// Number `index` of a key's sequence ~ N(0, 1), by Box and Muller (1958): two numbers of two draws.
 double normal(const Key& key, std::uint64_t index) {
   constexpr double kScale = 0x1p-53;
   const std::uint64_t first = index / 2 * 2;

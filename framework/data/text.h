@@ -21,8 +21,7 @@ struct TextWindows {
 
   enum class Use {
     /// Window i begins at byte i · context. Each epoch shifts all windows by as many bytes, 0 …
-    /// context-1, as a key (seed, epoch) draws. Up to 2 · context bytes of an epoch are in no
-    /// window.
+    /// context-1, as a key (seed, epoch) draws. Up to 2 · context bytes of an epoch are in none.
     train,
     /// Window i begins at byte i · context, in every epoch. The last bytes, which fill no window
     /// (fewer than the context), are left out.

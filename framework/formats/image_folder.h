@@ -9,14 +9,12 @@
 
 namespace lockstep::formats {
 
-/// Whether a file's name says that it is a picture: it ends in .png, .jpg or .jpeg, in upper or
-/// lower case.
+/// Whether a file is a picture by its name, which ends in .png, .jpg or .jpeg, in any case.
 [[nodiscard]] bool is_picture(const FolderEntry& file);
 
 /// Pictures that lie in a folder for each class: root/CLASS/NAME with an ending of .png, .jpg or
 /// .jpeg in upper or lower case. Only names are read here; see read_image(). Classes are sorted by
-/// name, pictures by class and then name, byte by byte, so that the order is the same on every
-/// machine.
+/// name, pictures by class and then name, byte by byte: alike on every machine.
 ///
 /// Passed over are names that begin with a dot, and files of other kinds: the latter are listed, so
 /// that callers can tell of them. Links count as what they lead to. A picture's name counts as one

@@ -60,8 +60,7 @@ class JpegDecoder : private NonCopyable {
   }
   // Most warnings are of data that are damaged or cut short, which libjpeg would replace by gray.
   // Those passed over change no pixel: of bytes between whole parts, of numbers in headers that say
-  // nothing, and of the spectral selection that Samsung's phones write wrongly into pictures that
-  // have none.
+  // nothing, and of the spectral selection that Samsung's phones write wrongly into those without.
   static void on_message(j_common_ptr jpeg, int level) {
     if (level >= 0) return;
     auto* const self = static_cast<JpegDecoder*>(jpeg->client_data);

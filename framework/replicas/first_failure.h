@@ -18,8 +18,7 @@ namespace lockstep::replicas {
 /// after the errors of replicas that lost it.
 class FirstFailure {
  public:
-  /// `end_others` is called once, on the first failure, with its text. Messages count replicas from
-  /// `first`.
+  /// `end_others` is called once, on the first failure, with its text. Messages count from `first`.
   FirstFailure(std::int64_t first, std::function<void(const std::string&)> end_others)
       : first_(first), end_others_(std::move(end_others)) {}
 

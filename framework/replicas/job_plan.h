@@ -62,8 +62,7 @@ struct JobPlan {
   std::optional<comm::NetworkOptions> network{};
   LOCKSTEP_FIELDS(layout, math_threads, network)
 
-  /// What a time that a replica waits is where it waits for other workers' replicas, which run one
-  /// after another.
+  /// What a time to wait becomes where it is for other workers' replicas, which run in turns.
   [[nodiscard]] std::chrono::milliseconds in_turns(std::chrono::milliseconds time) const {
     return layout.workers() == 1 ? time : time * layout.most_replicas_a_worker();
   }

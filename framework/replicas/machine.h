@@ -17,8 +17,7 @@ void set_math_threads(std::int64_t threads);
 
 /// The BLAS that LibTorch's matrix products run on.
 struct Blas {
-  /// For people; of OpenBLAS with its version, threads and kernels: "OpenBLAS 0.3.21 (OpenMP,
-  /// SkylakeX)".
+  /// For people; of OpenBLAS with version, threads, kernels: "OpenBLAS 0.3.21 (OpenMP, SkylakeX)".
   std::string name;
   std::string warning;  ///< what is wrong with it, or ""
 };

@@ -198,8 +198,7 @@ template <typename A>
 using OfReplica = std::remove_cvref_t<decltype(of_replica(
     std::declval<const A&>(), std::declval<const Leaves&>(), std::declval<std::size_t&>()))>;
 
-/// Calls `f` with the arguments. Trees are built from `leaves`, which has the leaves of all
-/// arguments end to end.
+/// Calls `f` with the arguments. Trees are built from `leaves`, those of all arguments end to end.
 template <typename F, typename... Args>
 decltype(auto) call_with_leaves(const F& f, const Leaves& leaves, const Args&... args) {
   [[maybe_unused]] std::size_t next = 0;

@@ -9,11 +9,9 @@
 
 namespace lockstep::replicas {
 
-// Where one replica's part of autograd's graph ends, so that a map can be differentiated replica by
-// replica.
+// Where one replica's part of autograd's graph ends, so that each can be differentiated by itself.
 
-/// An end of a replica's graph at a tensor that its function captured, and where it would have gone
-/// on.
+/// An end of a replica's graph at a tensor that its function captured, and where it would go on.
 struct CapturedEnd {
   torch::autograd::Edge inside;  // to a node that stands for the captured tensor
   torch::autograd::Edge outside;

@@ -8,8 +8,7 @@ struct LaunchOptions;
 
 namespace lockstep::replicas {
 
-/// What OpenBLAS maps for each thread that multiplies matrices. Where it can't have it, it tries
-/// again without end.
+/// What OpenBLAS maps for each thread that multiplies matrices. It tries without end to have it.
 inline constexpr std::size_t kBlasBuffer = (std::size_t{128} << 20) + (std::size_t{1} << 20);
 
 /// Where memory_limits() are set (ulimit -v, -d): sees that the largest process of such a job can

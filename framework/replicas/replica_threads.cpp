@@ -160,8 +160,7 @@ void run_as(Environment& environment, const std::function<void()>& body) {
     member.seat->returned();
   } catch (const CollectiveMismatch& error) {
     member.seat->fell_out(error.verdict());
-    // All replicas of the map are out of step, also where the mismatch is that of a map in one of
-    // them.
+    // All replicas of the map are out of step, also where the mismatch is of a map in one of them.
     member.cancellation->cancel(std::current_exception());
     throw;
   } catch (...) {

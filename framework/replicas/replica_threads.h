@@ -45,8 +45,7 @@ struct MapCall {
 /// The `map_call` of a job's own level. No map has it: next_map_call() is never 0.
 inline constexpr std::uint64_t kJobCall = 0;
 
-/// Whether this thread runs the function of a launched job: false outside launch() and in the
-/// threads of maps.
+/// Whether this thread runs a launched job's function: false outside launch() and in maps' threads.
 [[nodiscard]] bool in_job() noexcept;
 
 /// Whether the map spans the replicas of all members of a job.

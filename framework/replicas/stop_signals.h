@@ -19,8 +19,7 @@ namespace lockstep::replicas {
 
 /// What a person calls a signal that stops a job: "Ctrl-C", "SIGTERM".
 [[nodiscard]] const char* name_of_stop(int signal) noexcept;
-/// The exit status of a job that a signal has stopped: 130 for Ctrl-C, 129 for SIGHUP, 143 for all
-/// others.
+/// The exit status of a job that a signal has stopped: 130 for Ctrl-C, 129 for SIGHUP, else 143.
 [[nodiscard]] int status_of_stop(int signal) noexcept;
 
 /// While this lives, the signals that stop a job (kStopSignals) call `handler`, but for those that
@@ -38,8 +37,7 @@ class StopHandler : private NonCopyable {
 /// While this lives, catches the signals that stop a job (see StopHandler). One such object a
 /// process at a time. Without `asked`, each ends the job. With it they ask at first: the number of
 /// the first is stored there. Then only Ctrl-C and SIGTERM can end the job, and only kPatience
-/// after the first of them that has come to this process: what sends one often sends it twice,
-/// or to all hosts.
+/// after the first of them that has come to this process: many senders send twice, or to all hosts.
 class StopSignals {
  public:
   static constexpr std::chrono::milliseconds kPatience{2000};
@@ -91,8 +89,7 @@ class Stopped : public std::runtime_error {
 void tell_asked(int signal, bool is_elsewhere = false);
 /// Begins a new line if stderr is a terminal, where progress may stand in the middle of a line.
 void leave_progress_line();
-/// Says on stderr what has stopped the program and ends it at once, with the signal's status. A
-/// handler.
+/// A handler: says on stderr what stops the program and ends it at once, with the signal's status.
 [[noreturn]] void stop_at_once(int signal);
 /// In a process with replicas, whose launcher is told of signals: those that would end it are
 /// ignored where they may come to the whole process group. With `asks`, SIGTERM is one of them.

@@ -16,9 +16,8 @@ namespace lockstep::replicas {
 /// within 2 seconds, and says on stderr what went wrong. A job on several hosts ends when all have
 /// ended; a failure or signal on any of them ends it here. Returns how it ended, without its text.
 ///
-/// With `may_restart`, a job that is_lost starts again, unless a signal has come. Then this
-/// function returns once all of its processes are gone, however long that takes. Otherwise none
-/// is_lost.
+/// With `may_restart`, a job that is_lost starts again, unless a signal has come. Then this returns
+/// once all of its processes are gone, however long that takes. Otherwise none is_lost.
 ///
 /// Workers that wait for each other end with a Timeout by themselves. The supervisor ends the job
 /// where they cannot do so: if all have been stopped for the timeout, or if one waits for others on

@@ -111,8 +111,7 @@ struct Report {
   /// With which the program ends.
   [[nodiscard]] int status() const noexcept { return done() ? 0 : traits_of(kind).exit_status; }
 };
-/// Sends a report through a socket. Long messages are cut, so that the worker never waits for the
-/// reader.
+/// Sends a report through a socket. Long messages are cut, so that this never waits for the reader.
 void send_report(int socket, Report report) noexcept;
 /// Reads what has come without waiting, and closes the socket at its end. `counts` is the report
 /// that counts among all so far.

@@ -74,8 +74,7 @@ class Board {
   class Seat;
   struct Verdict {
     /// mismatch: the members are out of step. aborted: a member that others wait for has thrown.
-    /// lost: it has thrown only because it lost a replica; so the others have lost that replica,
-    /// too.
+    /// lost: it has thrown only because it lost a replica; so the others have lost that one, too.
     ErrorKind kind = ErrorKind::mismatch;
     std::string text;
     /// Whether none of the members that the text could name is still running: the text is final.

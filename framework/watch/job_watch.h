@@ -56,8 +56,7 @@ using BoardMessage = std::variant<ReadingsWanted, BoardLook, BoardWords, BoardNe
 class JobWatch : private NonCopyable {
  public:
   using Send = std::function<void(std::size_t host, const BoardMessage& message)>;
-  /// On host `own` of those that run these workers of a job of `replicas`; the host's board is
-  /// `board`.
+  /// On host `own` of those that run these workers of a job of `replicas`, with the host's `board`.
   JobWatch(std::size_t own, const std::vector<Range>& workers, int replicas, Board& board,
            Send send);
 

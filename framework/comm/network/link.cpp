@@ -149,8 +149,7 @@ bool send_all(int descriptor, std::string_view text, Clock::time_point deadline)
   return true;
 }
 
-// Receives a record, whose size is fixed, and returns why it has not all come, or nullptr. What is
-// missing is as it was.
+// Receives a record of fixed size; returns why not all has come, or nullptr. The rest is as it was.
 template <typename Record>
 const char* receive_all(int descriptor, Record& record, Clock::time_point deadline) {
   std::string bytes = encode(record);

@@ -263,8 +263,7 @@ class TcpLink final : public MessageLink {
 
   void open(int peer, Descriptor socket, bool begins) LOCKSTEP_REQUIRES(mutex_) {
     Peer& at = *peers_[static_cast<std::size_t>(peer)];
-    // There is no TCP_USER_TIMEOUT: it would also end a connection to a process that is only
-    // paused.
+    // No TCP_USER_TIMEOUT: it would also end a connection to a process that is only paused.
     keep_alive(socket.get(), options_.timeout.count() / 1000);
     at.state = Peer::State::open;
     at.is_there = true;
@@ -415,8 +414,7 @@ class TcpLink final : public MessageLink {
     }
   }
 
-  // One try. Peers that are not found come back to the end of the queue, so that nobody waits for
-  // them.
+  // One try. Peers that are not found go to the end of the queue, so that nobody waits for them.
   void connect_to(int peer, const std::stop_token& stop) {
     Peer& at = *peers_[static_cast<std::size_t>(peer)];
     const auto again = [&](const char* why) {

@@ -7,8 +7,7 @@
 namespace lockstep::comm {
 
 /// A counter in memory that threads or processes share: one of them raises it, others wait for it.
-/// Zeroed memory is a flag at 0. The counter may wrap around; waiters are never more than 2^31
-/// behind.
+/// Zeroed memory is a flag at 0. It may wrap around; waiters are never more than 2^31 behind.
 ///
 /// What is written before a raise() is seen after a wait() for it.
 class Flag {

@@ -41,8 +41,7 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents>, privat
     [[nodiscard]] std::span<std::byte> data() const noexcept {
       return {mapping_.get() + kPage, bytes_};
     }
-    /// Takes memory for a part of data() now, not at its first use. CommError if the system has
-    /// none.
+    /// Takes memory for a part of data() now, not at its first use. CommError if there is none.
     void reserve(std::span<const std::byte> part) const;
 
    private:

@@ -31,8 +31,7 @@ class SharedLink : private NonCopyable {
 
   /// Waits until the flag of replica `peer`, one of `group`, has reached `round`. Throws
   /// ProcessEnded if a replica of the group has died before that, Timeout, or the error of `user`
-  /// if it is cancelled. `same_core`: the peer was on this thread's core when it last finished a
-  /// round.
+  /// if it is cancelled. `same_core`: the peer last finished a round on this thread's core.
   void wait(const Cancellation& user, const Flag& flag, std::uint32_t round, int peer,
             const std::vector<int>& group, bool same_core);
 

@@ -19,8 +19,7 @@
 namespace lockstep::comm {
 namespace {
 
-// Part `index` of a buffer in parts of `part` bytes; the last may be shorter, those behind it
-// empty.
+// Part `index` of a buffer in parts of `part` bytes; the last may be shorter, those behind empty.
 template <typename Buffer>
 Buffer part_of(Buffer buffer, std::size_t part, std::size_t index) {
   const std::size_t begin = std::min(buffer.size(), part * index);
