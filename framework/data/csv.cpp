@@ -480,17 +480,6 @@ std::vector<std::string> notes_of(const CsvFile& train, const CsvSetOptions& opt
           scaling};
 }
 
-void fit_classes(const std::string& path, const CsvFile& file, const WrongCells& cells,
-                 const DataContext& context, Fitted& fitted) {
-  const std::string& column = fitted.targets[0];
-  fitted.classes = class_names_of(file, column, cells, context.ignored);
-  fitted.class_count = std::ssize(fitted.classes);
-  if (!fitted.classes.empty()) return;
-  formats::fail_file(path,
-                     str("no label in column '", cut(column), "' is a class",
-                         context.ignored ? str(": ", *context.ignored, " does not count") : ""));
-}
-
 // `file`, which lies at `path`, read as `fitted` says; with `fits` that is found by it first.
 std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile& file, bool fits,
                                          Fitted& fitted, const CsvSetOptions& options,
@@ -508,7 +497,14 @@ std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile&
   WrongCells cells(path, file, options, context.keeps_damaged);
   cells.find_missing(columns);
   if (fits && options.task == CsvTask::classification) {
-    fit_classes(path, file, cells, context, fitted);
+    const std::string& column = fitted.targets[0];
+    fitted.classes = class_names_of(file, column, cells, context.ignored);
+    fitted.class_count = std::ssize(fitted.classes);
+    if (fitted.classes.empty()) {
+      formats::fail_file(
+          path, str("no label in column '", cut(column), "' is a class",
+                    context.ignored ? str(": ", *context.ignored, " does not count") : ""));
+    }
   }
   const bool has_classes = fitted.class_count > 0;
   RoundedColumns rounded;

@@ -391,21 +391,16 @@ class NpySet final : public Dataset {
   mutable std::atomic<bool> is_target_told_ = false;
 };
 
-// All files that can't be read.
-void tell_damaged_arrays(const NpySetOptions& options, const DataContext& context) {
-  for (const std::optional<std::string>& path :
-       {std::optional(options.inputs), std::optional(options.targets), options.validation_inputs,
-        options.validation_targets, options.test_inputs, options.test_targets}) {
-    if (path) load_or_tell(context, [&] { (void)open_npy(*path); });
-  }
-}
-
 }  // namespace
 
 DataSets load_npy(const NpySetOptions& options, const DataContext& context) {
   std::optional<SampleType> type = context.fitted ? context.fitted->sample : std::nullopt;
   DataSets sets;
-  if (context.on_damage) tell_damaged_arrays(options, context);
+  for (const std::optional<std::string>& path :
+       {std::optional(options.inputs), std::optional(options.targets), options.validation_inputs,
+        options.validation_targets, options.test_inputs, options.test_targets}) {
+    if (context.on_damage && path) load_or_tell(context, [&] { (void)open_npy(*path); });
+  }
   const NpyReading reading{options.task, context.ignored, context.keeps_damaged};
   const auto load_train = [&] {
     const auto train = std::make_shared<NpySet>(options.inputs, options.targets, reading);
