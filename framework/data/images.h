@@ -64,8 +64,7 @@ class PictureInputs {
   std::vector<std::array<float, 256>> table_;  // by channel: the value of each byte
 };
 
-/// Pictures that are held in memory, as bytes. Inputs are float32 (channels, height, width), as
-/// PictureInputs makes them.
+/// Pictures that are held in memory, as bytes. Inputs are as PictureInputs makes them.
 class PictureSet : public Dataset {
  public:
   /// ValueError for sizes that do not fit together, labels out of range and a deviation of 0.

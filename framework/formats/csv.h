@@ -35,8 +35,7 @@ class CsvFile {
   [[nodiscard]] std::size_t columns() const noexcept { return header_.size(); }
   [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
 
-  /// The column of a name; otherwise that of the only one that differs from it by blanks at its
-  /// ends alone. None if there is none.
+  /// The column of a name, or else the only one that differs by blanks at its ends alone, or none.
   [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const;
   /// The same. ValueError, with the names that there are, if there is none.
   [[nodiscard]] std::size_t column(std::string_view name) const;

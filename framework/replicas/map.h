@@ -151,8 +151,7 @@ struct Comparison {
                                                const AxisNames& axes, const std::string& step,
                                                const Comparison& own);
 
-/// Throws ValueError on every replica of the map unless all have the same `texts`: those of the
-/// static values that they return.
+/// ValueError on every replica of the map unless all have the same `texts`, of static results.
 void check_same_values(const replicas::MapCall& map_call, const std::vector<std::string>& texts);
 
 /// Runs `body`. Its ValueErrors gain the map and the place where it was made.

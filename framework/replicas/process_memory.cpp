@@ -23,8 +23,7 @@ constexpr std::int64_t kHelpers = 2;
 // What LibTorch and others take at their first use.
 constexpr std::size_t kRest = std::size_t{8} << 20;
 
-// OpenBLAS's buffers, one for each of its threads and one for each thread that calls it. It keeps
-// those that it has ever had.
+// OpenBLAS's buffers, one for each of its threads and each that calls it. It keeps all that it had.
 class BlasBuffers {
  public:
   // How many it still has to get for callers with so many math threads.

@@ -41,8 +41,7 @@ class RunningJob : private NonCopyable {
   /// Tells other hosts of a signal that asks replicas to end. asked(): the last one of any host.
   void ask(int signal);
   [[nodiscard]] int asked() const noexcept { return asked_; }
-  /// Warns of a stall on all hosts, with the same text. If several hosts find the same stall, only
-  /// the first one's text is shown.
+  /// Warns of a stall on all hosts, with the same text: of several that find it, the first one's.
   void warn(const watch::Stall& stall);
   /// Tells how this host's replicas have ended. The first failure counts.
   void report(const Ending& own);

@@ -162,8 +162,7 @@ class Board {
   [[nodiscard]] std::string absentees(const Seat& waiting) const;
 
   /// For watching workers from outside. A worker calls looked() as long as it checks its members'
-  /// waits. activity() changes with each such call, and with everything that a member of the worker
-  /// does and the board shows.
+  /// waits. activity() changes with each such call, and with all that a member does on the board.
   void looked(int worker) noexcept;
   [[nodiscard]] std::uint64_t activity(int worker) const;
   /// A wait of a worker's member in a call, which is number `number` on the group `key`.
