@@ -148,12 +148,6 @@ void Communicator::permute(ConstBytes input, int destination, Bytes output, int 
   all_to_all(input, send_sizes, output, recv_sizes);
 }
 
-SymmetricBuffer Communicator::allocate(std::size_t bytes, Copies copies) {
-  SymmetricBuffer buffer;
-  call({.kind = Verb::Kind::allocate, .bytes = bytes, .copies = copies, .buffer = &buffer});
-  return buffer;
-}
-
 std::shared_ptr<Communicator> Communicator::subgroup(std::span<const int> members,
                                                      std::uint64_t channel) {
   std::vector<bool> seen(static_cast<std::size_t>(size_), false);

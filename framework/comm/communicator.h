@@ -156,7 +156,11 @@ class Communicator : private NonCopyable {
   ///
   /// Throws CommError on all replicas that share memory if their host has not enough. After a
   /// failure of the job in a verb, others may still write to a buffer's output.
-  [[nodiscard]] SymmetricBuffer allocate(std::size_t bytes, Copies copies = Copies::each);
+  [[nodiscard]] SymmetricBuffer allocate(std::size_t bytes, Copies copies = Copies::each) {
+    SymmetricBuffer buffer;
+    call({.kind = Verb::Kind::allocate, .bytes = bytes, .copies = copies, .buffer = &buffer});
+    return buffer;
+  }
 
   /// Does `verb`. The methods above all call this.
   void call(const Verb& verb) {

@@ -176,10 +176,6 @@ ChildrenToWaitFor::ChildrenToWaitFor() noexcept {
   ::sigaction(SIGCHLD, &waiting, nullptr);
 }
 
-ChildrenToWaitFor::~ChildrenToWaitFor() {
-  ::sigaction(SIGCHLD, &own_, nullptr);
-}
-
 void send_report(int socket, Report report) noexcept {
   report.message = shortened(report.message, kLongestMessage);
   comm::send_message(socket, encode(report));

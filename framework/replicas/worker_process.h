@@ -92,7 +92,7 @@ class StopsHeld : private NonCopyable {
 class ChildrenToWaitFor : private NonCopyable {
  public:
   ChildrenToWaitFor() noexcept;
-  ~ChildrenToWaitFor();
+  ~ChildrenToWaitFor() { ::sigaction(SIGCHLD, &own_, nullptr); }
 
  private:
   struct sigaction own_;

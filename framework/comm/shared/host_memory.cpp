@@ -287,8 +287,4 @@ HostMemory::Region::Region(std::shared_ptr<HostMemory> memory, int slot, std::si
   chunks_ = smalls_ + 2 * members * kSmallBytes;
 }
 
-HostMemory::Region::~Region() {
-  memory_->release(slot_);
-}
-
 }  // namespace lockstep::comm

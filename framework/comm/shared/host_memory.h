@@ -151,7 +151,7 @@ class HostMemory : public std::enable_shared_from_this<HostMemory>, private NonC
    public:
     /// Use HostMemory::hold().
     Region(std::shared_ptr<HostMemory> memory, int slot, std::size_t members);
-    ~Region();
+    ~Region() { memory_->release(slot_); }
 
     [[nodiscard]] Line& line(std::size_t member) const noexcept {
       return reinterpret_cast<Line*>(data_.get())[member];
