@@ -56,7 +56,7 @@ class Optimizer : private NonCopyable {
 };
 
 /// An optimizer in LibTorch's own functions, which all of ZeRO's stages cut into shards: see
-/// "An optimizer of your own" in the README.
+/// "An optimizer of your own" in models/README.md.
 class ElementwiseOptimizer : public Optimizer {
  public:
   using Optimizer::Optimizer;

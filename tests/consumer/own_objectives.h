@@ -1,4 +1,4 @@
-// The loss and the metric that the README registers without showing them.
+// The loss and the metric that models/README.md registers without showing them.
 #pragma once
 
 #include <ATen/ops/full_like.h>

@@ -20,6 +20,7 @@
 #include "tests/catch.h"
 #include "tests/hosts/job_on_hosts.h"
 #include "tests/hosts/sockets.h"
+#include "tests/support/pages.h"
 #include "tests/support/settings.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_network.h"
@@ -215,7 +216,7 @@ TEST_CASE("a convolutional net has the same parameters on two hosts as on one") 
   }
 }
 
-TEST_CASE("the README's commands for several hosts train on two hosts") {
+TEST_CASE("the page's commands for several hosts train on two hosts") {
   const TestNetwork network({.hosts = 2});
   const TemporaryFolder shared;
   const fs::path source = LOCKSTEP_SOURCE_DIR;
@@ -225,33 +226,28 @@ TEST_CASE("the README's commands for several hosts train on two hosts") {
     REQUIRE(at != std::string::npos);
     return text.replace(at, what.size(), by);
   };
-  const std::string readme = read_text(source / "README.md");
-  std::size_t at = readme.find("### On several hosts");
-  // What stands between the next two marks.
-  const auto next = [&](const std::string& begin, const std::string& end) {
-    const std::size_t first = readme.find(begin, at);
-    REQUIRE(first != std::string::npos);
-    at = readme.find(end, first + begin.size());
-    REQUIRE(at != std::string::npos);
-    return readme.substr(first + begin.size(), at - first - begin.size());
-  };
+  const Page page = read_page("trainers/hosts.md");
   std::vector<std::string> commands;
-  for (int host = 0; host < 2; ++host) {
-    std::string command = next("```sh\n", "\n```");
-    command = replace(command, "./trainers/run.sh", train_command({})[0]);
-    command = replace(command, "/shared", shared.path().string());
-    command = replace(command, "node0:", TestNetwork::name(0) + ":");
-    commands.push_back("cd " + source.string() + " && " + command + " --set trainer.epochs=1");
+  for (const PageBlock& block : page.blocks) {
+    for (const PageCommand& shown : commands_of(block)) {
+      std::string command = replace(shown.words, "./trainers/run.sh", train_command({})[0]);
+      command = replace(command, "/shared", shared.path().string());
+      command = replace(command, "node0:", TestNetwork::name(0) + ":");
+      commands.push_back("cd " + source.string() + " && " + command + " --set trainer.epochs=1");
+    }
   }
-  const std::string copy =
-      replace(next("`mkdir", "`"), "scp -p node0:", "cp -p " + network.home(0).string() + "/");
+  REQUIRE(commands.size() == 2);
+  // It stands in the text.
+  const std::size_t begin = page.text.find("`mkdir") + 1;
+  const std::string copy = replace(page.text.substr(begin, page.text.find('`', begin) - begin),
+                                   "scp -p node0:", "cp -p " + network.home(0).string() + "/");
   const auto run = [&](std::size_t host, const std::string& command) {
     return ChildProgram(network.command(host, {"/bin/sh", "-c", command}));
   };
   ChildProgram first = run(0, commands[0]);
   REQUIRE(eventually(
       [&] { return fs::exists(network.home(0) / ".config/lockstep/secret") || !first.running(); }));
-  const Ended copied = run(1, "mkdir" + copy).wait();
+  const Ended copied = run(1, copy).wait();
   INFO(copied.err);
   REQUIRE(copied.status == 0);
   const Ended second = run(1, commands[1]).wait();

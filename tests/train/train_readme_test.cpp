@@ -1,15 +1,20 @@
-// What the README says of training without code, as written there.
+// What the pages say of `train`, as written there: configs, commands and what they print.
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <regex>
+#include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/formats/idx_files.h"
 #include "tests/formats/sample_files.h"
+#include "tests/support/pages.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
@@ -19,14 +24,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-// The README's first block of YAML behind `heading`.
-std::string yaml_behind(const std::string& heading) {
-  std::ifstream in(std::string(LOCKSTEP_SOURCE_DIR) + "/README.md");
-  const std::string readme{std::istreambuf_iterator<char>(in), {}};
-  const std::string fence = "```yaml\n";
-  const std::size_t start = readme.find(fence, readme.find(heading)) + fence.size();
-  return readme.substr(start, readme.find("```", start) - start);
-}
+namespace fs = std::filesystem;
 
 // A picture of noise, which is bright on the left in one class and on the right in the other.
 std::string picture(std::uint64_t number, bool is_right) {
@@ -43,36 +41,178 @@ std::string picture(std::uint64_t number, bool is_right) {
   return png_file({.width = kWidth, .height = kHeight, .color_type = 0}, rows);
 }
 
-}  // namespace
-
-TEST_CASE("a folder of pictures is trained on by the README's YAML alone") {
-  const TemporaryFolder folder;
+// The folder `pictures` with its three sets.
+void write_pictures(const TemporaryFolder& folder) {
   std::uint64_t number = 0;
   for (const auto& [set, count] : {std::pair{"train", 70}, {"val", 10}, {"test", 20}}) {
     for (const std::string name : {"left", "right"}) {
       const std::string place = str("pictures/", set, "/", name);
-      std::filesystem::create_directories(folder.path(place));
+      fs::create_directories(folder.path(place));
       for (int i = 0; i < count; ++i) {
         folder.write(str(place, "/", i, ".png"), picture(number++, name == "right"));
       }
     }
   }
-  folder.write("pictures.yaml", yaml_behind("A folder of images needs no code."));
-  const auto check = [&](const std::string& run, const std::string& keys) {
-    const Ended end =
-        train(folder.path(), Flags{"--config", "pictures.yaml", "--output", run} + set(keys));
-    INFO(end.out << end.err);
-    REQUIRE(end.status == 0);
-    const auto result = read_json(folder.path() / run / "result.json");
-    CHECK(result["eval"].contains("accuracy"));
-    CHECK(result["validation"].contains("accuracy"));
-    CHECK(std::filesystem::exists(folder.path() / run / "checkpoints/best"));
-    return result;
-  };
-  check("as_written", "trainer.epochs=1");
-  // Shorter, and without what makes left and right alike.
-  const auto result = check("trained",
-                            "model.depth=8 data.batch_size=8 data.flip=false "
-                            "trainer.epochs=3 trainer.eval_every=5");
+}
+
+// Noise that looks like Fashion-MNIST's files, in the folder `fashion`.
+void write_fashion(const TemporaryFolder& folder) {
+  fs::create_directories(folder.path("fashion"));
+  for (const auto& [set, count] : {std::pair{"train", 400U}, {"t10k", 100U}}) {
+    std::string pixels(count * 784, '\0'), labels(count, '\0');
+    for (std::size_t i = 0; i < pixels.size(); ++i) {
+      pixels[i] = static_cast<char>(Key(count).draw(i) >> 56);
+    }
+    for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<char>(i % 10);
+    folder.write(str("fashion/", set, "-images-idx3-ubyte"), idx_header({count, 28, 28}) + pixels);
+    folder.write(str("fashion/", set, "-labels-idx1-ubyte"), idx_header({count}) + labels);
+  }
+}
+
+// A folder in which a page's commands run as in the repository's, but fast: Fashion-MNIST is small,
+// and trainings are of one epoch.
+void prepare(const TemporaryFolder& folder) {
+  const fs::path source = LOCKSTEP_SOURCE_DIR;
+  fs::create_directory_symlink(source / "configs", folder.path() / "configs");
+  fs::copy_file(source / "README.md", folder.path() / "README.md");
+  write_fashion(folder);
+  write_pictures(folder);
+  fs::create_directories(folder.path("holidays"));
+  for (int i = 0; i < 3; ++i) folder.write(str("holidays/", i, ".png"), picture(900, i == 1));
+  fs::create_directories(folder.path("trainers"));
+  folder.write("trainers/run.sh", str(R"(#!/bin/sh
+[ $# -gt 0 ] || set -- --config configs/pmean_linear.yaml --replicas 4
+case "$*" in *configs/fashion_mnist*) set -- "$@" --set data.root=fashion ;; esac
+case "$*" in
+  *configs/pmean_linear*) ;;
+  --config*) set -- "$@" --set trainer.epochs=1 --set trainer.log_every=1 ;;
+esac
+exec ')",
+                                      train_command({})[0], "' \"$@\"\n"));
+  fs::permissions(folder.path("trainers/run.sh"), fs::perms::owner_all);
+}
+
+// A line without what differs between machines and runs: numbers, digests, libraries.
+std::string masked(std::string line) {
+  for (const auto& [what, by] :
+       {std::pair{"[0-9a-f]{64}", "#"}, std::pair{"[0-9]+([.,:][0-9]+)*( ([KMG]i)?B)?", "#"},
+        std::pair{"math threads", "math thread"}, std::pair{"LibTorch .*", "LibTorch"},
+        std::pair{"[ \t]+", " "}}) {
+    line = std::regex_replace(line, std::regex(what), by);
+  }
+  return line;
+}
+
+// Whether `out` has the lines, in their order. "…" stands for any others.
+void check_shown(const std::vector<std::string>& shown, const std::string& out) {
+  std::vector<std::string> lines = lines_of(out);
+  std::ranges::transform(lines, lines.begin(), masked);
+  auto from = lines.begin();
+  for (const std::string& line : shown) {
+    if (line == "…") continue;
+    INFO("the page shows: " << line);
+    from = std::find(from, lines.end(), masked(line));
+    REQUIRE(from != lines.end());
+    ++from;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a folder of pictures is trained on by the page's YAML alone") {
+  const TemporaryFolder folder;
+  write_pictures(folder);
+  folder.write("pictures.yaml", read_page("trainers/README.md").showing("pictures.yaml").text);
+  const Ended end =
+      train(folder.path(), Flags{"--config", "pictures.yaml", "--output", "run"} +
+                               // Shorter, and without what makes left and right alike.
+                               set("model.depth=8 data.batch_size=8 data.flip=false "
+                                   "trainer.epochs=3 trainer.eval_every=5"));
+  INFO(end.out << end.err);
+  REQUIRE(end.status == 0);
+  const auto result = read_json(folder.path() / "run/result.json");
+  CHECK(result["validation"].contains("accuracy"));
+  CHECK(fs::exists(folder.path() / "run/checkpoints/best"));
   CHECK(result["eval"]["accuracy"] > 0.9);
+}
+
+TEST_CASE("the pages' commands of train do and print what the pages show") {
+  int commands = 0;
+  for (const std::string& name : pages_of("train")) {
+    const TemporaryFolder folder;
+    prepare(folder);
+    const Page page = read_page(name);
+    for (const PageBlock& block : page.blocks) {
+      if (!block.file().empty()) folder.write(block.file(), block.text);
+      for (const PageCommand& command : commands_of(block)) {
+        if (!command.words.starts_with("./trainers/run.sh")) continue;
+        INFO(name << ": " << command.words);
+        const Ended end = run_program({"/bin/sh", "-c", command.words + " 2>&1"}, folder.path());
+        INFO(end.out);
+        REQUIRE(end.status == 0);
+        check_shown(command.shown, end.out);
+        ++commands;
+      }
+    }
+    if (name != "trainers/README.md") continue;
+    // What it shows of a file, and of a run's folder.
+    const std::string header = lines_of(read_text(folder.path("predictions.csv")))[0];
+    CHECK_THAT(page.text, ContainsSubstring("\n" + header + "\n"));
+    for (const auto& entry : fs::directory_iterator(folder.path("runs/mlp"))) {
+      std::string file = entry.path().filename();
+      if (fs::is_directory(entry)) file += "/";
+      INFO(file);
+      CHECK_THAT(page.text, ContainsSubstring("| `" + file + "` |"));
+    }
+  }
+  CHECK(commands > 20);
+}
+
+TEST_CASE("the page's parts of a config are read") {
+  const TemporaryFolder folder;
+  int parts = 0;
+  for (const PageBlock& block : read_page("trainers/README.md").blocks) {
+    if (block.language != "yaml" || !block.file().empty()) continue;
+    folder.write("part.yaml",
+                 "model: {name: mlp, hidden: [8]}\ndata: {name: synthetic}\n" + block.text);
+    const Ended end = train(folder.path(), {"--config", "part.yaml", "--print-config"});
+    INFO(block.text << end.err);
+    CHECK(end.status == 0);
+    ++parts;
+  }
+  CHECK(parts == 1);
+}
+
+TEST_CASE("the page has every flag and every key of train") {
+  const TemporaryFolder folder;
+  const std::string page = read_page("trainers/README.md").text;
+  const auto words_of = [&](const std::string& flag, const char* pattern) {
+    const Ended end = train(folder.path(), {flag});
+    REQUIRE(end.status == 0);
+    std::vector<std::vector<std::string>> found;
+    for (const std::string& line : lines_of(end.out)) {
+      std::smatch match;
+      if (!std::regex_search(line, match, std::regex(pattern))) continue;
+      found.emplace_back(match.begin(), match.end());
+    }
+    return found;
+  };
+  const auto flags = words_of("--help", "^ +--([a-z-]+)");
+  CHECK(flags.size() > 15);
+  for (const auto& flag : flags) {
+    const std::string text = "`--" + flag[1];
+    INFO(text);
+    CHECK(page.find(text) != std::string::npos);
+  }
+  const auto keys = words_of("--help-config", "^([a-z]+)\\.([a-z_]+):");
+  CHECK(keys.size() > 60);
+  for (const auto& key : keys) {
+    // Of models, data sets and schedules the page has the names alone.
+    if (key[1] == "model" || key[1] == "data" || key[1] == "schedule") continue;
+    const std::size_t begin = page.find("- `" + key[1] + "`: ");
+    REQUIRE(begin != std::string::npos);
+    const std::string section = page.substr(begin, page.find("\n- ", begin) - begin);
+    INFO(key[0]);
+    CHECK_THAT(section, ContainsSubstring("`" + key[2] + "`"));
+  }
 }
