@@ -33,9 +33,9 @@ Usage:
                        is then whole: data.validation takes no part of it
   --help               Print this and end
 
-Without --split it is the test set. With --set, such as another data.file, it is the training set if
-that has other samples than the run's and the test set has not, or if there is no test set; without
-both it is the validation set. A line on stderr says which set it is.
+Without --split it is the test set. With --set, such as another data.file, it is the first of these:
+the test set, if it has other samples than the run's; the training set, if it has other samples than
+the run's or there is no test set; the test set; the validation set. A line on stderr says which.
 
 A line has the sample's index, prediction and target; of a picture's file also its path in its
 folder. Of classes the prediction is the one with the largest output, and score is that output.
