@@ -215,19 +215,19 @@ class ReaderSource final : public StateSource {
   mutable std::set<std::string> differences_;
 };
 
-// What replicas tell each other that save apart.
-struct Told {
-  std::int64_t step = 0;
-  std::string failure{};
-  std::string written{};  // their part; none if it is the one that was under way
-  std::optional<std::pair<std::int64_t, std::string>> under_way{};  // its step, and their part
-  LOCKSTEP_FIELDS(step, failure, written, under_way)
-};
-
 }  // namespace
 
 struct CheckpointSaver::Impl {
   enum class Phase { idle, files, manifest };
+
+  // What replicas tell each other that save apart.
+  struct Told {
+    std::int64_t step = 0;
+    std::string failure{};
+    std::string written{};  // their part; none if it is the one that was under way
+    std::optional<std::pair<std::int64_t, std::string>> under_way{};  // its step, and their part
+    LOCKSTEP_FIELDS(step, failure, written, under_way)
+  };
 
   Impl(const fs::path& checkpoints, Options its_options)
       : folder(checkpoints), options(std::move(its_options)) {}
