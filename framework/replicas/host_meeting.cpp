@@ -257,6 +257,7 @@ class Meeting {
         hear(*heard->from, heard->message);
         continue;
       }
+      if (enough()) return true;  // receive() has noted which links have closed
       const auto rest = std::chrono::ceil<milliseconds>(deadline - Clock::now());
       if (rest.count() <= 0) return false;
       PollSet polled;
