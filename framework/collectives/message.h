@@ -10,8 +10,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/environment.h"
+#include "framework/base/element_type.h"
 #include "framework/base/errors.h"
-#include "framework/reduce/element_type.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep::collectives {

@@ -3,7 +3,7 @@
 #include <source_location>
 
 #include "framework/axes/environment.h"
-#include "framework/reduce/element_type.h"
+#include "framework/base/element_type.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "framework/base/bytes.h"
+#include "framework/base/element_type.h"
 #include "framework/base/non_copyable.h"
 #include "framework/base/random.h"
 #include "framework/comm/link_speed.h"
-#include "framework/reduce/element_type.h"
 
 namespace lockstep::comm {
 

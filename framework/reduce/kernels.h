@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-#include "framework/reduce/element_type.h"
+#include "framework/base/element_type.h"
 
 namespace lockstep::reduce {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "framework/base/bytes.h"
+#include "framework/base/element_type.h"
 #include "framework/reduce/canonical_order.h"
-#include "framework/reduce/element_type.h"
 
 namespace lockstep::reduce {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "framework/reduce/element_type.h"
+#include "framework/base/element_type.h"
 
 namespace lockstep::reduce {
 

@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/element_type.h"
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/shared/host_memory.h"
-#include "framework/reduce/element_type.h"
 #include "framework/reduce/reduce.h"
 #include "tests/catch.h"
 #include "tests/comm/replicas.h"

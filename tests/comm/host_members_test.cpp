@@ -21,12 +21,12 @@
 
 #include <unistd.h>
 
+#include "framework/base/element_type.h"
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/store.h"
-#include "framework/reduce/element_type.h"
 #include "framework/reduce/reduce.h"
 #include "tests/catch.h"
 #include "tests/comm/broken_network.h"

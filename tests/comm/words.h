@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/reduce/element_type.h"
+#include "framework/base/element_type.h"
 
 namespace lockstep::testing {
 

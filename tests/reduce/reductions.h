@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "framework/reduce/element_type.h"
+#include "framework/base/element_type.h"
 
 namespace lockstep::testing {
 

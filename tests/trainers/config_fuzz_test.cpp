@@ -60,7 +60,7 @@ class AddressLimit : private NonCopyable {
 std::vector<std::string> shipped_configs() {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(LOCKSTEP_SOURCE_DIR "/configs")) {
-    files.push_back(entry.path());
+    if (entry.path().extension() == ".yaml") files.push_back(entry.path());
   }
   std::ranges::sort(files);
   std::vector<std::string> texts;
