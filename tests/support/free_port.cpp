@@ -1,5 +1,6 @@
 #include "tests/support/free_port.h"
 
+#include <random>
 #include <stdexcept>
 
 #include <arpa/inet.h>
@@ -10,16 +11,22 @@
 namespace lockstep::testing {
 
 std::uint16_t free_port() {
-  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  if (::bind(socket.get(), any, size) != 0 || ::getsockname(socket.get(), any, &size) != 0) {
-    throw std::runtime_error("there is no free port");
+  // Below the ports that the system picks by itself: it could give one of those to another program
+  // before the test listens there.
+  static std::mt19937 draw{std::random_device{}()};
+  std::uniform_int_distribution<std::uint16_t> ports(20000, 32000);
+  for (int tries = 0; tries < 100; ++tries) {
+    const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const std::uint16_t port = ports(draw);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(port);
+    if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) {
+      return port;
+    }
   }
-  return ntohs(address.sin_port);
+  throw std::runtime_error("there is no free port");
 }
 
 }  // namespace lockstep::testing
