@@ -211,7 +211,8 @@ ConfigKeys parallel_keys(LaunchOptions& launch, ZeroOptions& zero) {
       {"stall_warn_s", seconds(launch.stall_warning, kStallWarning),
        "seconds of a wait until a warning names the missing; 0: none", kMayChange},
       {"link", text(launch.hosts.link, kLink),
-       "latency and bandwidth between hosts, which decide who sends what to whom; auto: measured",
+       "latency and bandwidth between hosts, which decide schedules and bucket sizes; auto: "
+       "measured",
        kMayChange},
       {"allow_mixed", flag(launch.hosts.allow_mixed),
        "hosts may differ in program, LibTorch, BLAS and CPU, which may change the results",

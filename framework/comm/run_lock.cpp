@@ -40,7 +40,7 @@ bool RunLock::wait_for_turn(std::chrono::milliseconds limit) {
   MutexLock lock(mutex_);
   Thread& self = threads_[std::this_thread::get_id()];
   if (!self.was_handed_over) self.turn.wait_for(lock, std::min(limit, look_around_));
-  // Who may need no turn must not stand before those whose patience may end.
+  // A thread that may need no turn must not stand in line before one whose patience may end.
   if (!self.was_handed_over && self.is_in_line && patience_ != kForever) {
     std::erase(line_, &self);
     self.is_in_line = false;

@@ -40,7 +40,8 @@ struct HostOptions {
   /// The network interface for the replicas' bytes; empty: that of the way to the rendezvous.
   std::string interface {};
   /// How fast the links between hosts are: "auto" (measured when workers connect), or as "0.21 ms,
-  /// 117 MB/s" (latency, bandwidth in one direction). It decides who sends what, never the results.
+  /// 117 MB/s" (latency, bandwidth in one direction). It decides who sends what
+  /// and how large buckets are, never the results.
   std::string link = "auto";
   /// Hosts may differ in LibTorch, BLAS and kind of CPU. Then results may depend on the host.
   bool allow_mixed = false;

@@ -68,7 +68,8 @@ std::set<std::string> anchors_of(const Page& page) {
   return anchors;
 }
 
-// Who runs such a command of a page; "" if nobody does, since it builds or tests all of this.
+// The test program that runs such a command of a page; "" for a command that builds or tests
+// everything.
 std::string runner_of(const std::string& command) {
   const std::vector<std::pair<std::regex, std::string>> known{
       {std::regex("\\./trainers/run\\.sh\\b.*--node-rank.*"), "hosts"},

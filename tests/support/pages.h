@@ -79,7 +79,7 @@ inline std::map<std::string, std::set<std::string>> page_table() {
   return pages;
 }
 
-/// Those of which `runner` runs something.
+/// The pages of which `runner` runs something.
 inline std::vector<std::string> pages_of(const std::string& runner) {
   std::vector<std::string> names;
   for (const auto& [name, runners] : page_table()) {

@@ -494,7 +494,7 @@ class TcpLink final : public MessageLink {
   // By rank. The list stays as it is; the mutex guards what is in a Peer, but its address.
   std::vector<std::unique_ptr<Peer>> peers_;
   std::set<TcpWait*> waits_ LOCKSTEP_GUARDED_BY(mutex_);
-  // To whom there shall be a connection.
+  // The peers to connect to.
   std::deque<int> wanted_ LOCKSTEP_GUARDED_BY(mutex_);
   std::condition_variable_any wanted_changed_;
 
