@@ -210,7 +210,8 @@ void LocalGroup::wait_for_others(const Member& member, std::size_t index, std::u
       changed_.wait_for(lock, limit);
     } else if (has_turn) {
       // It had its turn for nothing. It gives it back before it says that it waits: who is lined up
-      // meanwhile would give back the turn that it waits for.
+      // The thread had its turn for nothing. It gives the turn back before it stands in line again,
+      // or it could give back the turn that it waits for.
       lock.unlock();
       run_lock->give();
       has_turn = false;
