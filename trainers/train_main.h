@@ -1,6 +1,6 @@
 #pragma once
 
-#include "trainers/trainer.h"
+#include "trainers/run/trainer.h"
 
 namespace lockstep {
 

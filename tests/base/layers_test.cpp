@@ -75,9 +75,12 @@ TEST_CASE("a folder of framework/ includes only those above it") {
 }
 
 // The rooms around framework/, and what they may include beside themselves.
-TEST_CASE("models, charts and the rooms of bench include only those below them") {
+TEST_CASE("models and the rooms of trainers include only those below them") {
   const std::map<std::string, std::vector<std::string>> below{
       {"models", {"framework/"}},
+      {"trainers/config", {"framework/", "models/"}},
+      {"trainers/run", {"framework/", "models/", "trainers/config/"}},
+      {"trainers/commands", {"framework/", "models/", "trainers/config/", "trainers/run/"}},
       {"trainers/charts", {"framework/base/"}},
       {"trainers/bench/reports", {"framework/base/", "trainers/charts/"}},
       {"trainers/bench/systems", {"framework/", "models/", "trainers/bench/reports/"}},

@@ -1,4 +1,4 @@
-#include "trainers/check_job.h"
+#include "trainers/run/check_job.h"
 
 #include <cstdint>
 #include <iterator>
@@ -15,8 +15,8 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainers/parsed_config.h"
-#include "trainers/config_options.h"
-#include "trainers/course.h"
+#include "trainers/config/config_options.h"
+#include "trainers/run/course.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -1,4 +1,4 @@
-#include "trainers/command_line.h"
+#include "trainers/commands/command_line.h"
 
 #include <string>
 #include <vector>

@@ -24,10 +24,10 @@
 #include "tests/catch.h"
 #include "tests/support/damage.h"
 #include "tests/support/settings.h"
-#include "trainers/check_job.h"
-#include "trainers/config.h"
-#include "trainers/config_options.h"
-#include "trainers/memory_report.h"
+#include "trainers/config/config.h"
+#include "trainers/config/config_options.h"
+#include "trainers/run/check_job.h"
+#include "trainers/run/memory_report.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
-#include "trainers/config.h"
+#include "trainers/config/config.h"
 
 namespace lockstep {
 namespace {

@@ -11,7 +11,7 @@
 #include "models/mlp.h"
 #include "tests/catch.h"
 #include "tests/trainers/parsed_config.h"
-#include "trainers/config.h"
+#include "trainers/config/config.h"
 
 namespace lockstep {
 namespace {

@@ -1,10 +1,10 @@
-#include "trainers/course.h"
+#include "trainers/run/course.h"
 
 #include <memory>
 
 #include "tests/catch.h"
 #include "tests/trainers/parsed_config.h"
-#include "trainers/config_options.h"
+#include "trainers/config/config_options.h"
 
 using namespace lockstep;
 using testing::kNames;

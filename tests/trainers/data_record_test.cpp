@@ -1,4 +1,4 @@
-#include "trainers/data_record.h"
+#include "trainers/run/data_record.h"
 
 #include <limits>
 #include <memory>
@@ -13,7 +13,7 @@
 #include "framework/data/tensor_set.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
-#include "trainers/resume.h"
+#include "trainers/run/resume.h"
 
 namespace lockstep {
 namespace {

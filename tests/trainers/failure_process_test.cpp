@@ -40,8 +40,8 @@
 #include "tests/support/settings.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainers/run_outcome.h"
-#include "trainers/resume.h"
-#include "trainers/trainer.h"
+#include "trainers/run/resume.h"
+#include "trainers/run/trainer.h"
 
 namespace lockstep {
 namespace {

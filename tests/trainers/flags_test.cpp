@@ -1,4 +1,4 @@
-#include "trainers/flags.h"
+#include "trainers/commands/flags.h"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "trainers/job_hosts.h"
+#include "trainers/commands/job_hosts.h"
 
 #include <algorithm>
 #include <memory>

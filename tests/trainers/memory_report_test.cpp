@@ -1,4 +1,4 @@
-#include "trainers/memory_report.h"
+#include "trainers/run/memory_report.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -17,8 +17,8 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainers/parsed_config.h"
-#include "trainers/check_job.h"
-#include "trainers/config_options.h"
+#include "trainers/config/config_options.h"
+#include "trainers/run/check_job.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainers/model_summary.h"
+#include "trainers/commands/model_summary.h"
 
 #include <memory>
 #include <string>

@@ -20,7 +20,7 @@
 #include "tests/support/message_of.h"
 #include "tests/support/occurrences.h"
 #include "tests/support/temporary_folder.h"
-#include "trainers/trainer.h"
+#include "trainers/run/trainer.h"
 
 namespace lockstep {
 namespace {

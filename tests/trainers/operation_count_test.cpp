@@ -1,4 +1,4 @@
-#include "trainers/operation_count.h"
+#include "trainers/commands/operation_count.h"
 
 #include <cstdint>
 #include <functional>

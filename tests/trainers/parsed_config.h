@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "trainers/config.h"
+#include "trainers/config/config.h"
 
 namespace lockstep::testing {
 

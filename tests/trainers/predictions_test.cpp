@@ -1,4 +1,4 @@
-#include "trainers/predictions.h"
+#include "trainers/commands/predictions.h"
 
 #include <cstdint>
 #include <limits>

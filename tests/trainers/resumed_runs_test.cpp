@@ -26,7 +26,7 @@
 #include "tests/support/settings.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainers/run_outcome.h"
-#include "trainers/trainer.h"
+#include "trainers/run/trainer.h"
 
 namespace lockstep {
 namespace {

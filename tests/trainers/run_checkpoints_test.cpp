@@ -1,4 +1,4 @@
-#include "trainers/run_checkpoints.h"
+#include "trainers/run/run_checkpoints.h"
 
 #include <torch/nn/modules/linear.h>
 
@@ -10,7 +10,7 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainers/parsed_config.h"
-#include "trainers/resume.h"
+#include "trainers/run/resume.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

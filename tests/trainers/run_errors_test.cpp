@@ -1,4 +1,4 @@
-#include "trainers/run_errors.h"
+#include "trainers/run/run_errors.h"
 
 #include <exception>
 #include <stdexcept>

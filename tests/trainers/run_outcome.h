@@ -17,7 +17,7 @@
 #include "framework/storage/checkpoint_reader.h"
 #include "framework/storage/checksum.h"
 #include "framework/storage/safetensors.h"
-#include "trainers/resume.h"
+#include "trainers/run/resume.h"
 
 namespace lockstep::testing {
 

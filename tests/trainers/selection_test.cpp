@@ -22,9 +22,9 @@
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
-#include "trainers/check_job.h"
-#include "trainers/resume.h"
-#include "trainers/trainer.h"
+#include "trainers/run/check_job.h"
+#include "trainers/run/resume.h"
+#include "trainers/run/trainer.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainers/text_sampling.h"
+#include "trainers/commands/text_sampling.h"
 
 #include <cmath>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "trainers/trainer.h"
+#include "trainers/run/trainer.h"
 
 #include <atomic>
 #include <cmath>
@@ -22,9 +22,9 @@
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
-#include "trainers/config_options.h"
-#include "trainers/data_record.h"
-#include "trainers/resume.h"
+#include "trainers/config/config_options.h"
+#include "trainers/run/data_record.h"
+#include "trainers/run/resume.h"
 
 using namespace lockstep;
 using lockstep::testing::message_of;

@@ -11,7 +11,7 @@
 #include "framework/base/text.h"
 #include "trainers/bench/reports/report.h"
 #include "trainers/bench/reports/units.h"
-#include "trainers/command_line.h"
+#include "trainers/commands/command_line.h"
 
 namespace lockstep::bench {
 namespace {

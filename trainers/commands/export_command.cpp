@@ -1,0 +1,111 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "framework/base/memory.h"
+#include "framework/base/text.h"
+#include "framework/storage/export.h"
+#include "framework/training/state.h"
+#include "trainers/commands/command_line.h"
+#include "trainers/commands/commands.h"
+#include "trainers/run/resume.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kExportHelp =
+    R"(Writes a checkpoint's parameters and buffers to a safetensors file, under the model's names.
+
+Usage:
+  train export --checkpoint DIR --to FILE.safetensors [--averaged] [--max-shard-size SIZE]
+
+  --checkpoint DIR       The checkpoint, such as runs/a/checkpoints/latest
+  --to FILE.safetensors  The new file; no file may have the name
+  --averaged             The averages of the parameters (trainer.ema_decay) in their place
+  --max-shard-size SIZE  The most bytes of tensors in a file, such as 500MB, 5GB or 4GiB; a larger
+                         tensor gets a file of its own. Several files are named
+                         FILE-00001-of-00003.safetensors, …, with FILE.safetensors.index.json
+  --help                 Print this and end
+
+Parameters are float32, also those of a run in bf16; buffers keep their type. The metadata have, as
+"fitted", what was fitted to the training data: columns, means, deviations and classes, in JSON. All
+checksums are compared first.
+)";
+
+std::uint64_t parse_bytes(const std::string& text) {
+  constexpr std::array<std::pair<const char*, std::uint64_t>, 8> kUnits{
+      {{"", 1},
+       {"B", 1},
+       {"KB", 1'000},
+       {"MB", 1'000'000},
+       {"GB", 1'000'000'000},
+       {"KiB", std::uint64_t{1} << 10},
+       {"MiB", std::uint64_t{1} << 20},
+       {"GiB", std::uint64_t{1} << 30}}};
+  std::uint64_t count = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, count);
+  for (const auto& [unit, bytes] : kUnits) {
+    if (error != std::errc() || std::string(rest, end) != unit || count == 0) continue;
+    if (count <= std::numeric_limits<std::uint64_t>::max() / bytes) return count * bytes;
+  }
+  throw ValueError(str("--max-shard-size: '", cut(text),
+                       "' is no size: expected a whole number of bytes above 0, such as 500MB, "
+                       "5GB or 4GiB"));
+}
+
+}  // namespace
+
+int run_export(int argc, const char* const* argv) {
+  const auto arguments = parse_command_line(
+      argc, argv,
+      {"train export", {"--checkpoint", "--to", "--max-shard-size"}, {"--averaged", "--help"}});
+  if (value_of(arguments, "--help")) return print(kExportHelp);
+  const auto checkpoint = value_of(arguments, "--checkpoint");
+  const auto to = value_of(arguments, "--to");
+  require(checkpoint && to,
+          "--checkpoint DIR and --to FILE.safetensors are needed; see train export --help");
+  const auto folder = std::filesystem::path(*to).parent_path();
+  std::error_code missing;
+  require(folder.empty() || std::filesystem::is_directory(folder, missing), "--to ", *to,
+          ": there is no folder ", folder.string());
+  const bool is_averaged = value_of(arguments, "--averaged").has_value();
+  const auto most = value_of(arguments, "--max-shard-size");
+  const storage::CheckpointReader reader(*checkpoint);
+  storage::ExportOptions options{.prefixes = {training::kParameters, training::kBuffers},
+                                 .instead = is_averaged ? training::kAverages : "",
+                                 .most_bytes = most ? parse_bytes(*most) : 0};
+  // Checkpoints of other programs may have none.
+  const auto& texts = reader.manifest().texts;
+  if (const auto fitted = texts.find(kFittedText); fitted != texts.end()) {
+    options.metadata.insert(*fitted);
+  }
+  const storage::Exported exported = storage::export_tensors(reader, *to, options);
+  const bool has_averages =
+      std::ranges::any_of(reader.manifest().tensors, [](const storage::ManifestTensor& tensor) {
+        return tensor.name.starts_with(training::kAverages);
+      });
+  std::string text;
+  if (is_averaged) {
+    text =
+        "the averages of the parameters (trainer.ema_decay); without --averaged the parameters "
+        "as trained\n";
+  } else if (has_averages) {
+    text =
+        "the parameters as trained; the run evaluates with their averages (trainer.ema_decay), "
+        "which --averaged writes\n";
+  }
+  text += str(counted(static_cast<std::int64_t>(exported.tensors), "tensor"), " of ",
+              text_of_bytes(exported.bytes), " in\n");
+  for (const auto& file : exported.files) text += file.string() + "\n";
+  return print(text);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,167 @@
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/storage/checkpoint_folder.h"
+#include "framework/storage/checkpoint_reader.h"
+#include "trainers/commands/command_line.h"
+#include "trainers/commands/commands.h"
+#include "trainers/run/resume.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kInspectHelp =
+    R"(Prints what a checkpoint holds and compares all checksums.
+
+Usage:
+  train inspect DIR
+
+  DIR     A checkpoint, such as runs/a/checkpoints/latest; or a run's folder, whose checkpoints
+          are then listed, the newest first
+  --help  Print this and end
+
+Exit status: 0 all is right; 2 something is damaged or missing.
+)";
+
+// What is wrong with a file of the checkpoint; "" if nothing.
+std::string problem_of(const storage::CheckpointReader& reader, std::size_t file) {
+  try {
+    reader.verify(file);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// A table's row: texts to the left, numbers to the right.
+std::string table_row(const std::string& name, const std::string& type, const std::string& bytes,
+                      const std::string& last) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%-5s %15s", type.c_str(), bytes.c_str());
+  return str("  ", text, "  ", name, last.empty() ? "" : "  ", last, "\n");
+}
+
+template <typename Map>
+std::string entries_text(const Map& map) {
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : map) entries.push_back(str(name, " ", value));
+  return entries.empty() ? "none" : join(entries);
+}
+
+std::string indented(const std::string& text) {
+  std::string result;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) result += "  " + line + "\n";
+  return result;
+}
+
+std::uint64_t size_of(const storage::ManifestTensor& tensor) {
+  return storage::tensor_bytes(tensor.dtype, tensor.shape).value_or(0);
+}
+
+// Throws DataError with all that is wrong, if something is.
+int status_of(const std::vector<std::string>& problems) {
+  if (!problems.empty()) throw DataError(join(problems, "\n"));
+  return 0;
+}
+
+int inspect_checkpoint(const fs::path& folder) {
+  const storage::CheckpointReader reader(folder, storage::CheckSizes::when_read);
+  const storage::Manifest& manifest = reader.manifest();
+  std::string text =
+      str("checkpoint  ", reader.folder().string(), "\nstep        ", manifest.step,
+          "\nreplicas    ", manifest.replicas, "\ncounts      ", entries_text(manifest.counts),
+          "\nfigures     ", entries_text(manifest.figures), "\n");
+  for (const auto& [name, value] : manifest.texts) text += name + ":\n" + indented(value);
+
+  std::vector<std::string> problems;
+  text += str("\n", counted(std::ssize(manifest.files), "file"), ":\n");
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < manifest.files.size(); ++i) {
+    const storage::ManifestFile& file = manifest.files[i];
+    const std::string problem = problem_of(reader, i);
+    if (!problem.empty()) problems.push_back(problem);
+    text += table_row(file.name, "", str(file.bytes), problem.empty() ? "ok" : "DAMAGED");
+    bytes += file.bytes;
+  }
+  text += table_row("in all", "", str(bytes), "");
+
+  text += str("\n", counted(std::ssize(manifest.tensors), "tensor"), ":\n");
+  bytes = 0;
+  for (const storage::ManifestTensor& tensor : manifest.tensors) {
+    text += table_row(tensor.name, tensor.dtype, str(size_of(tensor)),
+                      str("(", join(tensor.shape), ")"));
+    bytes += size_of(tensor);
+  }
+  text += table_row("in all", "", str(bytes), "");
+  (void)print(text);
+  return status_of(problems);
+}
+
+// A line for the checkpoint, and what is wrong with it.
+std::string line_of(const fs::path& folder, std::vector<std::string>& problems) {
+  const std::size_t before = problems.size();
+  std::string what;
+  try {
+    const storage::CheckpointReader reader(folder, storage::CheckSizes::when_read);
+    std::uint64_t bytes = 0;
+    for (const storage::ManifestFile& file : reader.manifest().files) bytes += file.bytes;
+    what = str("  ", bytes, " bytes");
+    for (std::size_t i = 0; i < reader.manifest().files.size(); ++i) {
+      const std::string problem = problem_of(reader, i);
+      if (!problem.empty()) problems.push_back(problem);
+    }
+  } catch (const Error& error) {
+    problems.emplace_back(error.what());
+  }
+  return str(folder.filename().string(), what, problems.size() == before ? "  ok" : "  DAMAGED");
+}
+
+int inspect_folder(const fs::path& path, const std::vector<std::int64_t>& steps) {
+  const storage::CheckpointFolder folder(path);
+  const auto latest = folder.latest();
+  const auto best = folder.best();
+  std::string text = str(counted(std::ssize(steps), "checkpoint"), " in ", path.string(), ":\n");
+  std::vector<std::string> problems;
+  for (const std::int64_t step : steps) {
+    text += "  " + line_of(folder.of_step(step), problems);
+    if (step == latest) text += "  latest";
+    if (step == best) text += "  best";
+    text += "\n";
+  }
+  (void)print(text);
+  return status_of(problems);
+}
+
+}  // namespace
+
+int run_inspect(int argc, const char* const* argv) {
+  const auto arguments = parse_command_line(argc, argv, {"train inspect", {}, {"--help"}, 1});
+  if (value_of(arguments, "--help")) return print(kInspectHelp);
+  const auto operand = value_of(arguments, "");
+  require(operand.has_value(), "a checkpoint's folder is needed; see train inspect --help");
+  const fs::path path = storage::CheckpointFolder::resolved(*operand);
+  std::error_code error;
+  if (!fs::exists(path / storage::kManifestName, error)) {
+    for (const fs::path& folder : {path, checkpoints_of(path)}) {
+      if (!fs::is_directory(folder, error)) continue;
+      const auto steps = storage::CheckpointFolder(folder).steps();
+      if (!steps.empty()) return inspect_folder(folder, steps);
+    }
+  }
+  return inspect_checkpoint(path);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,152 @@
+#include "trainers/commands/model_summary.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <set>
+
+#include <c10/core/GradMode.h>
+
+#include "framework/base/text.h"
+#include "framework/training/block.h"
+#include "trainers/commands/operation_count.h"
+
+namespace lockstep {
+namespace {
+
+// Lets Blocks run as they are, and notes what comes out of them.
+class RunRecorder final : public training::BlockRunner {
+ public:
+  explicit RunRecorder(const OperationCount& operations) : operations_(operations) {}
+
+  at::Tensor run(Block& block, const at::Tensor& input,
+                 const training::BlockForward& forward) override {
+    const std::int64_t before = operations_.multiply_adds();
+    at::Tensor output = forward(input);
+    runs_[&block].push_back({output.sizes().vec(), 2 * (operations_.multiply_adds() - before)});
+    return output;
+  }
+
+  [[nodiscard]] std::vector<SeenRun> runs_of(const torch::nn::Module& module) const {
+    const auto found = runs_.find(&module);
+    return found == runs_.end() ? std::vector<SeenRun>() : found->second;
+  }
+
+ private:
+  const OperationCount& operations_;
+  std::map<const torch::nn::Module*, std::vector<SeenRun>> runs_;
+};
+
+// "Linear" of torch::nn::LinearImpl
+std::string class_of(const torch::nn::Module& module) {
+  std::string name = module.name();
+  name.resize(std::min(name.size(), name.find('<')));
+  const std::size_t space = name.rfind("::");
+  if (space != std::string::npos) name.erase(0, space + 2);
+  if (name.ends_with("Impl")) name.resize(name.size() - 4);
+  return name;
+}
+
+// The modules' rows, without runs. Parameters are counted where they are first.
+ModelSummary parameters_of(const Model& model) {
+  ModelSummary summary;
+  std::set<const void*> known;
+  for (const auto& item : model.named_modules("")) {
+    LayerSummary layer{.path = item.key(), .kind = class_of(*item.value())};
+    const auto own = item.value()->parameters(/*recurse=*/false);
+    for (const at::Tensor& parameter : own) {
+      if (!known.insert(parameter.unsafeGetTensorImpl()).second) continue;
+      layer.parameters += parameter.numel();
+      if (parameter.requires_grad()) summary.trained_parameters += parameter.numel();
+    }
+    summary.parameters += layer.parameters;
+    const bool is_block = dynamic_cast<const Block*>(item.value().get()) != nullptr;
+    if (layer.path.empty() || is_block || !own.empty()) summary.layers.push_back(layer);
+  }
+  return summary;
+}
+
+using Row = std::array<std::string, 5>;
+
+Row row_of(const LayerSummary& layer) {
+  std::vector<std::string> shapes;
+  std::int64_t flops = 0;
+  for (const SeenRun& run : layer.runs) {
+    shapes.push_back(str("(", join(run.output_shape), ")"));
+    flops += run.flops;
+  }
+  const bool is_seen = !layer.runs.empty();
+  return {layer.path.empty() ? "(the model)" : layer.path, layer.kind,
+          std::to_string(layer.parameters), is_seen ? std::to_string(flops) : "",
+          join(shapes, " ")};
+}
+
+// Texts to the left, numbers to the right.
+std::string table_text(const std::vector<Row>& rows) {
+  std::array<std::size_t, 5> widths{};
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string blanks(widths[i] - row[i].size(), ' ');
+      const bool is_number = i == 2 || i == 3;
+      line += is_number ? blanks + row[i] : row[i] + blanks;
+      line += "  ";
+    }
+    line.resize(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+ModelSummary summarize(Model& model, const at::Tensor& inputs) {
+  const c10::AutoGradMode no_grad(false);
+  const bool was_training = model.is_training();
+  ModelSummary summary = parameters_of(model);
+  const OperationCount operations;
+  const auto recorder = std::make_shared<RunRecorder>(operations);
+  const auto modules = model.named_modules("");
+  for (const auto& item : modules) {
+    if (auto* const block = dynamic_cast<Block*>(item.value().get())) block->set_runner(recorder);
+  }
+  model.eval();
+  const at::Tensor output = model.forward(inputs);
+  model.train(was_training);
+  for (const auto& item : modules) {
+    if (auto* const block = dynamic_cast<Block*>(item.value().get())) block->set_runner(nullptr);
+  }
+  summary.flops = 2 * operations.multiply_adds();
+  for (LayerSummary& layer : summary.layers) {
+    if (layer.path.empty()) {
+      layer.runs.push_back({output.sizes().vec(), summary.flops});
+    } else {
+      layer.runs = recorder->runs_of(*modules[layer.path]);
+    }
+  }
+  return summary;
+}
+
+std::string summary_text(const ModelSummary& summary, const at::Tensor& inputs) {
+  std::vector<Row> rows{{"layer", "kind", "parameters", "FLOPs", "output"}};
+  for (const LayerSummary& layer : summary.layers) rows.push_back(row_of(layer));
+  std::string text = str("One sample: inputs (", join(inputs.sizes()), ").\n\n", table_text(rows));
+  text += str("\nParameters: ", summary.parameters);
+  if (summary.trained_parameters < summary.parameters) {
+    text += str(", of which ", summary.trained_parameters, " are trained");
+  }
+  text += str(
+      "; each line has those of the module itself.\nFLOPs of a sample's forward: ", summary.flops,
+      "; two for each multiply-add of matrix products, convolutions,\n"
+      "attention and recurrent layers, as they ran; nothing else is counted.\n"
+      "FLOPs and outputs are known of the whole model and of Blocks.\n");
+  return text;
+}
+
+}  // namespace lockstep

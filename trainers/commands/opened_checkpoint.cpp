@@ -1,0 +1,67 @@
+#include "trainers/commands/opened_checkpoint.h"
+
+#include <algorithm>
+#include <system_error>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/checkpoint/weights.h"
+#include "framework/storage/checkpoint_folder.h"
+#include "trainers/commands/shown_search.h"
+#include "trainers/config/config_options.h"
+#include "trainers/run/resume.h"
+
+namespace lockstep {
+
+DataSets OpenedCheckpoint::data(const DataContext& context) const {
+  DataContext own = data_context(config);
+  own.fitted = record.fitted;
+  own.wanted = context.wanted;
+  own.needs_targets = context.needs_targets;
+  own.damaged = context.damaged;
+  own.keeps_damaged = context.keeps_damaged;
+  return load_shown(config.data, own);
+}
+
+std::shared_ptr<Model> OpenedCheckpoint::model() const {
+  auto made = make_whole_model(config, sample());
+  load_safetensors(folder, *made, evaluated_values(config));
+  return made;
+}
+
+OpenedCheckpoint open_checkpoint(const std::string& program, const std::vector<Argument>& arguments,
+                                 const std::vector<keys::Override>& overrides) {
+  const auto named = value_of(arguments, "--checkpoint");
+  require(named.has_value(), "--checkpoint DIR is needed; see ", program, " --help");
+  std::error_code error;
+  const auto folder = storage::CheckpointFolder::resolved(*named);
+  const auto canonical = std::filesystem::canonical(folder, error);
+  OpenedCheckpoint opened{.folder = error ? folder : canonical};
+  opened.info = checkpoint_info(opened.folder);
+  opened.config = config_of_checkpoint(opened.folder, opened.info, overrides);
+  verify_checkpoint(opened.folder);
+  opened.record = data_record(opened.folder, opened.info);
+  return opened;
+}
+
+keys::Override parse_set_of(const std::string& program, const std::vector<std::string>& sections,
+                            const std::string& argument) {
+  keys::Override override = keys::parse_set(argument);
+  const bool is_taken = std::ranges::any_of(sections, [&](const std::string& section) {
+    return override.key.starts_with(section + ".");
+  });
+  require(is_taken, "--set ", cut(argument, 200), ": ", program, " takes keys of ",
+          join(sections, " and "), "; the model is the checkpoint's");
+  return override;
+}
+
+std::vector<keys::Override> data_overrides(const std::string& program,
+                                           const std::vector<Argument>& arguments) {
+  std::vector<keys::Override> overrides;
+  for (const auto& [flag, value] : arguments) {
+    if (flag == "--set") overrides.push_back(parse_set_of(program, {"data"}, value));
+  }
+  return overrides;
+}
+
+}  // namespace lockstep

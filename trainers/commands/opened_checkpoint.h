@@ -1,0 +1,52 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/checkpoint/checkpoint.h"
+#include "framework/data/data.h"
+#include "models/model.h"
+#include "trainers/commands/command_line.h"
+#include "trainers/config/config.h"
+#include "trainers/run/data_record.h"
+
+namespace lockstep {
+
+/// A checkpoint of train, with its run's config: what commands on trained models begin with.
+struct OpenedCheckpoint {
+  std::filesystem::path folder;  ///< no link, which may lead elsewhere before all have read it
+  CheckpointInfo info = {};
+  Config config = {};
+  DataRecord record = {};  ///< of the run's data
+
+  /// The sets that `context` wants, as the config says, read by what was fitted when the model was
+  /// trained. What is not wanted need not be on this machine. Of `context` also needs_targets,
+  /// damaged and keeps_damaged count; the rest is the run's.
+  [[nodiscard]] DataSets data(const DataContext& context) const;
+  /// The samples that the model was trained on.
+  [[nodiscard]] const SampleType& sample() const { return record.fitted.sample.value(); }
+  /// The run's model, with the checkpoint's buffers and parameters, or their averages where it has
+  /// some.
+  [[nodiscard]] std::shared_ptr<Model> model() const;
+};
+
+/// Opens the checkpoint of `--checkpoint` and compares its checksums. `overrides` win over its
+/// run's config. `program` ("train eval") is for messages. ValueError without the flag; DataError
+/// for what can't be used.
+[[nodiscard]] OpenedCheckpoint open_checkpoint(const std::string& program,
+                                               const std::vector<Argument>& arguments,
+                                               const std::vector<keys::Override>& overrides = {});
+
+/// The argument of --set, for a command that takes keys of `sections` alone: the rest is the
+/// checkpoint's. ValueError for others.
+[[nodiscard]] keys::Override parse_set_of(const std::string& program,
+                                          const std::vector<std::string>& sections,
+                                          const std::string& argument);
+
+/// All --set of a command that takes keys of data alone.
+[[nodiscard]] std::vector<keys::Override> data_overrides(const std::string& program,
+                                                         const std::vector<Argument>& arguments);
+
+}  // namespace lockstep

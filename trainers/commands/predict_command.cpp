@@ -1,0 +1,182 @@
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/base/logging.h"
+#include "framework/base/text.h"
+#include "framework/storage/file.h"
+#include "trainers/commands/command_line.h"
+#include "trainers/commands/commands.h"
+#include "trainers/commands/opened_checkpoint.h"
+#include "trainers/commands/predictions.h"
+#include "trainers/run/run_alone.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kPredictHelp =
+    R"(Writes what a checkpoint's model says of each sample of a set, in the set's order.
+
+Usage:
+  train predict --checkpoint DIR [flags]
+
+  --checkpoint DIR     The checkpoint, such as runs/a/checkpoints/latest
+  --split SET          train, validation or test (default: see below)
+  --format FORMAT      csv (default) or jsonl, one JSON object a line
+  --output FILE        The new file; no file may have the name (default: stdout)
+  --set data.key=value Sets a key of data, such as other files; may be repeated. The training set
+                       is then whole: data.validation takes no part of it
+  --help               Print this and end
+
+Without --split it is the test set. With --set, such as another data.file, it is the first of these:
+the test set, if it has other samples than the run's; the training set, if it has other samples than
+the run's or there is no test set; the test set; the validation set. A line on stderr says which.
+
+A line has the sample's index, prediction and target; of a picture's file also its path in its
+folder. Of classes the prediction is the one with the largest output, and score is that output.
+Values have the unit of the file, whether or not they were normalized. Samples that are damaged, such
+as pictures that can't be read and rows of a table with a cell that is no number, have no line: they
+are named on stderr, and the exit status is 2. Outputs that are no finite numbers are nan or inf in
+CSV and null in JSON; a warning says how many samples have such.
+
+Other files are read as those that the model was trained on: by the same columns, means, deviations
+and classes. They may lack targets: the pictures in data.root, and in folders below it, need no
+folder for each class. With --split the files of that set alone need to be there. The model runs in
+this process, on all cores.
+)";
+
+using Overrides = std::vector<keys::Override>;
+
+struct NamedSet {
+  std::string name;
+  std::shared_ptr<const Dataset> set;
+};
+
+std::string words_of(const std::string& set) {
+  return set == kTrainSet ? "the training set" : str("the ", set, " set");
+}
+
+std::vector<std::string> names_of_sets(const DataRecord& record) {
+  std::vector<std::string> names;
+  for (const std::string& name : {kTrainSet, kValidationSet, kTestSet}) {
+    if (record.sets.contains(name)) names.push_back(name);
+  }
+  return names;
+}
+
+// With all its damaged samples, or without those that are `damaged`.
+std::shared_ptr<const Dataset> load_set(const OpenedCheckpoint& checkpoint, const std::string& name,
+                                        const std::optional<LeftOut>& damaged = {}) {
+  DataContext context;
+  context.needs_targets = false;
+  context.wanted = {
+      .train = name == kTrainSet, .validation = name == kValidationSet, .test = name == kTestSet};
+  context.damaged = damaged;
+  context.keeps_damaged = !damaged;
+  const DataSets sets = checkpoint.data(context);
+  return name == kTrainSet ? sets.train : name == kValidationSet ? sets.validation : sets.test;
+}
+
+// Whether the run had no such set, or one with other samples.
+bool is_other(const OpenedCheckpoint& checkpoint, const NamedSet& given) {
+  const auto own = checkpoint.record.sets.find(given.name);
+  if (own == checkpoint.record.sets.end()) return true;
+  const auto& [size, fingerprint, left_out] = own->second;
+  const auto set = left_out.empty()
+                       ? given.set
+                       : load_set(checkpoint, given.name, LeftOut{{given.name, left_out}});
+  return fingerprint != set->fingerprint();
+}
+
+// The set that is meant if none is named: see kPredictHelp. The set may be null.
+NamedSet default_set(const OpenedCheckpoint& checkpoint, bool has_other_data) {
+  const auto look_for = [&](const std::string& name) -> NamedSet {
+    try {
+      return {name, load_set(checkpoint, name)};
+    } catch (const DataError& error) {
+      throw DataError(
+          str(words_of(name), ", looked for because --split names none: ", error.what()));
+    }
+  };
+  NamedSet test = look_for(kTestSet);
+  if (!has_other_data || (test.set && is_other(checkpoint, test))) return test;
+  NamedSet train = look_for(kTrainSet);
+  if (train.set && (!test.set || is_other(checkpoint, train))) return train;
+  return test.set ? test : look_for(kValidationSet);
+}
+
+PredictionFormat format_of(const std::string& name) {
+  require(name == "csv" || name == "jsonl", "--format ", cut(name), ": must be csv or jsonl");
+  return name == "csv" ? PredictionFormat::csv : PredictionFormat::jsonl;
+}
+
+void check_output(const std::string& output) {
+  const auto folder = std::filesystem::path(output).parent_path();
+  std::error_code error;
+  require(folder.empty() || std::filesystem::is_directory(folder, error), "--output ", output,
+          ": there is no folder ", folder.string());
+  const auto status = std::filesystem::symlink_status(output, error);
+  require(!std::filesystem::exists(status), output, " exists already: name another file");
+}
+
+}  // namespace
+
+int run_predict(int argc, const char* const* argv) {
+  const std::string program = "train predict";
+  const auto arguments = parse_command_line(
+      argc, argv,
+      {program, {"--checkpoint", "--split", "--format", "--output", "--set"}, {"--help"}});
+  if (value_of(arguments, "--help")) return print(kPredictHelp);
+  const auto split = value_of(arguments, "--split");
+  require(!split || *split == kTrainSet || *split == kValidationSet || *split == kTestSet,
+          "--split ", cut(*split), ": must be train, validation or test");
+  const auto format = format_of(value_of(arguments, "--format").value_or("csv"));
+  const auto output = value_of(arguments, "--output");
+  if (output) check_output(*output);
+  Overrides overrides = data_overrides(program, arguments);
+  const bool has_other_data = !overrides.empty();
+  if (has_other_data && split != kValidationSet) {
+    overrides.insert(overrides.begin(), {"data.validation", "0", "train predict"});
+  }
+  OpenedCheckpoint checkpoint = open_checkpoint(program, arguments, overrides);
+  const NamedSet picked = split ? NamedSet{*split, load_set(checkpoint, *split)}
+                                : default_set(checkpoint, has_other_data);
+  const std::shared_ptr<const Dataset>& set = picked.set;
+  require(set != nullptr, split ? str("--split ", *split, ": ") : "", "the data set ",
+          checkpoint.config.data.name, " has no ", picked.name, " set; the run had ",
+          join(names_of_sets(checkpoint.record)), split ? "" : ": name one with --split");
+  check_predictable(*set);
+  if (!split) {
+    log_info(str("predicts ", words_of(picked.name), ": ", counted(set->size(), "sample")));
+  }
+  const auto model = checkpoint.model();
+  std::int64_t damaged = 0;
+  const PredictionOptions options{.batch_size = checkpoint.config.data_use.batch_size,
+                                  .format = format,
+                                  .target_scales = checkpoint.record.fitted.target_scales,
+                                  .on_damaged = [&](const DamagedSample& sample) {
+                                    ++damaged;
+                                    log_error(str("sample ", sample.index, ": ", sample.reason));
+                                  }};
+  checkpoint.config.launch.threads_per_replica = 0;  // all cores are this replica's
+  const int status = run_alone(checkpoint.config, [&] {
+    if (!output) {
+      return write_predictions(*model, *set, options,
+                               [](std::string_view text) { (void)print(std::string(text)); });
+    }
+    NewFile file(*output);
+    write_predictions(*model, *set, options, [&](std::string_view text) { file.write(text); });
+    require(file.publish(), *output, " exists already: name another file");
+  });
+  if (status != 0 || damaged == 0) return status;
+  throw DataError(str(damaged, " of ", counted(set->size(), "sample"),
+                      damaged == 1 ? " is damaged and has" : " are damaged and have",
+                      " no line; the others have theirs"));
+}
+
+}  // namespace lockstep

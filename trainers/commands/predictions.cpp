@@ -1,0 +1,242 @@
+#include "trainers/commands/predictions.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/gather.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/stack.h>
+#include <c10/core/GradMode.h>
+#include <nlohmann/json.hpp>
+
+#include "framework/base/errors.h"
+#include "framework/base/logging.h"
+#include "framework/base/number_text.h"
+#include "framework/base/range.h"
+#include "framework/base/text.h"
+#include "framework/formats/csv.h"
+#include "framework/telemetry/metrics.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A column's values of each sample.
+struct Column {
+  std::string name;
+  at::Tensor values;  // (samples, values of each)
+};
+
+Json number(const at::Tensor& value) {
+  if (!value.is_floating_point()) return value.item<std::int64_t>();
+  if (value.scalar_type() == at::kDouble) return value.item<double>();
+  return shortest_decimal(value.item<float>());
+}
+
+// One value, or a list of several.
+Json entry_of(const at::Tensor& values, const std::function<Json(const at::Tensor&)>& convert) {
+  if (values.numel() == 1) return convert(values[0]);
+  Json list = Json::array();
+  for (std::int64_t i = 0; i < values.numel(); ++i) list.push_back(convert(values[i]));
+  return list;
+}
+
+// The samples' lines as objects.
+class PredictionRows {
+ public:
+  PredictionRows(const Dataset& data, const std::vector<ColumnScale>& scales)
+      : classes_(data.type().classes),
+        data_(data),
+        has_sample_names_(!data.sample_name(0).empty()),
+        names_(data.class_names()),
+        scales_(scales) {
+    require(names_.empty() || std::ssize(names_) == classes_, "the data set names ", names_.size(),
+            " classes and has ", classes_);
+  }
+
+  // Of a batch of the samples with these numbers.
+  [[nodiscard]] std::vector<Json> of(const at::Tensor& outputs, const at::Tensor& targets,
+                                     std::span<const std::int64_t> indices) {
+    const std::int64_t samples = targets.size(0);
+    std::vector<Json> rows;
+    for (const std::int64_t index : indices) {
+      Json& row = rows.emplace_back(Json{{"index", index}});
+      if (has_sample_names_) row["file"] = data_.sample_name(index);
+    }
+    for (const Column& column : columns(outputs, targets)) {
+      if (column.name != "target") count_non_finite(column.values, indices);
+      const bool is_class = classes_ > 0 && column.name != "score";
+      for (std::int64_t i = 0; i < samples; ++i) {
+        Json& row = rows[static_cast<std::size_t>(i)];
+        row[column.name] = entry_of(column.values[i], number);
+        if (!is_class || names_.empty()) continue;
+        row[column.name + "_name"] =
+            entry_of(column.values[i], [&](const at::Tensor& value) { return name_of(value); });
+      }
+    }
+    return rows;
+  }
+
+  /// A warning if there were outputs that are not finite, of which a file has `written`.
+  void warn(const char* written) const {
+    if (non_finite_ == 0) return;
+    const std::string name = data_.sample_name(first_non_finite_);
+    log_warning(str("the model's output is not finite for ", non_finite_, " of ",
+                    counted(data_.size(), "sample"), ", first for sample ", first_non_finite_,
+                    name.empty() ? "" : str(" ('", name, "')"), ": ", written, " stands there"));
+  }
+
+ private:
+  // Of outputs (samples, values of each).
+  void count_non_finite(const at::Tensor& values, std::span<const std::int64_t> indices) {
+    const at::Tensor are_finite = at::isfinite(values).all(1);
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      if (are_finite[static_cast<std::int64_t>(i)].item<bool>()) continue;
+      if (non_finite_++ == 0) first_non_finite_ = indices[i];
+    }
+  }
+
+  [[nodiscard]] std::vector<Column> columns(const at::Tensor& outputs,
+                                            const at::Tensor& targets) const {
+    const std::int64_t samples = targets.size(0);
+    require(outputs.dim() >= 1 && outputs.size(0) == samples, "the model's outputs (",
+            join(outputs.sizes()), ") are not of ", counted(samples, "sample"));
+    const auto flat = [&](const at::Tensor& values) {
+      return values.reshape({samples, samples > 0 ? values.numel() / samples : 0});
+    };
+    if (classes_ == 0) {
+      std::vector<Column> columns{{"prediction", unscaled(flat(outputs))}};
+      if (data_.has_targets()) columns.push_back({"target", unscaled(flat(targets))});
+      return columns;
+    }
+    require(outputs.dim() >= 2 && outputs.size(-1) == classes_, "the model's outputs (",
+            join(outputs.sizes()), ") have no score for each of ", classes_, " classes");
+    const at::Tensor classes = at::argmax(outputs, -1, /*keepdim=*/true);
+    std::vector<Column> columns{{"prediction", flat(classes)},
+                                {"score", flat(at::gather(outputs, -1, classes))}};
+    if (data_.has_targets()) columns.push_back({"target", flat(targets)});
+    return columns;
+  }
+
+  // Values (samples, values of each) as they were before they were normalized.
+  [[nodiscard]] at::Tensor unscaled(const at::Tensor& values) const {
+    if (scales_.empty()) return values;
+    require(values.size(1) == std::ssize(scales_), "the model's outputs have ", values.size(1),
+            " values a sample, and the data ", scales_.size());
+    std::vector<at::Tensor> columns;
+    for (std::size_t i = 0; i < scales_.size(); ++i) {
+      const at::Tensor column = values.select(1, static_cast<std::int64_t>(i)).to(at::kDouble);
+      columns.push_back(column * scales_[i].deviation + scales_[i].mean);
+    }
+    return at::stack(columns, 1).to(values.scalar_type());
+  }
+
+  // A target that is no class, such as one that a loss ignores, has no name.
+  [[nodiscard]] Json name_of(const at::Tensor& value) const {
+    const auto number = value.item<std::int64_t>();
+    const bool is_class = number >= 0 && number < std::ssize(names_);
+    return is_class ? names_[static_cast<std::size_t>(number)] : "";
+  }
+
+  std::int64_t classes_;
+  const Dataset& data_;
+  bool has_sample_names_;
+  std::vector<std::string> names_;
+  std::vector<ColumnScale> scales_;
+  std::int64_t non_finite_ = 0;  // samples with such an output
+  std::int64_t first_non_finite_ = 0;
+};
+
+std::string field_of(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_number_float()) return value.dump();
+  return shortest_text(value.get<double>());
+}
+
+// The columns of a row, with their fields.
+std::pair<std::vector<std::string>, std::vector<std::string>> fields_of(const Json& row) {
+  std::vector<std::string> names;
+  std::vector<std::string> fields;
+  for (const auto& [name, value] : row.items()) {
+    if (!value.is_array()) {
+      names.push_back(name);
+      fields.push_back(field_of(value));
+      continue;
+    }
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      names.push_back(str(name, "_", i));
+      fields.push_back(field_of(value[i]));
+    }
+  }
+  return {names, fields};
+}
+
+// The batch of `indices`, of which those that can't be made are taken out and told.
+Batch readable_batch(const Dataset& data, std::vector<std::int64_t>& indices,
+                     const std::function<void(const DamagedSample& damaged)>& on_damaged) {
+  try {
+    return data.batch(indices);
+  } catch (const DataError&) {
+    if (!on_damaged) throw;
+  }
+  std::erase_if(indices, [&](const std::int64_t& index) {
+    try {
+      (void)data.batch(std::span(&index, 1));
+      return false;
+    } catch (const DataError& error) {
+      on_damaged({index, error.what()});
+      return true;
+    }
+  });
+  return data.batch(indices);
+}
+
+}  // namespace
+
+void check_predictable(const Dataset& data) {
+  const SampleType sample = data.type();
+  const bool is_of_tokens = sample.input.dtype == at::kLong && sample.classes > 0 &&
+                            !sample.target.shape.empty() &&
+                            sample.target.shape == sample.input.shape;
+  require(!is_of_tokens,
+          "the data are tokens, each with the one that follows: train sample continues a text");
+}
+
+void write_predictions(Model& model, const Dataset& data, const PredictionOptions& options,
+                       const std::function<void(std::string_view)>& write) {
+  check_predictable(data);
+  const c10::AutoGradMode no_grad(false);
+  const bool was_training = model.is_training();
+  model.eval();
+  PredictionRows rows(data, options.target_scales);
+  bool is_first = true;
+  for (std::int64_t start = 0; start < data.size(); start += options.batch_size) {
+    std::vector<std::int64_t> indices =
+        consecutive(start, std::min(options.batch_size, data.size() - start));
+    const Batch batch = readable_batch(data, indices, options.on_damaged);
+    if (indices.empty()) continue;
+    std::string text;
+    for (const Json& row : rows.of(model.forward(batch.inputs), batch.targets, indices)) {
+      if (options.format == PredictionFormat::jsonl) {
+        // Names may hold any bytes, JSON only UTF-8.
+        text += row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+        continue;
+      }
+      const auto [names, fields] = fields_of(row);
+      if (is_first) text += formats::csv_line(names);
+      is_first = false;
+      text += formats::csv_line(fields);
+    }
+    write(text);
+  }
+  rows.warn(options.format == PredictionFormat::jsonl ? "null" : "nan or inf");
+  model.train(was_training);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,248 @@
+#include "trainers/run/data_record.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "trainers/run/resume.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool is_utf8(const std::string& text) {
+  try {
+    (void)Json(text).dump();
+    return true;
+  } catch (const Json::type_error&) {
+    return false;
+  }
+}
+
+Json json_of(const std::vector<std::string>& names) {
+  Json list = Json::array();
+  for (const std::string& name : names) {
+    list.push_back(is_utf8(name) ? Json(name)
+                                 : Json(std::vector<std::uint8_t>(name.begin(), name.end())));
+  }
+  return list;
+}
+
+std::vector<std::string> names_in(const Json& list) {
+  std::vector<std::string> names;
+  for (const Json& name : list) {
+    if (name.is_string()) {
+      names.push_back(name.get<std::string>());
+      continue;
+    }
+    const auto bytes = name.get<std::vector<std::uint8_t>>();
+    names.emplace_back(bytes.begin(), bytes.end());
+  }
+  return names;
+}
+
+Json json_of(const std::vector<ColumnScale>& scales) {
+  Json list = Json::array();
+  for (const auto& [mean, deviation] : scales) list.push_back({mean, deviation});
+  return list;
+}
+
+std::vector<ColumnScale> scales_in(const Json& list) {
+  std::vector<ColumnScale> scales;
+  for (const Json& scale : list) {
+    scales.push_back({.mean = scale.at(0).get<double>(), .deviation = scale.at(1).get<double>()});
+  }
+  return scales;
+}
+
+Json json_of(const TensorType& type) {
+  return {{"dtype", c10::toString(type.dtype)}, {"shape", type.shape}};
+}
+
+at::ScalarType dtype_named(const std::string& name) {
+  for (int i = 0; i < static_cast<int>(at::ScalarType::NumOptions); ++i) {
+    const auto type = static_cast<at::ScalarType>(i);
+    if (name == c10::toString(type)) return type;
+  }
+  throw ValueError(str("there is no dtype '", cut(name), "'"));
+}
+
+TensorType type_in(const Json& json) {
+  const auto shape = json.at("shape").get<std::vector<std::int64_t>>();
+  require(std::ranges::all_of(shape, [](std::int64_t size) { return size >= 0; }),
+          "a sample has the shape (", join(shape), ")");
+  return {dtype_named(json.at("dtype").get<std::string>()), shape};
+}
+
+Json json_of(const SampleType& sample) {
+  Json json{{"input", json_of(sample.input)},
+            {"target", json_of(sample.target)},
+            {"classes", sample.classes}};
+  if (sample.ignored) json["ignored"] = *sample.ignored;
+  return json;
+}
+
+SampleType sample_in(const Json& json) {
+  SampleType sample{.input = type_in(json.at("input")),
+                    .target = type_in(json.at("target")),
+                    .classes = json.at("classes").get<std::int64_t>()};
+  if (json.contains("ignored")) sample.ignored = json.at("ignored").get<std::int64_t>();
+  return sample;
+}
+
+Fitted parse_fitted(const std::string& text) {
+  const Json json = Json::parse(text);
+  Fitted fitted{.inputs = names_in(json.at("inputs")),
+                .input_scales = scales_in(json.at("input_scales")),
+                .targets = names_in(json.at("targets")),
+                .target_scales = scales_in(json.at("target_scales")),
+                .classes = names_in(json.at("classes")),
+                .class_count = json.at("class_count").get<std::int64_t>(),
+                .sample = sample_in(json.at("sample"))};
+  check_fitted(fitted);
+  return fitted;
+}
+
+// ": a.png is damaged now, b.png no longer", as far as there are such pictures.
+std::string changes_of_left_out(const std::vector<std::string>& before,
+                                const std::vector<std::string>& now) {
+  const auto only_in = [](const std::vector<std::string>& names,
+                          const std::vector<std::string>& others) {
+    const std::set<std::string> known(others.begin(), others.end());
+    std::vector<std::string> rest;
+    std::ranges::copy_if(names, std::back_inserter(rest),
+                         [&](const std::string& name) { return !known.contains(name); });
+    return rest;
+  };
+  const auto text = [](const std::vector<std::string>& names, const char* what) {
+    return str(listed(names, 5), names.size() == 1 ? " is " : " are ", what);
+  };
+  std::vector<std::string> changes;
+  const auto damaged = only_in(now, before);
+  if (!damaged.empty()) changes.push_back(text(damaged, "damaged now"));
+  const auto whole = only_in(before, now);
+  if (!whole.empty()) changes.push_back(text(whole, "no longer among the damaged"));
+  return changes.empty() ? "" : ": " + join(changes);
+}
+
+// The data set whose fingerprint `set` has.
+const Dataset* source_of(const Dataset* set) {
+  while (const auto* part = dynamic_cast<const Subset*>(set)) set = &part->whole();
+  return set;
+}
+
+// What `parse` makes of a text of the checkpoint.
+template <typename Parse>
+auto parsed(const std::filesystem::path& checkpoint, const CheckpointInfo& info,
+            const std::string& name, const Parse& parse) {
+  const auto text = info.texts.find(name);
+  if (text == info.texts.end()) {
+    throw DataError(str(checkpoint.string(), " is no checkpoint of train: it has no '", name, "'"));
+  }
+  try {
+    return parse(text->second);
+  } catch (const std::exception& error) {
+    throw DataError(str(checkpoint.string(), " has a damaged '", name, "': ", error.what()));
+  }
+}
+
+}  // namespace
+
+SetRecords records_of(const DataSets& data) {
+  SetRecords records;
+  std::map<const Dataset*, std::string> fingerprints;
+  for (const auto& [name, set] : named_sets(data)) {
+    const Dataset* source = source_of(set.get());
+    if (!fingerprints.contains(source)) fingerprints[source] = set->fingerprint();
+    records[name] = {
+        .size = set->size(), .fingerprint = fingerprints[source], .left_out = set->left_out()};
+  }
+  return records;
+}
+
+std::string sets_text(const SetRecords& sets) {
+  Json json = Json::object();
+  for (const auto& [name, set] : sets) {
+    json[name] = {{"size", set.size}, {"fingerprint", set.fingerprint}};
+    if (!set.left_out.empty()) json[name]["left_out"] = json_of(set.left_out);
+  }
+  return json.dump();
+}
+
+SetRecords parse_sets(const std::string& text) {
+  const Json json = Json::parse(text);
+  SetRecords sets;
+  for (const auto& [name, set] : json.items()) {
+    sets[name] = {.size = set.at("size").get<std::int64_t>(),
+                  .fingerprint = set.at("fingerprint").get<std::string>()};
+    if (set.contains("left_out")) sets[name].left_out = names_in(set.at("left_out"));
+  }
+  return sets;
+}
+
+std::string left_out_text(const DataSets& data) {
+  Json json = Json::object();
+  for (const auto& [name, left_out] : left_out_of(data)) json[name] = json_of(left_out);
+  return json.dump();
+}
+
+LeftOut parse_left_out(const std::string& text) {
+  LeftOut left_out;
+  const Json json = Json::parse(text);
+  for (const auto& [name, names] : json.items()) left_out[name] = names_in(names);
+  return left_out;
+}
+
+void add_record(const DataRecord& record, CheckpointInfo& info) {
+  info.texts[kSetsText] = sets_text(record.sets);
+  info.texts[kFittedText] = fitted_text(record.fitted);
+}
+
+DataRecord data_record(const std::filesystem::path& checkpoint, const CheckpointInfo& info) {
+  return {.fitted = parsed(checkpoint, info, kFittedText, parse_fitted),
+          .sets = parsed(checkpoint, info, kSetsText, parse_sets)};
+}
+
+std::vector<std::string> changes_of_sets(const SetRecords& before, const SetRecords& now) {
+  std::vector<std::string> changes;
+  for (const auto& [name, words] : {std::pair(kTrainSet, "the training set"),
+                                    {kValidationSet, "the validation set"},
+                                    {kTestSet, "the test set"}}) {
+    const auto old_set = before.find(name);
+    const auto new_set = now.find(name);
+    const bool was_there = old_set != before.end();
+    const bool is_there = new_set != now.end();
+    const auto samples = [](const auto& set) { return counted(set->second.size, "sample"); };
+    if (was_there && is_there) {
+      if (old_set->second.fingerprint == new_set->second.fingerprint) continue;
+      changes.push_back(
+          old_set->second.size == new_set->second.size
+              ? str(words, " of ", samples(old_set), " has other contents")
+              : str(words, " had ", samples(old_set), " and has ", new_set->second.size));
+      changes.back() += changes_of_left_out(old_set->second.left_out, new_set->second.left_out);
+    } else if (was_there) {
+      changes.push_back(str(words, " had ", samples(old_set), " and is not there"));
+    } else if (is_there) {
+      changes.push_back(str(words, " was not there and has ", samples(new_set)));
+    }
+  }
+  return changes;
+}
+
+std::string fitted_text(const Fitted& fitted) {
+  Json json{{"inputs", json_of(fitted.inputs)},   {"input_scales", json_of(fitted.input_scales)},
+            {"targets", json_of(fitted.targets)}, {"target_scales", json_of(fitted.target_scales)},
+            {"classes", json_of(fitted.classes)}, {"class_count", fitted.class_count}};
+  if (fitted.sample) json["sample"] = json_of(*fitted.sample);
+  return json.dump();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,141 @@
+#include "trainers/run/evaluate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/range.h"
+#include "framework/base/text.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/psum.h"
+#include "framework/data/finite.h"
+#include "framework/objectives/objectives.h"
+#include "framework/training/autocast.h"
+
+namespace lockstep {
+
+const Metric& Objective::metric(const std::string& name) const {
+  std::vector<std::string> names;
+  for (const auto& [known, metric] : metrics) {
+    if (known == name) return *metric;
+    names.push_back(known);
+  }
+  throw ValueError(str("'", name, "' is none of the evaluation's figures",
+                       did_you_mean(name, names), ": these are ", join(names)));
+}
+
+namespace {
+
+// Throws ValueError, naming it, if the metric has no value for such samples.
+void try_metric(const std::string& name, const Metric& metric, const SampleType& sample) {
+  std::vector<std::int64_t> shape = sample.target.sizes(1);
+  // One position is as good as a million.
+  if (sample.classes > 0) std::ranges::fill(shape, 1);
+  const at::Tensor target = at::zeros(shape, sample.target.dtype);
+  // Nor does a metric tell a million classes from a billion, whose scores would fill the memory.
+  constexpr std::int64_t kMostClasses = 1'000'000;
+  if (sample.classes > 0) shape.push_back(std::min(sample.classes, kMostClasses));
+  try {
+    (void)metric.add(at::zeros(shape), target);
+  } catch (const ValueError& error) {
+    throw ValueError(str("metric ", name, " does not fit the data: ", error.what()));
+  }
+}
+
+// Throws DataError if one of these samples is not finite: figures are not to be, without a word.
+void check_samples(const Dataset& data, const Range& part) {
+  const std::string found = first_non_finite(data, consecutive(part.offset, part.size));
+  if (!found.empty()) throw DataError(str("what is evaluated is not finite: ", found));
+}
+
+}  // namespace
+
+Objective make_objective(const Config& config, const SampleType& sample) {
+  Objective objective{.loss = make_loss(config.loss, sample), .metrics = {}};
+  std::vector<std::string> names = config.trainer.metrics;
+  if (names.empty() && sample.classes > 0) names = {"accuracy"};
+  names.insert(names.begin(), "loss");
+  for (const std::string& name : names) {
+    const bool is_known = std::ranges::any_of(
+        objective.metrics, [&](const auto& known) { return known.first == name; });
+    if (is_known) continue;
+    objective.metrics.emplace_back(name, make_metric(name, objective.loss));
+    try_metric(name, *objective.metrics.back().second, sample);
+  }
+  return objective;
+}
+
+at::Tensor training_loss(const Config& config, const Objective& objective, Model& model,
+                         const Batch& batch) {
+  std::optional<AutocastScope> autocast;
+  if (config.trainer.precision == Precision::bf16) autocast.emplace(at::kBFloat16);
+  return objective.loss->mean(model.forward(batch.inputs), batch.targets);
+}
+
+Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
+                 std::int64_t batch_size, const AxisNames& axis_name) {
+  const c10::AutoGradMode no_grad(false);
+  const bool was_training = model.is_training();
+  model.eval();
+  const Range own = shard(data.size(), axis_size(axis_name), axis_index(axis_name));
+  std::vector<at::Tensor> sums(objective.metrics.size());
+  // All replicas run the model equally often: collectives or blocks inside need that. A replica
+  // that has no samples left runs it on one that does not count.
+  const std::int64_t most = shard(data.size(), axis_size(axis_name), 0).size;
+  for (std::int64_t start = 0; start < most; start += batch_size) {
+    const std::int64_t count = std::clamp<std::int64_t>(own.size - start, 0, batch_size);
+    const Batch batch = data.batch(
+        consecutive(count > 0 ? own.offset + start : 0, std::max<std::int64_t>(count, 1)));
+    const at::Tensor outputs = model.forward(batch.inputs).narrow(0, 0, count);
+    const at::Tensor targets = batch.targets.narrow(0, 0, count);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const at::Tensor of_batch = objective.metrics[i].second->add(outputs, targets);
+      sums[i] = sums[i].defined() ? sums[i] + of_batch : of_batch;
+    }
+  }
+  model.train(was_training);
+
+  const at::Tensor own_sums = at::cat(sums);
+  if (!own_sums.isfinite().all().item<bool>()) check_samples(data, own);
+  const at::Tensor all = psum(own_sums, axis_name);
+  Figures figures;
+  std::int64_t offset = 0;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const auto& [name, metric] = objective.metrics[i];
+    figures[name] = metric->value(all.narrow(0, offset, sums[i].numel()));
+    offset += sums[i].numel();
+  }
+  return figures;
+}
+
+std::string evaluation_text(std::int64_t steps, const std::string& set, const Figures& figures,
+                            const Figures& trained) {
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : figures) {
+    const auto other = trained.find(name);
+    texts.push_back(
+        str(set, " ", name, " ", value,
+            other == trained.end() ? "" : str(" (", other->second, " without averages)")));
+  }
+  return str("step ", steps, ": ", join(texts));
+}
+
+bool differ_much(const Figures& averaged, const Figures& trained) {
+  constexpr double kMuch = 0.1;
+  return std::ranges::any_of(averaged, [&](const auto& figure) {
+    const double a = figure.second;
+    const double b = trained.at(figure.first);
+    if (!std::isfinite(a) || !std::isfinite(b)) return std::isfinite(a) != std::isfinite(b);
+    return std::fabs(a - b) > kMuch * std::max(std::fabs(a), std::fabs(b));
+  });
+}
+
+}  // namespace lockstep

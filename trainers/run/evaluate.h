@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/axes/axis_names.h"
+#include "framework/data/dataset.h"
+#include "framework/objectives/loss.h"
+#include "framework/objectives/metric.h"
+#include "models/model.h"
+#include "trainers/config/config.h"
+
+namespace lockstep {
+
+/// What a run makes small, and the figures of its evaluations.
+struct Objective {
+  std::shared_ptr<const Loss> loss;
+  /// By name; the first is "loss".
+  std::vector<std::pair<std::string, std::shared_ptr<const Metric>>> metrics;
+
+  /// ValueError, with the nearest name, if there is none.
+  [[nodiscard]] const Metric& metric(const std::string& name) const;
+};
+
+/// As the config says. ValueError for unknown metrics, and for a loss or metrics that do not fit
+/// the samples: each metric is tried on one of zeros.
+[[nodiscard]] Objective make_objective(const Config& config, const SampleType& sample);
+
+/// The loss of a batch, in the config's precision.
+[[nodiscard]] at::Tensor training_loss(const Config& config, const Objective& objective,
+                                       Model& model, const Batch& batch);
+
+using Figures = std::map<std::string, double>;
+
+/// The objective's metrics over all of `data`, by name. The model runs in evaluation mode. Each
+/// replica of the axis takes an equal share of the samples, in batches of `batch_size`. The result
+/// is the same on each.
+[[nodiscard]] Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
+                               std::int64_t batch_size, const AxisNames& axis_name);
+
+/// "step 30: test accuracy 0.89, test loss 0.33": the figures of the set "test" after so many
+/// steps. With those of the parameters themselves, where `figures` are of their averages: "step 30:
+/// test loss 0.33 (0.21 without averages)".
+[[nodiscard]] std::string evaluation_text(std::int64_t steps, const std::string& set,
+                                          const Figures& figures, const Figures& trained = {});
+
+/// Whether figures of one set, of averages of the parameters and of the parameters themselves,
+/// differ by more than a tenth.
+[[nodiscard]] bool differ_much(const Figures& averaged, const Figures& trained);
+
+}  // namespace lockstep

@@ -1,0 +1,70 @@
+#include "trainers/run/evaluations.h"
+
+#include <cmath>
+
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+const std::string kLossName = "loss";
+
+}  // namespace
+
+bool Evaluations::note(const std::string& set, const Figures& figures) {
+  last_[set] = figures;
+  if (set != kValidationSet) return false;
+  ++patience_.evaluations;
+  const std::optional<double> best = better(figures, patience_.best);
+  if (best) patience_ = {.best = best, .evaluations = 0};
+  return best.has_value();
+}
+
+std::optional<double> Evaluations::better(const Figures& figures,
+                                          std::optional<double> than) const {
+  const double value = figures.at(deciding_metric());
+  const bool higher = objective_.metric(deciding_metric()).higher_is_better();
+  const bool is_better =
+      std::isfinite(value) && (!than || (higher ? value > *than : value < *than));
+  return is_better ? std::optional(value) : std::nullopt;
+}
+
+bool Evaluations::are_without_progress() const {
+  return config_.trainer.patience && patience_.evaluations >= *config_.trainer.patience;
+}
+
+std::string Evaluations::progress_text() const {
+  return str(kValidationSet, " ", deciding_metric(), " was ",
+             patience_.best ? str("not better than ", *patience_.best) : "no number", " in ",
+             counted(patience_.evaluations, "evaluation"));
+}
+
+void Evaluations::add_to(CheckpointInfo& info) const {
+  for (const auto& [set, figures] : last_) {
+    for (const auto& [name, value] : figures) info.figures[prefix_of(set) + name] = value;
+  }
+  if (patience_.best) info.figures[kPatienceFigures + deciding_metric()] = *patience_.best;
+  info.counts[kPatienceCount] = patience_.evaluations;
+  info.texts[kPatienceText] = deciding_metric();
+}
+
+void Evaluations::go_on(const CheckpointInfo& info) {
+  for (const auto& [name, value] : info.figures) {
+    if (name == kPatienceFigures + deciding_metric()) patience_.best = value;
+    for (auto& [set, figures] : last_) {
+      if (name.starts_with(prefix_of(set))) figures[name.substr(prefix_of(set).size())] = value;
+    }
+  }
+  // Another metric begins anew. Older checkpoints name it only by its best figure.
+  const auto metric = info.texts.find(kPatienceText);
+  const bool is_same =
+      metric != info.texts.end() ? metric->second == deciding_metric() : patience_.best.has_value();
+  const auto waited = info.counts.find(kPatienceCount);
+  if (is_same && waited != info.counts.end()) patience_.evaluations = waited->second;
+}
+
+const std::string& Evaluations::deciding_metric() const {
+  return config_.checkpoint.best != "none" ? config_.checkpoint.best : kLossName;
+}
+
+}  // namespace lockstep

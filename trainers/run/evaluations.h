@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "framework/checkpoint/checkpoint.h"
+#include "framework/data/data.h"
+#include "trainers/config/config.h"
+#include "trainers/run/evaluate.h"
+#include "trainers/run/resume.h"
+
+namespace lockstep {
+
+/// How the names of a set's figures begin in metrics and checkpoints.
+[[nodiscard]] inline const std::string& prefix_of(const std::string& set) {
+  return set == kTestSet ? kEvalFigures : kValidationFigures;
+}
+
+/// The last figures of a run's sets, and for how many evaluations those of the validation set have
+/// not got better. The same on all replicas; one thread.
+class Evaluations {
+ public:
+  /// Both must live as long.
+  Evaluations(const Config& config, const Objective& objective)
+      : config_(config), objective_(objective) {}
+
+  /// Notes an evaluation. Returns whether it is one of the validation set, and the best so far.
+  bool note(const std::string& set, const Figures& figures);
+  /// The last figures of a set; none before its first evaluation.
+  [[nodiscard]] const Figures& of(const std::string& set) const { return last_.at(set); }
+  /// The figure by which the validation set decides, if it is better than `than`.
+  [[nodiscard]] std::optional<double> better(const Figures& figures,
+                                             std::optional<double> than) const;
+  /// Whether the config's patience is at its end.
+  [[nodiscard]] bool are_without_progress() const;
+  /// For people: since when the validation set's figure has not become better.
+  [[nodiscard]] std::string progress_text() const;
+
+  /// Writes all of it into what a checkpoint says, and goes on from that.
+  void add_to(CheckpointInfo& info) const;
+  void go_on(const CheckpointInfo& info);
+
+ private:
+  // How long the validation set's figure has not become better.
+  struct Patience {
+    std::optional<double> best = {};
+    std::int64_t evaluations = 0;  // since then
+  };
+
+  // By which the validation set decides.
+  [[nodiscard]] const std::string& deciding_metric() const;
+
+  const Config& config_;
+  const Objective& objective_;
+  std::map<std::string, Figures> last_{{kValidationSet, {}}, {kTestSet, {}}};
+  Patience patience_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,162 @@
+#include "trainers/run/resume.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <system_error>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/replicas/machine.h"
+#include "framework/storage/checkpoint_folder.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep {
+namespace {
+
+const std::string kThreadsKey = "parallel.threads_per_replica";
+
+template <typename Map>
+const typename Map::mapped_type& entry(const fs::path& checkpoint, const Map& map,
+                                       const std::string& name) {
+  const auto found = map.find(name);
+  if (found != map.end()) return found->second;
+  throw DataError(str(checkpoint.string(), " is no checkpoint of train: it has no '", name, "'"));
+}
+
+template <typename Map>
+std::int64_t checked_count(const fs::path& checkpoint, const Map& counts, const std::string& name) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 53;
+  const std::int64_t count = entry(checkpoint, counts, name);
+  if (count >= 0 && count <= kMost) return count;
+  throw DataError(str(checkpoint.string(), " says that '", name, "' is ", count));
+}
+
+std::string name_of_config(const fs::path& checkpoint) {
+  return str("the config in ", checkpoint.string());
+}
+
+// Changes that change what is computed: "with another config", of "keys".
+void allow_changes(ResumePoint& point, const char* difference, const char* what,
+                   const std::vector<std::string>& changes) {
+  if (changes.empty()) return;
+  require(point.with_changes, "the checkpoint ", point.checkpoint.string(), " is of a run ",
+          difference, ": ", join(changes),
+          ". That changes what is computed: begin a new run, or add --resume-with-changes");
+  waive(point, str(what, " were changed: ", join(changes)));
+}
+
+void compare(ResumePoint& point, Config& config) {
+  const std::string& text = entry(point.checkpoint, point.info.texts, kConfigText);
+  const Config recorded = parse_recorded_config(text, name_of_config(point.checkpoint));
+  point.changes = keep_defaults_of(recorded, config);
+  const auto before = values_of(recorded);
+  const std::set<std::string> changeable = changeable_keys();
+  std::vector<std::string> refused;
+  for (const auto& [key, value] : values_of(config)) {
+    const auto old_value = before.find(key);
+    std::string old = old_value == before.end() ? "" : old_value->second;
+    if (key == kThreadsKey) old = str(count_of(point, kThreadsCount));
+    if (value == old) continue;
+    const auto shown = [](const std::string& written) {
+      return written.empty() ? "not set" : written;
+    };
+    point.changes.push_back(str(key, " was ", shown(old), ", is ", shown(value)));
+    if (!changeable.contains(key)) refused.push_back(point.changes.back());
+  }
+  const bool reads_alike = std::ranges::none_of(
+      refused, [](const std::string& change) { return change.starts_with("data."); });
+  if (reads_alike) point.fitted = data_record(point.checkpoint, point.info).fitted;
+  allow_changes(point, "with another config", "keys", refused);
+}
+
+void waive_what_changed(ResumePoint& point, const Config& config) {
+  const auto waived = point.info.texts.find(kWaivedText);
+  if (waived != point.info.texts.end()) point.waived = waived->second;
+  const std::string& versions = entry(point.checkpoint, point.info.texts, kVersionsText);
+  if (versions != versions_text()) {
+    waive(point, str("the checkpoint was saved with ", versions, ", and the run went on with ",
+                     versions_text()));
+  }
+  if (config.zero.compression != Compression::none &&
+      point.info.replicas != config.launch.replicas) {
+    waive(point, str("what compression had left out on ", point.info.replicas,
+                     " replicas was divided evenly among ", config.launch.replicas));
+  }
+}
+
+}  // namespace
+
+fs::path checkpoints_of(const fs::path& output) {
+  return output / "checkpoints";
+}
+
+fs::path run_of_checkpoint(const fs::path& checkpoint) {
+  std::error_code error;
+  const fs::path folder = fs::weakly_canonical(checkpoint, error).parent_path();
+  const fs::path output = folder.parent_path();
+  const bool is_of_run = !checkpoint.empty() && checkpoints_of(output) == folder &&
+                         fs::exists(output / "config.yaml", error);
+  return is_of_run ? output.lexically_proximate(fs::current_path(error)) : fs::path();
+}
+
+void waive(ResumePoint& point, const std::string& reason) {
+  point.waived += reason + "\n";
+}
+
+std::int64_t count_of(const ResumePoint& point, const std::string& name) {
+  return checked_count(point.checkpoint, point.info.counts, name);
+}
+
+double figure_of(const ResumePoint& point, const std::string& name) {
+  return entry(point.checkpoint, point.info.figures, name);
+}
+
+std::string versions_text() {
+  return str("Lockstep " LOCKSTEP_VERSION ", ", replicas::libtorch_version(), ", ",
+             replicas::blas().name);
+}
+
+Config config_of_checkpoint(const fs::path& checkpoint, const CheckpointInfo& info,
+                            const std::vector<keys::Override>& overrides) {
+  Config config = parse_recorded_config(entry(checkpoint, info.texts, kConfigText),
+                                        name_of_config(checkpoint), overrides);
+  if (config.launch.threads_per_replica == 0) {
+    config.launch.threads_per_replica = checked_count(checkpoint, info.counts, kThreadsCount);
+  }
+  return config;
+}
+
+std::optional<ResumePoint> find_resume_point(const std::string& resume, const fs::path& output,
+                                             bool with_changes, Config& config) {
+  if (resume.empty()) return std::nullopt;
+  ResumePoint point{
+      .checkpoint = resume, .info = {}, .changes = {}, .waived = {}, .with_changes = with_changes};
+  if (resume == "auto") {
+    const auto newest = newest_checkpoint(checkpoints_of(output));
+    if (!newest) return std::nullopt;
+    point.checkpoint = *newest;
+  } else {
+    verify_checkpoint(point.checkpoint);
+  }
+  // `latest` may lead elsewhere before all replicas have read it.
+  point.checkpoint = storage::CheckpointFolder::resolved(point.checkpoint);
+  point.info = checkpoint_info(point.checkpoint);
+  if (config.launch.threads_per_replica == 0) {
+    config.launch.threads_per_replica = count_of(point, kThreadsCount);
+    point.keeps_threads = true;
+  }
+  waive_what_changed(point, config);
+  compare(point, config);
+  return point;
+}
+
+void check_data(ResumePoint& point, const SetRecords& sets) {
+  const auto changes = changes_of_sets(data_record(point.checkpoint, point.info).sets, sets);
+  point.changes.insert(point.changes.end(), changes.begin(), changes.end());
+  allow_changes(point, "on other data", "data", changes);
+}
+
+}  // namespace lockstep

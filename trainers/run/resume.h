@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/checkpoint/checkpoint.h"
+#include "trainers/config/config.h"
+#include "trainers/run/data_record.h"
+
+namespace lockstep {
+
+// What train's checkpoints say beside the tensors: counts, figures and texts.
+inline const std::string kSamplesCount = "samples";
+inline const std::string kSkippedCount = "skipped_steps";
+inline const std::string kThreadsCount = "threads_per_replica";
+// Which convolutions are computed in a safe way (safe_convolutions.h): 1 was the backward of 1x1
+// ones alone; not there, none.
+inline const std::string kSafeConvolutionsCount = "safe_convolutions";
+inline constexpr std::int64_t kSafeConvolutions = 2;
+inline const std::string kBestCount = "best_step";
+inline const std::string kElapsedFigure = "elapsed_s";
+inline const std::string kLossFigure = "loss";
+inline const std::string kBestFigures = "best_";
+inline const std::string kEvalFigures = "eval_";  // of the test set
+inline const std::string kValidationFigures = "validation_";
+inline const std::string kPatienceFigures = "patience_";
+inline const std::string kPatienceCount = "patience";
+inline const std::string kPatienceText = "patience_metric";  // the figure by which it counts
+// Evaluations of the checkpoint's step that are still to come: 1, or not there.
+inline const std::string kOwesValidationCount = "owes_validation";
+inline const std::string kOwesTestCount = "owes_test";
+inline const std::string kOwesBestFigure = "owes_best";  // its step's checkpoint is to be the best
+inline const std::string kConfigText = "config";
+inline const std::string kVersionsText = "versions";
+inline const std::string kWaivedText = "waived";
+inline const std::string kSetsText = "sets";      // see data_record.h
+inline const std::string kFittedText = "fitted";  // see data_record.h
+
+/// Where a run goes on.
+struct ResumePoint {
+  std::filesystem::path checkpoint;
+  CheckpointInfo info;
+  /// Keys with another value, "parallel.replicas was 4, is 2", defaults of an older version that
+  /// stay, and what has become of data.
+  std::vector<std::string> changes;
+  /// Why the run need not end with the bits of one that was not interrupted, a line each.
+  std::string waived;
+  bool with_changes = false;  ///< those that change what is computed are allowed
+  /// The config leaves the number of math threads open: it is the checkpoint's.
+  bool keeps_threads = false;
+  /// By what its data are read (DataContext::fitted). None if keys of data have changed that change
+  /// what is computed: then it is fitted anew.
+  std::optional<Fitted> fitted = {};
+};
+
+/// Notes why the run need not end with the bits of one that was not interrupted.
+void waive(ResumePoint& point, const std::string& reason);
+
+/// What the checkpoint says. DataError if it does not, and for a count below 0 or above 2^53.
+[[nodiscard]] std::int64_t count_of(const ResumePoint& point, const std::string& name);
+[[nodiscard]] double figure_of(const ResumePoint& point, const std::string& name);
+
+/// The folder of a run's checkpoints.
+[[nodiscard]] std::filesystem::path checkpoints_of(const std::filesystem::path& output);
+
+/// The output folder of the run that has saved `checkpoint`; empty if it is not in one.
+[[nodiscard]] std::filesystem::path run_of_checkpoint(const std::filesystem::path& checkpoint);
+
+/// Lockstep, LibTorch and BLAS.
+[[nodiscard]] std::string versions_text();
+
+/// The config of the run that has saved a checkpoint, with its number of math threads; `overrides`
+/// win. DataError if it is no checkpoint of train.
+[[nodiscard]] Config config_of_checkpoint(const std::filesystem::path& checkpoint,
+                                          const CheckpointInfo& info,
+                                          const std::vector<keys::Override>& overrides = {});
+
+/// The checkpoint that `--resume` names: its folder, or with "auto" the newest whole one in
+/// `output`, if there is one. DataError if the named one is damaged. ValueError, naming keys and
+/// both values, if `config` changes keys that changeable_keys() lacks, unless `with_changes`. Math
+/// threads that the config leaves open become the checkpoint's, and so do defaults that were others
+/// when the run began (keep_defaults_of()).
+[[nodiscard]] std::optional<ResumePoint> find_resume_point(const std::string& resume,
+                                                           const std::filesystem::path& output,
+                                                           bool with_changes, Config& config);
+
+/// ValueError, naming the sets and both sizes, if the data that were loaded, `sets`, are not those
+/// of the run that saved the checkpoint, by their fingerprints, unless `point.with_changes`. Then
+/// they are among its changes.
+void check_data(ResumePoint& point, const SetRecords& sets);
+
+}  // namespace lockstep

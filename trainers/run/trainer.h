@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "framework/base/non_copyable.h"
+#include "framework/data/data.h"
+#include "framework/training/zero.h"
+#include "models/model.h"
+#include "trainers/config/config.h"
+#include "trainers/run/data_record.h"
+#include "trainers/run/evaluate.h"
+#include "trainers/run/resume.h"
+
+namespace lockstep {
+
+class Trainer;
+
+/// A step that has ended.
+struct StepEnd {
+  std::int64_t step = 0;  ///< counted from 1
+  std::int64_t samples =
+      0;  ///< of all replicas, since the run began, with those that drop_last leaves out
+  double lr = 0;
+  double gradient_norm = 0;    ///< before clipping
+  bool skipped = false;        ///< a gradient or loss was not finite; nothing has changed
+  std::optional<double> loss;  ///< of all replicas; only in steps that are logged
+};
+
+/// The figures of a data set after a step.
+struct Evaluation {
+  std::int64_t step = 0;
+  std::string set;  ///< kValidationSet or kTestSet
+  Figures figures;
+  bool is_best = false;  ///< the validation set's figure is the best so far
+};
+
+/// Functions of a program's own that a Trainer calls, in each replica, all alike: they may use
+/// collectives over the config's axis. Replicas that are threads share what a function holds, and
+/// may call it at one time: let one of them write. Parameters have their values while
+/// trainer.zero().whole_parameters() lives; over a network not always otherwise. What a callback
+/// throws ends the job, with the step's state saved.
+struct Callbacks {
+  std::function<void(Trainer& trainer)> before_first_step;
+  std::function<void(Trainer& trainer, const StepEnd& step)> after_step;
+  std::function<void(Trainer& trainer, const Evaluation& evaluation)> after_evaluation;
+};
+
+/// A run's output and its beginning.
+struct RunOptions {
+  std::filesystem::path output;            ///< the folder, claimed for this run
+  bool quiet = false;                      ///< no progress, no summary
+  std::optional<ResumePoint> resume = {};  ///< where it goes on, after check_data() of resume.h;
+                                           ///< its `fitted` is DataContext's for load_data()
+  /// What checkpoints say of the data: records_of(). None: replica 0 takes the records while the
+  /// others wait.
+  SetRecords sets = {};
+  Callbacks callbacks = {};
+};
+
+/// Trains a model as a config says: steps over the data, evaluations, checkpoints, metrics and the
+/// result. For each replica of launch(), with config.launch.axis_name bound; replica 0 writes into
+/// the output folder and to stdout, all write checkpoints. `train` is a caller of it
+/// (train_main.h).
+///
+///   check_job(config, data);  // check_job.h: refuses what would fail on the way, or do nothing
+///   launch([&] { Trainer(config, data, {.output = output}).run(); }, config.launch);
+///
+/// One thread; all replicas call everything together.
+class Trainer : private NonCopyable {
+ public:
+  /// Makes the model, with its weights or those of the checkpoint. `config` and `data` must live as
+  /// long. Throws DataError if the checkpoint does not fit, ValueError as the model and the loss
+  /// do, and for another number of replicas than the config's.
+  Trainer(const Config& config, const DataSets& data, RunOptions options);
+  ~Trainer();
+
+  /// Trains to the end. If stop_requested(), ends after a step, with a checkpoint if the config
+  /// saves any. Throws Error if something can't be written, or if the loss is not finite and the
+  /// config says to stop then. Whatever is thrown, if the config saves any checkpoints, the state
+  /// after the last step that all replicas have finished is saved first, or the error says in its
+  /// last line why it can't be. To be called once.
+  void run();
+
+  /// For callbacks: the run ends after this step, as if it were the last of the config. One that is
+  /// resumed goes on.
+  void end_after_step();
+
+  [[nodiscard]] const Config& config() const;
+  [[nodiscard]] Model& model();
+  [[nodiscard]] ZeroTrainer& zero();
+
+ private:
+  class Run;
+  std::unique_ptr<Run> run_;
+};
+
+}  // namespace lockstep
