@@ -139,8 +139,8 @@ TEST_CASE("train inspect says what a checkpoint holds and what is wrong") {
   for (const std::string text :
        {"\nstep        20\nreplicas    2\ncounts      batch 128, ", "\nfigures     elapsed_s ",
         "\nconfig:\n  model:\n    name: mlp\n", "\n2 files:\n",
-        "  shard-00000-of-00002.safetensors  ok\n", "\n17 tensors:\n",
-        "  F32             25088  parameters/0.weight  (8, 784)\n"}) {
+        "  shard-00000-of-00002.safetensors  ok\n", "\n17 tensors:\n", "  F32  ",
+        "  25088  parameters/0.weight  (8, 784)\n"}) {
     CHECK_THAT(right.out, ContainsSubstring(text));
   }
   for (const std::string path : {"run", "run/checkpoints/"}) {

@@ -180,16 +180,16 @@ TEST_CASE("a dry run says what memory the job will take, and starts nothing") {
   CHECK(end.err.empty());
   CHECK_THAT(end.out, Catch::Matchers::StartsWith(
                           "1863690 parameters, 2 replicas, ZeRO stage 1, optimizer adamw. Memory:\n"
-                          "                            a replica     the host\n"
-                          "  parameters (once)           7.1 MiB      7.1 MiB\n"
-                          "  gradients                   7.1 MiB     14.2 MiB\n"
-                          "  optimizer state             7.1 MiB     14.2 MiB\n"
-                          "  communication                   0 B          0 B\n"
-                          "  checkpoint                 10.7 MiB     21.3 MiB\n"
-                          "  in all                     32.0 MiB     56.9 MiB\n"
-                          "  at the start               25.3 MiB     43.5 MiB\n"
-                          "  order of samples          234.4 KiB    468.8 KiB\n"
-                          "  a batch's inputs          196.0 KiB    392.0 KiB\n"
+                          "                     a replica   the host\n"
+                          "  parameters (once)    7.1 MiB    7.1 MiB\n"
+                          "  gradients            7.1 MiB   14.2 MiB\n"
+                          "  optimizer state      7.1 MiB   14.2 MiB\n"
+                          "  communication            0 B        0 B\n"
+                          "  checkpoint          10.7 MiB   21.3 MiB\n"
+                          "  in all              32.0 MiB   56.9 MiB\n"
+                          "  at the start        25.3 MiB   43.5 MiB\n"
+                          "  order of samples   234.4 KiB  468.8 KiB\n"
+                          "  a batch's inputs   196.0 KiB  392.0 KiB\n"
                           "  activations "));
   CHECK_THAT(end.out, Catch::Matchers::EndsWith(
                           "Activations are of a microbatch. Data and LibTorch itself come on top. "

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -35,15 +34,11 @@ std::string numbers_in_csv(std::int64_t columns) {
   std::string text = "c0";
   for (std::int64_t i = 1; i < columns; ++i) text += str(",c", i);
   const Key key(0);
-  std::array<char, 16> number{};
   for (std::int64_t i = 0; i < columns * kRows; ++i) {
     constexpr std::int64_t kUnit = 100'000;
     const auto drawn = static_cast<std::int64_t>(key.draw(static_cast<std::uint64_t>(i)) >> 1);
     const double value = static_cast<double>(drawn % (2 * kUnit) - kUnit) / kUnit;
-    const auto written = std::to_chars(number.data(), number.data() + number.size(), value,
-                                       std::chars_format::fixed, 5);
-    text += i % columns == 0 ? '\n' : ',';
-    text.append(number.data(), written.ptr);
+    text += (i % columns == 0 ? '\n' : ',') + formatted("%.5f", value);
   }
   return text + '\n';
 }

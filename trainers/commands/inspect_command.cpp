@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -11,6 +10,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/base/text_table.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/storage/checkpoint_reader.h"
 #include "trainers/commands/command_line.h"
@@ -43,14 +43,6 @@ std::string problem_of(const storage::CheckpointReader& reader, std::size_t file
   } catch (const Error& error) {
     return error.what();
   }
-}
-
-// A table's row: texts to the left, numbers to the right.
-std::string table_row(const std::string& name, const std::string& type, const std::string& bytes,
-                      const std::string& last) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%-5s %15s", type.c_str(), bytes.c_str());
-  return str("  ", text, "  ", name, last.empty() ? "" : "  ", last, "\n");
 }
 
 template <typename Map>
@@ -88,24 +80,28 @@ int inspect_checkpoint(const fs::path& folder) {
 
   std::vector<std::string> problems;
   text += str("\n", counted(std::ssize(manifest.files), "file"), ":\n");
+  TextTable files;
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
     const storage::ManifestFile& file = manifest.files[i];
     const std::string problem = problem_of(reader, i);
     if (!problem.empty()) problems.push_back(problem);
-    text += table_row(file.name, "", str(file.bytes), problem.empty() ? "ok" : "DAMAGED");
+    files.push_back({str(file.bytes), file.name + (problem.empty() ? "  ok" : "  DAMAGED")});
     bytes += file.bytes;
   }
-  text += table_row("in all", "", str(bytes), "");
+  files.push_back({str(bytes), "in all"});
+  text += table_text(files, "rl", "  ");
 
   text += str("\n", counted(std::ssize(manifest.tensors), "tensor"), ":\n");
+  TextTable tensors;
   bytes = 0;
   for (const storage::ManifestTensor& tensor : manifest.tensors) {
-    text += table_row(tensor.name, tensor.dtype, str(size_of(tensor)),
-                      str("(", join(tensor.shape), ")"));
+    tensors.push_back(
+        {tensor.dtype, str(size_of(tensor)), str(tensor.name, "  (", join(tensor.shape), ")")});
     bytes += size_of(tensor);
   }
-  text += table_row("in all", "", str(bytes), "");
+  tensors.push_back({"", str(bytes), "in all"});
+  text += table_text(tensors, "lrl", "  ");
   (void)print(text);
   return status_of(problems);
 }

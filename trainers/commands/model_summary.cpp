@@ -1,8 +1,6 @@
 #include "trainers/commands/model_summary.h"
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
 #include <map>
 #include <memory>
 #include <set>
@@ -10,6 +8,7 @@
 #include <c10/core/GradMode.h>
 
 #include "framework/base/text.h"
+#include "framework/base/text_table.h"
 #include "framework/training/block.h"
 #include "trainers/commands/operation_count.h"
 
@@ -68,9 +67,7 @@ ModelSummary parameters_of(const Model& model) {
   return summary;
 }
 
-using Row = std::array<std::string, 5>;
-
-Row row_of(const LayerSummary& layer) {
+TextTable::value_type row_of(const LayerSummary& layer) {
   std::vector<std::string> shapes;
   std::int64_t flops = 0;
   for (const SeenRun& run : layer.runs) {
@@ -81,27 +78,6 @@ Row row_of(const LayerSummary& layer) {
   return {layer.path.empty() ? "(the model)" : layer.path, layer.kind,
           std::to_string(layer.parameters), is_seen ? std::to_string(flops) : "",
           join(shapes, " ")};
-}
-
-// Texts to the left, numbers to the right.
-std::string table_text(const std::vector<Row>& rows) {
-  std::array<std::size_t, 5> widths{};
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string blanks(widths[i] - row[i].size(), ' ');
-      const bool is_number = i == 2 || i == 3;
-      line += is_number ? blanks + row[i] : row[i] + blanks;
-      line += "  ";
-    }
-    line.resize(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
 }
 
 }  // namespace
@@ -134,9 +110,10 @@ ModelSummary summarize(Model& model, const at::Tensor& inputs) {
 }
 
 std::string summary_text(const ModelSummary& summary, const at::Tensor& inputs) {
-  std::vector<Row> rows{{"layer", "kind", "parameters", "FLOPs", "output"}};
+  TextTable rows{{"layer", "kind", "parameters", "FLOPs", "output"}};
   for (const LayerSummary& layer : summary.layers) rows.push_back(row_of(layer));
-  std::string text = str("One sample: inputs (", join(inputs.sizes()), ").\n\n", table_text(rows));
+  std::string text =
+      str("One sample: inputs (", join(inputs.sizes()), ").\n\n", table_text(rows, "llrrl"));
   text += str("\nParameters: ", summary.parameters);
   if (summary.trained_parameters < summary.parameters) {
     text += str(", of which ", summary.trained_parameters, " are trained");

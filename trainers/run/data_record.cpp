@@ -143,12 +143,9 @@ const Dataset* source_of(const Dataset* set) {
 template <typename Parse>
 auto parsed(const std::filesystem::path& checkpoint, const CheckpointInfo& info,
             const std::string& name, const Parse& parse) {
-  const auto text = info.texts.find(name);
-  if (text == info.texts.end()) {
-    throw DataError(str(checkpoint.string(), " is no checkpoint of train: it has no '", name, "'"));
-  }
+  const std::string& text = recorded_entry(checkpoint, info.texts, name);
   try {
-    return parse(text->second);
+    return parse(text);
   } catch (const std::exception& error) {
     throw DataError(str(checkpoint.string(), " has a damaged '", name, "': ", error.what()));
   }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/data/data.h"
 
@@ -43,6 +45,16 @@ struct DataRecord {
 /// What is left out of the sets, as JSON, and back.
 [[nodiscard]] std::string left_out_text(const DataSets& data);
 [[nodiscard]] LeftOut parse_left_out(const std::string& text);
+
+/// What the checkpoint in the folder `checkpoint` says of `name` in one of CheckpointInfo's maps.
+/// DataError without it: another program has written the checkpoint.
+template <typename Map>
+[[nodiscard]] const typename Map::mapped_type& recorded_entry(
+    const std::filesystem::path& checkpoint, const Map& map, const std::string& name) {
+  const auto found = map.find(name);
+  if (found != map.end()) return found->second;
+  throw DataError(str(checkpoint.string(), " is no checkpoint of train: it has no '", name, "'"));
+}
 
 /// Adds the record to what a checkpoint says.
 void add_record(const DataRecord& record, CheckpointInfo& info);

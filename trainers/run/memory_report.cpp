@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -20,6 +19,7 @@
 #include "framework/base/range.h"
 #include "framework/base/round_up.h"
 #include "framework/base/text.h"
+#include "framework/base/text_table.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/psum.h"
 #include "framework/data/sampler.h"
@@ -196,13 +196,6 @@ std::string lack_of_process(const Config& config, const HostMemoryUse& use,
   return "";
 }
 
-std::string row(const std::string& name, const std::string& replica, const std::string& host) {
-  char text[96];
-  std::snprintf(text, sizeof text, "  %-22s %12s %12s\n", name.c_str(), replica.c_str(),
-                host.c_str());
-  return text;
-}
-
 }  // namespace
 
 HostMemoryUse predicted_memory(const Config& config, const DataSets& data, const LinkCost& link) {
@@ -251,44 +244,45 @@ std::string prediction_text(const Config& config, const DataSets& data) {
   for (const at::Tensor& parameter : model->parameters()) count += parameter.numel();
   const HostMemoryUse use = predicted_memory(config, data);
   const std::int64_t replicas = config.launch.replicas;
-  std::string text =
-      str(counted(count, "parameter"), ", ", counted(replicas, "replica"), ", ZeRO stage ",
-          config.zero.stage, ", optimizer ", config.zero.optimizer.name, ". Memory:\n");
-  text += row("", "a replica", "the host");
+  TextTable rows{{"", "a replica", "the host"}};
+  const auto add_row = [&](const std::string& name, std::int64_t replica, std::int64_t host) {
+    rows.push_back({name, text_of_bytes(replica), text_of_bytes(host)});
+  };
   for (const Category& category : kCategories) {
     const bool is_common =
         category.bytes == &MemoryUse::parameters && use.largest.shared_parameters > 0;
-    text +=
-        row(str(category.name, is_common ? " (once)" : ""),
-            text_of_bytes(use.largest.*category.bytes), text_of_bytes(use.host.*category.bytes));
+    add_row(str(category.name, is_common ? " (once)" : ""), use.largest.*category.bytes,
+            use.host.*category.bytes);
   }
-  text += row("in all", text_of_bytes(use.largest.total()), text_of_bytes(use.host.total()));
-  text += row("at the start", text_of_bytes(use.largest.at_start()),
-              text_of_bytes(use.host.at_start()));
+  add_row("in all", use.largest.total(), use.host.total());
+  add_row("at the start", use.largest.at_start(), use.host.at_start());
   const BatchMemory batch = batch_memory(config, data);
   const std::int64_t orders = batch.order * replicas_here(config.launch);
-  if (orders > 0) {
-    text += row("order of samples", text_of_bytes(batch.order), text_of_bytes(orders));
-  }
+  if (orders > 0) add_row("order of samples", batch.order, orders);
+  const std::int64_t inputs = batch.inputs * running_here(config.launch);
+  add_row("a batch's inputs", batch.inputs, inputs);
   const auto available = static_cast<std::int64_t>(memory_of_host());
   const std::string lack = lack_of_process(config, use, batch);
-  const std::int64_t inputs = batch.inputs * running_here(config.launch);
-  text += row("a batch's inputs", text_of_bytes(batch.inputs), text_of_bytes(inputs));
   std::int64_t most =
       std::max(use.host.total() + orders + inputs + batch.outputs * running_here(config.launch),
                use.host.at_start());
+  std::string unknown;
   if (most <= available && lack.empty()) {
     try {
       const std::int64_t activations =
           predicted_activations(config, data, static_cast<std::int64_t>(available_memory()));
       const std::int64_t here = activations * running_here(config.launch);
-      text += row("activations", text_of_bytes(activations), text_of_bytes(here));
+      add_row("activations", activations, here);
       most = std::max(most, use.host.total() + orders + inputs + here);
     } catch (const ValueError& error) {
       // One replica alone may have too few samples for a model's statistics.
-      text += str("  activations are not known: ", error.what(), "\n");
+      unknown = str("  activations are not known: ", error.what(), "\n");
     }
   }
+  std::string text =
+      str(counted(count, "parameter"), ", ", counted(replicas, "replica"), ", ZeRO stage ",
+          config.zero.stage, ", optimizer ", config.zero.optimizer.name, ". Memory:\n",
+          table_text(rows, "lr", "  "), unknown);
   if (most > available) {
     text += str("This host has ", text_of_bytes(available), " left: the job does not fit.\n");
   }

@@ -19,17 +19,9 @@ namespace {
 const std::string kThreadsKey = "parallel.threads_per_replica";
 
 template <typename Map>
-const typename Map::mapped_type& entry(const fs::path& checkpoint, const Map& map,
-                                       const std::string& name) {
-  const auto found = map.find(name);
-  if (found != map.end()) return found->second;
-  throw DataError(str(checkpoint.string(), " is no checkpoint of train: it has no '", name, "'"));
-}
-
-template <typename Map>
 std::int64_t checked_count(const fs::path& checkpoint, const Map& counts, const std::string& name) {
   constexpr std::int64_t kMost = std::int64_t{1} << 53;
-  const std::int64_t count = entry(checkpoint, counts, name);
+  const std::int64_t count = recorded_entry(checkpoint, counts, name);
   if (count >= 0 && count <= kMost) return count;
   throw DataError(str(checkpoint.string(), " says that '", name, "' is ", count));
 }
@@ -49,7 +41,7 @@ void allow_changes(ResumePoint& point, const char* difference, const char* what,
 }
 
 void compare(ResumePoint& point, Config& config) {
-  const std::string& text = entry(point.checkpoint, point.info.texts, kConfigText);
+  const std::string& text = recorded_entry(point.checkpoint, point.info.texts, kConfigText);
   const Config recorded = parse_recorded_config(text, name_of_config(point.checkpoint));
   point.changes = keep_defaults_of(recorded, config);
   const auto before = values_of(recorded);
@@ -75,7 +67,7 @@ void compare(ResumePoint& point, Config& config) {
 void waive_what_changed(ResumePoint& point, const Config& config) {
   const auto waived = point.info.texts.find(kWaivedText);
   if (waived != point.info.texts.end()) point.waived = waived->second;
-  const std::string& versions = entry(point.checkpoint, point.info.texts, kVersionsText);
+  const std::string& versions = recorded_entry(point.checkpoint, point.info.texts, kVersionsText);
   if (versions != versions_text()) {
     waive(point, str("the checkpoint was saved with ", versions, ", and the run went on with ",
                      versions_text()));
@@ -111,7 +103,7 @@ std::int64_t count_of(const ResumePoint& point, const std::string& name) {
 }
 
 double figure_of(const ResumePoint& point, const std::string& name) {
-  return entry(point.checkpoint, point.info.figures, name);
+  return recorded_entry(point.checkpoint, point.info.figures, name);
 }
 
 std::string versions_text() {
@@ -121,7 +113,7 @@ std::string versions_text() {
 
 Config config_of_checkpoint(const fs::path& checkpoint, const CheckpointInfo& info,
                             const std::vector<keys::Override>& overrides) {
-  Config config = parse_recorded_config(entry(checkpoint, info.texts, kConfigText),
+  Config config = parse_recorded_config(recorded_entry(checkpoint, info.texts, kConfigText),
                                         name_of_config(checkpoint), overrides);
   if (config.launch.threads_per_replica == 0) {
     config.launch.threads_per_replica = checked_count(checkpoint, info.counts, kThreadsCount);

@@ -7,34 +7,20 @@
 #include <vector>
 
 #include "framework/base/text.h"
+#include "framework/base/text_table.h"
 #include "trainers/bench/reports/units.h"
 
 namespace lockstep::bench {
 namespace {
 
-using Row = std::vector<std::string>;
-using Rows = std::vector<Row>;
+using Row = TextTable::value_type;
 
 constexpr double kBusyLoad = 0.5;
 constexpr std::int64_t kFromHereOnShares = std::int64_t{1} << 20;
 
-// Lines, the first column left-aligned, the others right-aligned; and an empty one.
-std::string table_text(const Rows& rows) {
-  std::vector<std::size_t> widths;
-  for (const Row& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string padding(widths[i] - row[i].size(), ' ');
-      line += i == 0 ? row[i] + padding : "  " + padding + row[i];
-    }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text + "\n";
+// The first column left-aligned, the others right-aligned, and an empty line.
+std::string table_of(const TextTable& rows) {
+  return table_text(rows, "lr") + "\n";
 }
 
 std::string percent(double share) {
@@ -78,18 +64,18 @@ std::string network_text(const NetworkFacts& network) {
 template <typename Cell>
 std::string size_table(const std::string& title, const CollectivesReport& report,
                        const OperationResult& result, const Cell& cell) {
-  Rows rows{{title}};
+  TextTable rows{{title}};
   for (const SystemFacts& system : report.heading.systems) rows[0].push_back(system.label);
   for (const SizeResult& size : result.sizes) {
     Row& row = rows.emplace_back(1, size_text(size.bytes));
     for (const Measurement& measurement : size.measurements) row.push_back(cell(size, measurement));
   }
-  return table_text(rows);
+  return table_of(rows);
 }
 
 // A row a size, a column for each pair of one of ours and a peer; "" without such a pair.
 std::string ratio_table(const CollectivesReport& report, const OperationResult& result) {
-  Rows rows{{"times as fast"}, {"as"}};
+  TextTable rows{{"times as fast"}, {"as"}};
   for (const SizeResult& size : result.sizes) rows.push_back({size_text(size.bytes)});
   const std::vector<SystemFacts>& systems = report.heading.systems;
   for (std::size_t own = 0; own < systems.size(); ++own) {
@@ -103,7 +89,7 @@ std::string ratio_table(const CollectivesReport& report, const OperationResult& 
       }
     }
   }
-  return rows[0].size() > 1 ? table_text(rows) : "";
+  return rows[0].size() > 1 ? table_of(rows) : "";
 }
 
 // A row a peer, a column one of ours, `cell` of both; "" without the one or the other.
@@ -111,7 +97,7 @@ template <typename Cell>
 std::string peer_table(const std::string& title, const std::vector<Measurement>& measurements,
                        const Cell& cell) {
   std::vector<const Measurement*> own;
-  Rows rows{{title}};
+  TextTable rows{{title}};
   for (const Measurement& measurement : measurements) {
     if (!measurement.system.own || is_reference(measurement)) continue;
     own.push_back(&measurement);
@@ -122,7 +108,7 @@ std::string peer_table(const std::string& title, const std::vector<Measurement>&
     Row& row = rows.emplace_back(1, peer.system.label);
     for (const Measurement* const measurement : own) row.push_back(cell(*measurement, peer));
   }
-  return own.empty() || rows.size() == 1 ? "" : table_text(rows);
+  return own.empty() || rows.size() == 1 ? "" : table_of(rows);
 }
 
 std::string ratio_table(const std::vector<Measurement>& measurements) {
@@ -173,7 +159,7 @@ Row network_columns(const TrainingResult& result, const Measurement& measurement
 
 std::string step_table(const TrainingResult& result) {
   const bool on_hosts = result.network.hosts > 1;
-  Rows rows{{"", "a step", "steps/s"}};
+  TextTable rows{{"", "a step", "steps/s"}};
   rows[0].insert(rows[0].end(), kStepPartNames.begin(), kStepPartNames.end());
   const Row more = on_hosts ? Row{"sent MiB", "on cable", "hidden", "x bound"}
                             : Row{"of floor", "efficiency", "peak MiB", "host MiB"};
@@ -197,7 +183,7 @@ std::string step_table(const TrainingResult& result) {
     row.push_back(str(measurement.memory.peak_bytes >> 20));
     row.push_back(str(measurement.memory.host_bytes >> 20));
   }
-  return table_text(rows);
+  return table_of(rows);
 }
 
 std::string megabytes_text(const Quartiles& bytes) {
@@ -206,7 +192,7 @@ std::string megabytes_text(const Quartiles& bytes) {
 
 // A row a peer, how many times as long it takes.
 std::string ratio_table(const CheckpointResult& result, const PartsMeasurement& own) {
-  Rows rows{{str(own.system.label, " is faster, times"), "save", "pause", "load"}};
+  TextTable rows{{str(own.system.label, " is faster, times"), "save", "pause", "load"}};
   for (const PartsMeasurement& peer : result.measurements) {
     if (peer.system.own) continue;
     Row& row = rows.emplace_back(1, str("than ", peer.system.label));
@@ -215,11 +201,11 @@ std::string ratio_table(const CheckpointResult& result, const PartsMeasurement& 
       row.push_back(digits_text(peer.of(part).median / own.of(part).median));
     }
   }
-  return rows.size() == 1 ? "" : table_text(rows);
+  return rows.size() == 1 ? "" : table_of(rows);
 }
 
 std::string reload_table(const CheckpointResult& result) {
-  Rows rows{{"loaded by", "time", "holds MiB", "predicted", "more MiB", "of it"}};
+  TextTable rows{{"loaded by", "time", "holds MiB", "predicted", "more MiB", "of it"}};
   for (const PartsMeasurement& reload : result.reloads) {
     const Quartiles held = reload.of(ReloadPart::held);
     const Quartiles more = reload.of(ReloadPart::load_memory);
@@ -228,7 +214,7 @@ std::string reload_table(const CheckpointResult& result) {
                     megabytes_text(reload.of(ReloadPart::predicted)), megabytes_text(more),
                     percent(more.median / held.median)});
   }
-  return rows.size() == 1 ? "" : table_text(rows);
+  return rows.size() == 1 ? "" : table_of(rows);
 }
 
 }  // namespace
@@ -285,7 +271,7 @@ std::string result_text(const CollectivesReport& report, const OperationResult& 
 }
 
 std::string vdot_text(const VdotReport& report) {
-  Rows rows{{"vdot", "time a call", "GB/s read"}};
+  TextTable rows{{"vdot", "time a call", "GB/s read"}};
   for (const SystemFacts& system : report.heading.systems) {
     if (system.own) rows[0].push_back(system.label + " is faster, times");
   }
@@ -297,7 +283,7 @@ std::string vdot_text(const VdotReport& report) {
       if (own.system.own) row.push_back(ratio_text(own, measurement));
     }
   }
-  return table_text(rows) + notes_text(report.measurements);
+  return table_of(rows) + notes_text(report.measurements);
 }
 
 std::string result_text(const TrainingResult& result) {
@@ -318,11 +304,11 @@ std::string result_text(const TrainingResult& result) {
 }
 
 std::string launches_text(const TrainingReport& report) {
-  Rows rows{{"", "time"}};
+  TextTable rows{{"", "time"}};
   for (const Measurement& launch : report.launches)
     rows.push_back({launch.system.label, spread_text(launch.seconds)});
   return str("== launch to first step, pmean_linear, ", report.launched_replicas, " processes\n\n",
-             table_text(rows), ratio_table(report.launches));
+             table_of(rows), ratio_table(report.launches));
 }
 
 std::string result_text(const CheckpointReport& report, const CheckpointResult& result) {
@@ -338,7 +324,7 @@ std::string result_text(const CheckpointReport& report, const CheckpointResult& 
     text += str(i == 0 ? "" : ", ", kCheckpointLimitNames[i], " ",
                 rate(result.limits.of(static_cast<CheckpointLimit>(i))));
   }
-  Rows rows{
+  TextTable rows{
       {"", "save", "GB/s", "of limit", "pause", "of save", "load", "GB/s", "save MiB", "load MiB"}};
   for (const PartsMeasurement& measurement : result.measurements) {
     const Quartiles save = measurement.of(CheckpointPart::save);
@@ -350,7 +336,7 @@ std::string result_text(const CheckpointReport& report, const CheckpointResult& 
                     megabytes_text(measurement.of(CheckpointPart::save_memory)),
                     megabytes_text(measurement.of(CheckpointPart::load_memory))});
   }
-  text += "\n\n" + table_text(rows);
+  text += "\n\n" + table_of(rows);
   for (const PartsMeasurement& measurement : result.measurements) {
     if (measurement.system.own) text += ratio_table(result, measurement);
   }
@@ -365,8 +351,8 @@ std::string result_text(const CheckpointReport& report, const CheckpointResult& 
 
 std::string result_text(const PartResult& result) {
   const Measurement& part = result.measurements.at(0);
-  Rows rows{{"", result.unit.empty() ? "time" : str("time a ", result.unit),
-             str("x ", part.system.label)}};
+  TextTable rows{{"", result.unit.empty() ? "time" : str("time a ", result.unit),
+                  str("x ", part.system.label)}};
   for (const Measurement& measurement : result.measurements) {
     const auto& [lower, median, upper] = measurement.seconds;
     rows.push_back(
@@ -374,7 +360,7 @@ std::string result_text(const PartResult& result) {
          spread_text({lower / result.amount, median / result.amount, upper / result.amount}),
          digits_text(median / part.seconds.median)});
   }
-  return str("== ", result.name, ": ", result.what, "\n\n", table_text(rows));
+  return str("== ", result.name, ": ", result.what, "\n\n", table_of(rows));
 }
 
 }  // namespace lockstep::bench

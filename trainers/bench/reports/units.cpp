@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
-#include <cstdio>
 #include <string_view>
 #include <system_error>
 
@@ -63,9 +62,7 @@ std::string digits_text(double value) {
                        : size >= 0.9995  ? 2
                        : size >= 0.09995 ? 3
                                          : 4;
-  std::array<char, 64> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), "%.*f", decimals, value);
-  return buffer.data();
+  return formatted("%.*f", decimals, value);
 }
 
 std::string time_text(double seconds) {

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+using TextTable = std::vector<std::vector<std::string>>;
+
+/// The rows as lines that begin with `indent`, with columns two blanks apart and none at a line's
+/// end. `alignment` has a letter a column, 'l' for texts that begin at its left and 'r' for numbers
+/// that end at its right; the last one is that of all further columns. Rows may have fewer cells
+/// than others.
+[[nodiscard]] std::string table_text(const TextTable& rows, std::string_view alignment,
+                                     std::string_view indent = "");
+
+}  // namespace lockstep

@@ -1,0 +1,21 @@
+#include "framework/base/text_table.h"
+
+#include "tests/catch.h"
+
+using namespace lockstep;
+
+TEST_CASE("a table's columns are as wide as their longest cell") {
+  CHECK(
+      table_text({{"", "time", "GB/s"}, {"psum", "3.02 us"}, {"all_gather", "12 ms", "1"}}, "lr") ==
+      "               time  GB/s\n"
+      "psum        3.02 us\n"
+      "all_gather    12 ms     1\n");
+  CHECK(table_text({{"f32", "8", "w", "(2)"}, {"", "16", "in all"}}, "lrl", "  ") ==
+        "  f32   8  w       (2)\n"
+        "       16  in all\n");
+}
+
+TEST_CASE("a table of no rows, and rows of no cells") {
+  CHECK(table_text({}, "l") == "");
+  CHECK(table_text({{}, {""}}, "l", "  ") == "\n\n");
+}
