@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "tests/support/child_program.h"
+#include "trainers/bench/testing/child_program.h"
 
 #if __has_include(<catch2/catch_session.hpp>)
 #include <catch2/catch_session.hpp>

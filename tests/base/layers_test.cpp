@@ -78,17 +78,21 @@ TEST_CASE("a folder of framework/ includes only those above it") {
 TEST_CASE("models and the rooms of trainers include only those below them") {
   const std::map<std::string, std::vector<std::string>> below{
       {"models", {"framework/"}},
+      {"trainers", {"framework/", "models/"}},
       {"trainers/config", {"framework/", "models/"}},
       {"trainers/run", {"framework/", "models/", "trainers/config/"}},
       {"trainers/commands", {"framework/", "models/", "trainers/config/", "trainers/run/"}},
       {"trainers/charts", {"framework/base/"}},
+      {"trainers/bench", {"framework/", "models/", "trainers/"}},
+      {"trainers/bench/testing", {"framework/base/"}},
       {"trainers/bench/reports", {"framework/base/", "trainers/charts/"}},
       {"trainers/bench/systems", {"framework/", "models/", "trainers/bench/reports/"}},
       {"trainers/bench/measuring",
-       {"framework/", "trainers/bench/reports/", "trainers/bench/systems/"}},
+       {"framework/", "trainers/bench/reports/", "trainers/bench/systems/",
+        "trainers/bench/testing/"}},
       {"trainers/bench/peers",
        {"framework/", "trainers/bench/measuring/", "trainers/bench/reports/",
-        "trainers/bench/systems/"}}};
+        "trainers/bench/systems/", "trainers/bench/testing/"}}};
   const std::regex own_include("#include \"((framework|models|trainers|tests)/.*)\"");
   for (const auto& [room, others] : below) {
     std::size_t includes = 0;

@@ -11,9 +11,9 @@
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
-#include "tests/support/child_program.h"
-#include "tests/support/temporary_folder.h"
 #include "trainers/bench/bench_main.h"
+#include "trainers/bench/testing/child_program.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -32,9 +32,9 @@
 #include "framework/training/sharded_optimizer.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
-#include "tests/support/temporary_folder.h"
 #include "tests/training/placements.h"
 #include "tests/training/zero_jobs.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 namespace fs = std::filesystem;
 using namespace lockstep;

@@ -21,10 +21,10 @@
 #include "models/model.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
-#include "tests/support/temporary_folder.h"
 #include "tests/training/models.h"
 #include "tests/training/placements.h"
 #include "tests/training/zero_jobs.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 namespace fs = std::filesystem;
 

@@ -13,7 +13,7 @@
 #include "tests/collectives/property_cases.h"
 #include "tests/collectives/property_program.h"
 #include "tests/replicas/launched.h"
-#include "tests/support/child_program.h"
+#include "trainers/bench/testing/child_program.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -15,7 +15,7 @@
 #include "framework/data/text.h"
 #include "tests/catch.h"
 #include "tests/formats/sample_files.h"
-#include "tests/support/temporary_folder.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 #include "tests/catch.h"
 #include "tests/data/same_batches.h"
 #include "tests/support/message_of.h"
-#include "tests/support/temporary_folder.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 namespace lockstep {
 namespace {

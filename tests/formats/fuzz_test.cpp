@@ -24,7 +24,7 @@
 #include "tests/formats/sample_files.h"
 #include "tests/support/damage.h"
 #include "tests/support/settings.h"
-#include "tests/support/temporary_folder.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using testing::gzip;

@@ -1,4 +1,4 @@
-#include "tests/support/test_network.h"
+#include "trainers/bench/testing/test_network.h"
 
 #include <algorithm>
 #include <array>

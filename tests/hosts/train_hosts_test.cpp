@@ -22,9 +22,9 @@
 #include "tests/hosts/sockets.h"
 #include "tests/support/pages.h"
 #include "tests/support/settings.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/test_network.h"
 #include "tests/train/train_program.h"
+#include "trainers/bench/testing/temporary_folder.h"
+#include "trainers/bench/testing/test_network.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -23,8 +23,8 @@
 #include "framework/tree/grad.h"
 #include "framework/tree/variance.h"
 #include "tests/catch.h"
-#include "tests/support/child_program.h"
 #include "tests/support/message_of.h"
+#include "trainers/bench/testing/child_program.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -4,7 +4,7 @@
 #include <sys/types.h>
 
 #include "tests/catch.h"
-#include "tests/support/child_program.h"
+#include "trainers/bench/testing/child_program.h"
 
 using namespace lockstep::testing;
 

@@ -16,7 +16,7 @@
 #include "tests/catch.h"
 #include "tests/storage/sample_checkpoint.h"
 #include "tests/support/settings.h"
-#include "tests/support/temporary_folder.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 namespace fs = std::filesystem;

@@ -16,7 +16,7 @@
 #include "tests/storage/sample_checkpoint.h"
 #include "tests/support/message_of.h"
 #include "tests/support/refuse_calls.h"
-#include "tests/support/temporary_folder.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using storage::CheckpointFolder;

@@ -16,7 +16,7 @@
 #include "framework/base/process.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
-#include "tests/support/temporary_folder.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 

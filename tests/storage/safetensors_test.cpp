@@ -15,7 +15,7 @@
 #include "tests/formats/allocated_bytes.h"
 #include "tests/support/message_of.h"
 #include "tests/support/settings.h"
-#include "tests/support/temporary_folder.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using storage::parse_header;

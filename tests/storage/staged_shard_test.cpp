@@ -13,7 +13,7 @@
 #include "tests/catch.h"
 #include "tests/storage/sample_checkpoint.h"
 #include "tests/support/message_of.h"
-#include "tests/support/temporary_folder.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 namespace fs = std::filesystem;
 using namespace lockstep;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/temporary_folder.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 namespace lockstep::testing {
 

@@ -19,7 +19,7 @@
 #include "framework/storage/file.h"
 #include "tests/catch.h"
 #include "tests/support/refuse_calls.h"
-#include "tests/support/temporary_folder.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 namespace fs = std::filesystem;
 

@@ -23,11 +23,11 @@
 #include "framework/comm/network/link.h"
 #include "framework/comm/network/secret.h"
 #include "tests/catch.h"
-#include "tests/support/free_port.h"
-#include "tests/support/temporary_folder.h"
 #include "tests/train/same_run.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
+#include "trainers/bench/testing/free_port.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 // Several launchers on the loopback: what needs no network of its own. tests/hosts.sh has more.
 

@@ -1,7 +1,7 @@
 #include <unistd.h>
 
 #include "tests/catch.h"
-#include "tests/support/child_program.h"
+#include "trainers/bench/testing/child_program.h"
 
 using namespace lockstep::testing;
 

@@ -13,10 +13,10 @@
 
 #include "framework/base/non_copyable.h"
 #include "tests/catch.h"
-#include "tests/support/temporary_folder.h"
 #include "tests/support/terminals.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

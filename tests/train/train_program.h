@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/support/child_program.h"
+#include "trainers/bench/testing/child_program.h"
 
 namespace lockstep::testing {
 

@@ -13,8 +13,8 @@
 #include "framework/data/data.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
-#include "tests/support/temporary_folder.h"
 #include "tests/trainers/parsed_config.h"
+#include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/config/config_options.h"
 #include "trainers/run/course.h"
 

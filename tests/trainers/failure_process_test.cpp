@@ -35,11 +35,11 @@
 #include "models/model.h"
 #include "tests/catch.h"
 #include "tests/replicas/launched.h"
-#include "tests/support/child_program.h"
 #include "tests/support/message_of.h"
 #include "tests/support/settings.h"
-#include "tests/support/temporary_folder.h"
 #include "tests/trainers/run_outcome.h"
+#include "trainers/bench/testing/child_program.h"
+#include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/run/resume.h"
 #include "trainers/run/trainer.h"
 

@@ -24,8 +24,8 @@
 #include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/settings.h"
-#include "tests/support/temporary_folder.h"
 #include "tests/trainers/run_outcome.h"
+#include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/run/trainer.h"
 
 namespace lockstep {

@@ -21,7 +21,7 @@
 #include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
-#include "tests/support/temporary_folder.h"
+#include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/run/check_job.h"
 #include "trainers/run/resume.h"
 #include "trainers/run/trainer.h"

@@ -18,8 +18,8 @@
 #include "framework/training/memory_prediction.h"
 #include "framework/training/zero.h"
 #include "tests/catch.h"
-#include "tests/support/child_program.h"
-#include "tests/support/temporary_folder.h"
+#include "trainers/bench/testing/child_program.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -24,7 +24,7 @@
 #include "framework/training/zero.h"
 #include "tests/catch.h"
 #include "tests/replicas/launched.h"
-#include "tests/support/child_program.h"
+#include "trainers/bench/testing/child_program.h"
 
 // What loops that were written for one process get wrong when replicas run them, without an error
 // of their own: each is said once.

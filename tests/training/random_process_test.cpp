@@ -18,8 +18,8 @@
 #include "framework/training/zero.h"
 #include "tests/catch.h"
 #include "tests/replicas/launched.h"
-#include "tests/support/child_program.h"
 #include "tests/training/random_models.h"
+#include "trainers/bench/testing/child_program.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -11,7 +11,7 @@
 #include "framework/training/data_parallel.h"
 #include "framework/training/zero.h"
 #include "tests/catch.h"
-#include "tests/support/child_program.h"
+#include "trainers/bench/testing/child_program.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

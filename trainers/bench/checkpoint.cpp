@@ -11,7 +11,6 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
-#include "framework/base/non_copyable.h"
 #include "framework/base/text.h"
 #include "trainers/bench/measurements.h"
 #include "trainers/bench/measuring/crew.h"
@@ -25,36 +24,12 @@ namespace lockstep::bench {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::TemporaryFolder;
 
 constexpr std::int64_t kRepetitions = 5;
 constexpr std::int64_t kStage = 2;
 // Of a system on average, on all replicas: its state, and copies of it while it is made or saved.
 constexpr std::int64_t kMemoryAParameter = 24;
-
-// A folder for checkpoints, below one that the user has named, and removed with the object.
-class Place : private NonCopyable {
- public:
-  explicit Place(const fs::path& parent) : parent_(parent) {
-    std::string name = (parent / "lockstep-bench-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw Error(str("cannot make the folder ", name));
-    path_ = name;
-  }
-  ~Place() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-
-  [[nodiscard]] const fs::path& parent() const noexcept { return parent_; }
-  // Where the system saves.
-  [[nodiscard]] fs::path of(const std::string& label) const {
-    fs::create_directory(path_ / label);
-    return path_ / label;
-  }
-
- private:
-  fs::path parent_;
-  fs::path path_;
-};
 
 // "ext4": of the longest of the mounted folders that lead to this one.
 std::string file_system_of(const fs::path& folder) {
@@ -85,6 +60,7 @@ std::vector<fs::path> default_folders() {
 }
 
 System saving_in(const fs::path& folder, System system) {
+  fs::create_directory(folder);
   system.programs = [folder, programs = system.programs](std::int64_t replicas,
                                                          const fs::path& link) {
     std::vector<Program> all = programs(replicas, link);
@@ -94,7 +70,7 @@ System saving_in(const fs::path& folder, System system) {
   return system;
 }
 
-void check_room(const Place& place, std::size_t systems, std::int64_t parameters) {
+void check_room(const TemporaryFolder& place, std::size_t systems, std::int64_t parameters) {
   const auto needed = static_cast<std::int64_t>(systems) * kMemoryAParameter * parameters;
   const auto memory = static_cast<std::int64_t>(available_memory());
   if (needed > memory) {
@@ -103,9 +79,9 @@ void check_room(const Place& place, std::size_t systems, std::int64_t parameters
                     " are free; --systems picks fewer, --parameters a smaller model"));
   }
   const auto files = 3 * kStateBytesAParameter * parameters;
-  const auto room = static_cast<std::int64_t>(fs::space(place.parent()).available);
+  const auto room = static_cast<std::int64_t>(fs::space(place.path()).available);
   if (files > room) {
-    throw Error(str(place.parent().string(), " has room for ", text_of_bytes(room),
+    throw Error(str(place.path().parent_path().string(), " has room for ", text_of_bytes(room),
                     ", and checkpoints take up to ", text_of_bytes(files)));
   }
 }
@@ -167,14 +143,14 @@ void run_checkpoint(const Options& options) {
   const std::int64_t repetitions = options.repetitions > 0 ? options.repetitions : kRepetitions;
   for (const fs::path& folder : options.folders.empty() ? default_folders() : options.folders) {
     for (const std::int64_t replicas : options.replicas) {
-      const Place place(folder);
+      const TemporaryFolder place(folder);
       check_room(place, contestants.systems.size() + 1, options.parameters);
       progress.show(str("checkpoints of ", counted(replicas, "replica"), " in ", folder.string()));
       std::vector<System> systems;
       for (const System& system : contestants.systems)
-        systems.push_back(saving_in(place.of(system.facts.label), system));
+        systems.push_back(saving_in(place.path(system.facts.label), system));
       const System limits = checkpoint_limits();
-      systems.push_back(saving_in(place.of(limits.facts.label), limits));
+      systems.push_back(saving_in(place.path(limits.facts.label), limits));
       CheckpointResult result{.folder = folder,
                               .file_system = file_system_of(folder),
                               .replicas = replicas,
@@ -187,7 +163,7 @@ void run_checkpoint(const Options& options) {
       result.limits = result.measurements.back();
       result.measurements.pop_back();
       if (contestants.systems[0].facts.own) {
-        result.reloads = reload(workplace, place.of(contestants.systems[0].facts.label),
+        result.reloads = reload(workplace, place.path(contestants.systems[0].facts.label),
                                 options.parameters, replicas);
       }
       report.results.push_back(result);

@@ -10,8 +10,8 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "tests/support/test_network.h"
 #include "trainers/bench/systems/own.h"
+#include "trainers/bench/testing/test_network.h"
 
 namespace lockstep::bench {
 namespace {

@@ -61,14 +61,14 @@ Workers::Workers(const Workplace& workplace, const System& system, std::int64_t 
       system_(&system),
       replicas_(system.replicas > 0 ? system.replicas : replicas),
       links_(system.one_controller ? 1 : static_cast<std::size_t>(replicas_)),
-      folder_(workplace.make_folder()) {
+      folder_(workplace.folder()) {
   output_ = Descriptor(
-      ::open((folder_ / "output").c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600));
-  answers_ = make_fifo(folder_ / "answers");
+      ::open(folder_.path("output").c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600));
+  answers_ = make_fifo(folder_.path("answers"));
   for (std::size_t rank = 0; rank < links_; ++rank) {
-    commands_.push_back(make_fifo(folder_ / str("commands.", rank)));
+    commands_.push_back(make_fifo(folder_.path(str("commands.", rank))));
   }
-  for (const Program& program : system.programs(replicas_, folder_)) {
+  for (const Program& program : system.programs(replicas_, folder_.path())) {
     const pid_t pid = start(program, output_.get());
     processes_.push_back({pid, Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)))});
     if (!processes_.back().handle.open()) fail(str("cannot be watched: ", text_of_errno(errno)));
@@ -84,8 +84,6 @@ Workers::~Workers() {
       (void)reaped_within(kTermPatience);
     }
   }
-  std::error_code ignored;
-  fs::remove_all(folder_, ignored);
 }
 
 // Drops the processes that have ended.
@@ -109,7 +107,7 @@ void Workers::finish(std::chrono::milliseconds patience) {
 }
 
 void Workers::fail(const std::string& what) const {
-  const std::string output = last_lines(folder_ / "output");
+  const std::string output = last_lines(folder_.path("output"));
   throw CommError(str(system_->facts.label, ", ", counted(replicas_, "replica"), ": ", what,
                       output.empty() ? "; it printed nothing" : "; the last that it printed:\n",
                       output));

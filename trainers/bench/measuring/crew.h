@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -61,7 +60,7 @@ class Workers : private NonCopyable {
   const System* system_;
   std::int64_t replicas_;
   std::size_t links_;  // replicas that are asked
-  std::filesystem::path folder_;
+  testing::TemporaryFolder folder_;
   Descriptor output_;
   Descriptor answers_;
   std::vector<Descriptor> commands_;

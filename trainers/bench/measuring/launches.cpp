@@ -13,7 +13,8 @@ constexpr const char* kFirstStep = "\nstep 1";
 
 double seconds_to_first_step(const Workplace& workplace, const System& system,
                              const Launch& launch) {
-  const Program program = system.programs(launch.replicas, workplace.make_folder()).at(0);
+  const testing::TemporaryFolder folder(workplace.folder());
+  const Program program = system.programs(launch.replicas, folder.path()).at(0);
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   double seconds = 0;

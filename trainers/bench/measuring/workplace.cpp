@@ -20,6 +20,7 @@
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
 #include "framework/replicas/worker_process.h"
+#include "trainers/bench/testing/child_program.h"
 
 namespace lockstep::bench {
 namespace {
@@ -28,45 +29,17 @@ namespace fs = std::filesystem;
 
 constexpr int kLookAround = 100;  // milliseconds
 
-// Processes whose parent is this one.
-std::vector<pid_t> children() {
-  std::vector<pid_t> found;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator("/proc", ignored)) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream file(entry.path() / "stat");
-    std::string text;
-    std::getline(file, text);
-    // "pid (name) state ppid …": a name may hold anything, so that the last parenthesis counts.
-    const std::size_t end = text.rfind(')');
-    if (end == std::string::npos || end + 4 > text.size()) continue;
-    if (std::strtol(text.c_str() + end + 4, nullptr, 10) == ::getpid()) {
-      found.push_back(static_cast<pid_t>(std::stol(name)));
-    }
-  }
-  return found;
-}
-
 // The children of a killed process become children of this one, and are killed next.
 void end_children() {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   while (std::chrono::steady_clock::now() < deadline) {
-    for (const pid_t child : children()) ::kill(child, SIGKILL);
+    for (const pid_t child : testing::children_of(::getpid())) ::kill(child, SIGKILL);
     pid_t reaped = 0;
     while ((reaped = ::waitpid(-1, nullptr, WNOHANG)) > 0) {
     }
     if (reaped < 0 && errno == ECHILD) return;
     ::poll(nullptr, 0, 1);
   }
-}
-
-fs::path make_folder_in(const fs::path& parent) {
-  std::string name = (parent / "lockstep-bench-XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) {
-    throw Error(str("cannot make the temporary folder ", name, ": ", text_of_errno(errno)));
-  }
-  return name;
 }
 
 std::vector<std::string> environment_with(const std::map<std::string, std::string>& more) {
@@ -90,17 +63,10 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 Workplace::Workplace() {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  folder_ = make_folder_in(fs::temp_directory_path());
 }
 
 Workplace::~Workplace() {
   end_children();
-  std::error_code ignored;
-  fs::remove_all(folder_, ignored);
-}
-
-fs::path Workplace::make_folder() const {
-  return make_folder_in(folder_);
 }
 
 int Workplace::wait_for(std::vector<pollfd>& polled) const {
@@ -141,20 +107,11 @@ pid_t start(const Program& program, int output) {
   std::vector<std::string> variables = environment_with(program.environment);
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> variable_pointers = pointers(variables);
-  const pid_t driver = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid < 0) throw Error(str("cannot start ", arguments[0], ": ", text_of_errno(errno)));
-  if (pid > 0) return pid;
-  ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != driver) ::_exit(1);
-  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  ::dup2(nothing, STDIN_FILENO);
-  ::dup2(output, STDOUT_FILENO);
-  ::dup2(output, STDERR_FILENO);
-  ::execvpe(argument_pointers[0], argument_pointers.data(), variable_pointers.data());
-  ::dprintf(STDERR_FILENO, "cannot run %s: %s\n", argument_pointers[0], std::strerror(errno));
-  ::_exit(127);
+  return testing::fork_child(output, output, SIGTERM, [&] {
+    ::execvpe(argument_pointers[0], argument_pointers.data(), variable_pointers.data());
+    ::dprintf(STDERR_FILENO, "cannot run %s: %s\n", argument_pointers[0], std::strerror(errno));
+    ::_exit(127);
+  });
 }
 
 }  // namespace lockstep::bench

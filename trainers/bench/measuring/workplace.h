@@ -11,6 +11,7 @@
 #include "framework/base/non_copyable.h"
 #include "framework/replicas/stop_signals.h"
 #include "trainers/bench/systems/system.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 namespace lockstep::bench {
 
@@ -34,8 +35,7 @@ class Workplace : private NonCopyable {
   Workplace();
   ~Workplace();
 
-  /// A new folder below the temporary one.
-  [[nodiscard]] std::filesystem::path make_folder() const;
+  [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_.path(); }
   /// poll() that throws Stopped when a signal comes, and returns 0 after kSilence. Pauses of this
   /// process do not count.
   [[nodiscard]] int wait_for(std::vector<pollfd>& polled) const;
@@ -47,7 +47,7 @@ class Workplace : private NonCopyable {
 
  private:
   replicas::StopSignals signals_;
-  std::filesystem::path folder_;
+  testing::TemporaryFolder folder_;
 };
 
 /// Starts a program in a process group of its own (Ctrl-C is for the driver), without input and

@@ -8,13 +8,11 @@
 #include <map>
 #include <utility>
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/text.h"
 #include "framework/replicas/worker_process.h"
+#include "trainers/bench/testing/free_port.h"
 
 namespace lockstep::bench {
 namespace {
@@ -102,26 +100,11 @@ std::vector<Program> torch_replicas(const Words& command, std::int64_t replicas,
   return programs;
 }
 
-// A TCP port that nobody listens at.
-int free_port() {
-  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  if (!socket.open() || ::bind(socket.get(), any, size) != 0 ||
-      ::getsockname(socket.get(), any, &size) != 0) {
-    throw Error(str("cannot find a free port: ", text_of_errno(errno)));
-  }
-  return ntohs(address.sin_port);
-}
-
 // Redirections of a tenth replica, which there is none of: without any, torchrun 1.13 fails on
 // Python 3.11, whose enumerations have no member for 0.
 Program torchrun(const std::string& python, std::int64_t replicas) {
   return {.arguments = {python, "-m", "torch.distributed.run", "--nproc_per_node", str(replicas),
-                        "--master_addr", "127.0.0.1", "--master_port", str(free_port()),
+                        "--master_addr", "127.0.0.1", "--master_port", str(testing::free_port()),
                         "--monitor_interval", "0.1", "--redirects", "9:3", "--tee", "9:3",
                         peer_program("torch_startup.py")},
           .environment = kTorchEnvironment};

@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include "framework/base/descriptor.h"
 #include "framework/base/non_copyable.h"
 
 namespace lockstep::testing {
@@ -24,6 +25,10 @@ struct Ended {
   std::string err;     ///< … and stderr, without warnings about this machine's BLAS
   double seconds = 0;  ///< from its start to its end
 };
+
+/// Forks this process. The child, in a process group of its own, gets `at_end` when this process
+/// ends, has an empty stdin, writes to `out` and `err`, and runs `body`, which must not return.
+[[nodiscard]] pid_t fork_child(int out, int err, int at_end, const std::function<void()>& body);
 
 /// A program that runs beside the test, its output kept and its life bounded: the destructor kills
 /// it. Orphans of its descendants become the test's own children, so that ended() can reap them.
@@ -52,8 +57,8 @@ class ChildProgram : private NonCopyable {
   void start(const std::function<void()>& in_child);
 
   pid_t pid_ = -1;
-  int out_ = -1;
-  int err_ = -1;
+  Descriptor out_;
+  Descriptor err_;
   std::chrono::steady_clock::time_point began_;
   bool reaped_ = false;
   int wait_status_ = 0;

@@ -1,22 +1,28 @@
 #pragma once
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 
+#include "framework/base/errors.h"
 #include "framework/base/non_copyable.h"
 
 namespace lockstep::testing {
 
-/// A folder of a test's own that goes away with it.
+/// A new folder that only this user can open. It goes away with the object.
 class TemporaryFolder : private NonCopyable {
  public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-test-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed: " + name);
+  explicit TemporaryFolder(
+      const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string name = (parent / "lockstep-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) {
+      throw Error("cannot make the temporary folder " + name + ": " + std::strerror(errno));
+    }
     path_ = name;
   }
   ~TemporaryFolder() {

@@ -1,4 +1,4 @@
-#include "tests/support/child_program.h"
+#include "trainers/bench/testing/child_program.h"
 
 #include <algorithm>
 #include <array>
@@ -23,28 +23,30 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "framework/base/errors.h"
+
 namespace lockstep::testing {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
 int check(int result, const char* what) {
-  if (result < 0) throw std::runtime_error(std::string(what) + ": " + std::strerror(errno));
+  if (result < 0) throw Error(std::string(what) + ": " + std::strerror(errno));
   return result;
 }
 
 // A file without a name: who writes to it is never blocked, whoever reads is never late.
-int new_file(const char* name) {
-  const int file = check(::memfd_create(name, MFD_CLOEXEC), "memfd_create");
-  check(::fcntl(file, F_SETFL, O_APPEND), "fcntl");  // several processes write to it
+Descriptor new_file(const char* name) {
+  Descriptor file(check(::memfd_create(name, MFD_CLOEXEC), "memfd_create"));
+  check(::fcntl(file.get(), F_SETFL, O_APPEND), "fcntl");  // several processes write to it
   return file;
 }
 
-std::string contents(int descriptor) {
+std::string contents(const Descriptor& file) {
   std::string text;
   std::array<char, 65536> buffer{};
   ssize_t count = 0;
-  while ((count = ::pread(descriptor, buffer.data(), buffer.size(),
+  while ((count = ::pread(file.get(), buffer.data(), buffer.size(),
                           static_cast<off_t>(text.size()))) > 0) {
     text.append(buffer.data(), static_cast<std::size_t>(count));
   }
@@ -86,6 +88,26 @@ std::string without_blas_warning(std::string text) {
 
 }  // namespace
 
+pid_t fork_child(int out, int err, int at_end, const std::function<void()>& body) {
+  std::cout.flush();
+  std::fflush(nullptr);  // or the child would write what waits there once more
+  const pid_t parent = ::getpid();
+  const pid_t pid = check(::fork(), "fork");
+  if (pid != 0) {
+    ::setpgid(pid, pid);  // here too: it must hold before anyone signals the group
+    return pid;
+  }
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, at_end);
+  if (::getppid() != parent) ::_exit(97);
+  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::dup2(nothing, STDIN_FILENO);
+  ::dup2(out, STDOUT_FILENO);
+  ::dup2(err, STDERR_FILENO);
+  body();
+  ::_exit(97);
+}
+
 ChildProgram::ChildProgram(const std::vector<std::string>& command,
                            const std::filesystem::path& folder) {
   std::vector<std::string> copies = command;
@@ -120,23 +142,9 @@ void ChildProgram::start(const std::function<void()>& in_child) {
   check(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl");
   out_ = new_file("stdout");
   err_ = new_file("stderr");
-  std::cout.flush();
-  std::fflush(nullptr);  // or the child would write what waits there once more
   began_ = Clock::now();
-  const pid_t parent = ::getpid();
-  pid_ = check(::fork(), "fork");
-  if (pid_ != 0) {
-    ::setpgid(pid_, pid_);  // here too: it must hold before anyone signals the group
-    return;
-  }
-  ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nothing outlives a test that is killed
-  if (::getppid() != parent) ::_exit(97);
-  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  ::dup2(nothing, STDIN_FILENO);
-  ::dup2(out_, STDOUT_FILENO);
-  ::dup2(err_, STDERR_FILENO);
-  in_child();
+  // Nothing outlives a test that is killed.
+  pid_ = fork_child(out_.get(), err_.get(), SIGKILL, in_child);
 }
 
 ChildProgram::~ChildProgram() {
@@ -144,8 +152,6 @@ ChildProgram::~ChildProgram() {
     ::kill(-pid_, SIGKILL);
     ::waitpid(pid_, &wait_status_, 0);
   }
-  ::close(out_);
-  ::close(err_);
 }
 
 std::string ChildProgram::out() const {
@@ -210,7 +216,8 @@ bool stopped(pid_t pid) {
 
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<std::pair<unsigned long long, pid_t>> found;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     const auto other = static_cast<pid_t>(std::stol(name));

@@ -12,8 +12,8 @@
 #include <sys/types.h>
 
 #include "framework/base/non_copyable.h"
-#include "tests/support/child_program.h"
-#include "tests/support/temporary_folder.h"
+#include "trainers/bench/testing/child_program.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 namespace lockstep::testing {
 

@@ -1,4 +1,4 @@
-#include "tests/support/frame_relay.h"
+#include "trainers/bench/testing/frame_relay.h"
 
 #include <array>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "tests/support/test_network.h"
+#include "trainers/bench/testing/test_network.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
-#include "tests/support/frame_relay.h"
+#include "trainers/bench/testing/frame_relay.h"
 
 namespace lockstep::testing {
 namespace {

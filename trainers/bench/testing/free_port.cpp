@@ -1,18 +1,18 @@
-#include "tests/support/free_port.h"
+#include "trainers/bench/testing/free_port.h"
 
 #include <random>
-#include <stdexcept>
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
 #include "framework/base/descriptor.h"
+#include "framework/base/errors.h"
 
 namespace lockstep::testing {
 
 std::uint16_t free_port() {
   // Below the ports that the system picks by itself: it could give one of those to another program
-  // before the test listens there.
+  // before whoever asks listens there.
   static std::mt19937 draw{std::random_device{}()};
   std::uniform_int_distribution<std::uint16_t> ports(20000, 32000);
   for (int tries = 0; tries < 100; ++tries) {
@@ -26,7 +26,7 @@ std::uint16_t free_port() {
       return port;
     }
   }
-  throw std::runtime_error("there is no free port");
+  throw Error("there is no free port at the loopback");
 }
 
 }  // namespace lockstep::testing
