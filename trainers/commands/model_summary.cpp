@@ -5,11 +5,10 @@
 #include <memory>
 #include <set>
 
-#include <c10/core/GradMode.h>
-
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
 #include "framework/training/block.h"
+#include "framework/training/evaluation_mode.h"
 #include "trainers/commands/operation_count.h"
 
 namespace lockstep {
@@ -83,8 +82,7 @@ TextTable::value_type row_of(const LayerSummary& layer) {
 }  // namespace
 
 ModelSummary summarize(Model& model, const at::Tensor& inputs) {
-  const c10::AutoGradMode no_grad(false);
-  const bool was_training = model.is_training();
+  const training::EvaluationMode evaluation(model);
   ModelSummary summary = parameters_of(model);
   const OperationCount operations;
   const auto recorder = std::make_shared<RunRecorder>(operations);
@@ -92,9 +90,7 @@ ModelSummary summarize(Model& model, const at::Tensor& inputs) {
   for (const auto& item : modules) {
     if (auto* const block = dynamic_cast<Block*>(item.value().get())) block->set_runner(recorder);
   }
-  model.eval();
   const at::Tensor output = model.forward(inputs);
-  model.train(was_training);
   for (const auto& item : modules) {
     if (auto* const block = dynamic_cast<Block*>(item.value().get())) block->set_runner(nullptr);
   }

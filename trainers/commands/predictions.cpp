@@ -11,7 +11,6 @@
 #include <ATen/ops/gather.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/stack.h>
-#include <c10/core/GradMode.h>
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
@@ -21,6 +20,7 @@
 #include "framework/base/text.h"
 #include "framework/formats/csv.h"
 #include "framework/telemetry/metrics.h"
+#include "framework/training/evaluation_mode.h"
 
 namespace lockstep {
 namespace {
@@ -211,9 +211,7 @@ void check_predictable(const Dataset& data) {
 void write_predictions(Model& model, const Dataset& data, const PredictionOptions& options,
                        const std::function<void(std::string_view)>& write) {
   check_predictable(data);
-  const c10::AutoGradMode no_grad(false);
-  const bool was_training = model.is_training();
-  model.eval();
+  const training::EvaluationMode evaluation(model);
   PredictionRows rows(data, options.target_scales);
   bool is_first = true;
   for (std::int64_t start = 0; start < data.size(); start += options.batch_size) {
@@ -236,7 +234,6 @@ void write_predictions(Model& model, const Dataset& data, const PredictionOption
     write(text);
   }
   rows.warn(options.format == PredictionFormat::jsonl ? "null" : "nan or inf");
-  model.train(was_training);
 }
 
 }  // namespace lockstep

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include <ATen/ops/tensor.h>
-#include <c10/core/GradMode.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
+#include "framework/training/evaluation_mode.h"
 
 namespace lockstep {
 
@@ -52,9 +52,7 @@ void continue_text(Model& model, const std::string& prompt, std::int64_t context
                    const TextSamplingOptions& options, const std::function<void(char)>& tell) {
   require(!prompt.empty(), "--prompt: is empty; the model continues one byte at least");
   check_options(options);
-  const c10::AutoGradMode no_grad(false);
-  const bool was_training = model.is_training();
-  model.eval();
+  const training::EvaluationMode evaluation(model);
   const Key key = Key(options.seed).fold("sample");
   std::vector<std::int64_t> tokens;
   for (const char byte : prompt) tokens.push_back(static_cast<unsigned char>(byte));
@@ -69,7 +67,6 @@ void continue_text(Model& model, const std::string& prompt, std::int64_t context
     tokens.push_back(draw_token(scores[0][seen - 1], options, uniform));
     tell(static_cast<char>(tokens.back()));
   }
-  model.train(was_training);
 }
 
 }  // namespace lockstep

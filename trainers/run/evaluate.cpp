@@ -9,7 +9,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/GradMode.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/range.h"
@@ -19,6 +18,7 @@
 #include "framework/data/finite.h"
 #include "framework/objectives/objectives.h"
 #include "framework/training/autocast.h"
+#include "framework/training/evaluation_mode.h"
 
 namespace lockstep {
 
@@ -82,9 +82,7 @@ at::Tensor training_loss(const Config& config, const Objective& objective, Model
 
 Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
                  std::int64_t batch_size, const AxisNames& axis_name) {
-  const c10::AutoGradMode no_grad(false);
-  const bool was_training = model.is_training();
-  model.eval();
+  const training::EvaluationMode evaluation(model);
   const Range own = shard(data.size(), axis_size(axis_name), axis_index(axis_name));
   std::vector<at::Tensor> sums(objective.metrics.size());
   // All replicas run the model equally often: collectives or blocks inside need that. A replica
@@ -101,7 +99,6 @@ Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
       sums[i] = sums[i].defined() ? sums[i] + of_batch : of_batch;
     }
   }
-  model.train(was_training);
 
   const at::Tensor own_sums = at::cat(sums);
   if (!own_sums.isfinite().all().item<bool>()) check_samples(data, own);

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+#include <torch/nn/module.h>
+
+#include "framework/base/non_copyable.h"
+#include "framework/training/each_module.h"
+
+namespace lockstep::training {
+
+/// While this lives, `module` and all in it are in evaluation mode, and this thread records no
+/// gradients. Afterwards each module is in its own mode again, also where part of a network stays
+/// in evaluation mode while the rest trains, and after an exception. The module must live longer.
+class EvaluationMode : private NonCopyable {
+ public:
+  explicit EvaluationMode(torch::nn::Module& module) {
+    for_each_module(module, [this](const std::string&, torch::nn::Module& each) {
+      modes_.emplace_back(&each, each.is_training());
+    });
+    module.eval();
+  }
+  ~EvaluationMode() {
+    // A module sets those in it, too; these come after it.
+    for (const auto& [module, was_training] : modes_) {
+      if (module->is_training() != was_training) module->train(was_training);
+    }
+  }
+
+ private:
+  c10::AutoGradMode no_grad_{false};
+  std::vector<std::pair<torch::nn::Module*, bool>> modes_;
+};
+
+}  // namespace lockstep::training
