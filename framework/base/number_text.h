@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <concepts>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,5 +29,12 @@ template <typename Number>
   const auto [rest, error] = std::from_chars(text.data(), end, number);
   return error == std::errc() && rest == end ? std::optional(number) : std::nullopt;
 }
+
+/// The number of bytes, above 0, that a text says: "8", "8B", "500MB", "64KiB", "3 MiB"; units go
+/// to GB and GiB. None for other texts.
+[[nodiscard]] std::optional<std::int64_t> parse_size(std::string_view text);
+
+/// The inverse, in the largest of B, KiB, MiB and GiB that gives a whole number: "64 KiB".
+[[nodiscard]] std::string size_text(std::int64_t bytes);
 
 }  // namespace lockstep

@@ -13,28 +13,6 @@ using namespace lockstep;
 using namespace lockstep::bench;
 using lockstep::testing::message_of;
 
-TEST_CASE("sizes are read in the units that people write") {
-  CHECK(parse_size("8") == 8);
-  CHECK(parse_size("8B") == 8);
-  CHECK(parse_size("64KiB") == 65536);
-  CHECK(parse_size("3 MiB") == 3 << 20);
-  CHECK(parse_size("1GiB") == 1 << 30);
-  CHECK(parse_size("1024GiB") == std::int64_t{1} << 40);
-  for (const std::string text : {"", "KiB", "0", "-8", "1.5MiB", "8KB", "8k", "8KiBs", " 8",
-                                 "1025GiB", "99999999999999999999"}) {
-    INFO(text);
-    CHECK_THAT(message_of<ValueError>([&] { (void)parse_size(text); }),
-               ContainsSubstring("'" + text + "' is no size"));
-  }
-}
-
-TEST_CASE("a size is written in the largest unit that it is a whole number of") {
-  for (const std::string text :
-       {"8 B", "1000 B", "1 KiB", "1025 B", "64 KiB", "1 MiB", "1536 KiB", "2 GiB"}) {
-    CHECK(size_text(parse_size(text)) == text);
-  }
-}
-
 TEST_CASE("numbers have three digits, and times the unit in which they have") {
   CHECK(digits_text(0) == "0.0000");
   CHECK(digits_text(0.01234) == "0.0123");

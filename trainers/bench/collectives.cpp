@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/base/memory.h"
+#include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "trainers/bench/hosts.h"
 #include "trainers/bench/measurements.h"

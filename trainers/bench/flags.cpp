@@ -46,10 +46,13 @@ std::string any_word(const std::string& text) {
 }
 
 std::int64_t float_size(const std::string& text) {
-  const std::int64_t bytes = parse_size(text);
-  if (bytes % 4 != 0)
-    throw ValueError(str(text, " is no whole number of float32 values, which take 4 bytes each"));
-  return bytes;
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  const auto bytes = parse_size(text);
+  require(bytes && *bytes <= kMost, "'", text,
+          "' is no size: expected a whole number of bytes from 1 to 1 TiB, such as 8, 64KiB, 1MiB "
+          "or 1GiB");
+  require(*bytes % 4 == 0, text, " is no whole number of float32 values, which take 4 bytes each");
+  return *bytes;
 }
 
 std::int64_t parameter_count(const std::string& text) {

@@ -1,15 +1,12 @@
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <string>
 #include <system_error>
-#include <utility>
 
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
+#include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "framework/storage/export.h"
 #include "framework/training/state.h"
@@ -39,26 +36,11 @@ Parameters are float32, also those of a run in bf16; buffers keep their type. Th
 checksums are compared first.
 )";
 
-std::uint64_t parse_bytes(const std::string& text) {
-  constexpr std::array<std::pair<const char*, std::uint64_t>, 8> kUnits{
-      {{"", 1},
-       {"B", 1},
-       {"KB", 1'000},
-       {"MB", 1'000'000},
-       {"GB", 1'000'000'000},
-       {"KiB", std::uint64_t{1} << 10},
-       {"MiB", std::uint64_t{1} << 20},
-       {"GiB", std::uint64_t{1} << 30}}};
-  std::uint64_t count = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, count);
-  for (const auto& [unit, bytes] : kUnits) {
-    if (error != std::errc() || std::string(rest, end) != unit || count == 0) continue;
-    if (count <= std::numeric_limits<std::uint64_t>::max() / bytes) return count * bytes;
-  }
-  throw ValueError(str("--max-shard-size: '", cut(text),
-                       "' is no size: expected a whole number of bytes above 0, such as 500MB, "
-                       "5GB or 4GiB"));
+std::uint64_t size_of_flag(const std::string& text) {
+  const auto size = parse_size(text);
+  require(size.has_value(), "--max-shard-size: '", cut(text),
+          "' is no size: expected a whole number of bytes above 0, such as 500MB, 5GB or 4GiB");
+  return static_cast<std::uint64_t>(*size);
 }
 
 }  // namespace
@@ -81,7 +63,7 @@ int run_export(int argc, const char* const* argv) {
   const storage::CheckpointReader reader(*checkpoint);
   storage::ExportOptions options{.prefixes = {training::kParameters, training::kBuffers},
                                  .instead = is_averaged ? training::kAverages : "",
-                                 .most_bytes = most ? parse_bytes(*most) : 0};
+                                 .most_bytes = most ? size_of_flag(*most) : 0};
   // Checkpoints of other programs may have none.
   const auto& texts = reader.manifest().texts;
   if (const auto fitted = texts.find(kFittedText); fitted != texts.end()) {

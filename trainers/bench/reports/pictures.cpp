@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "trainers/bench/reports/units.h"
 

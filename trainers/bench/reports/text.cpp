@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
 #include "trainers/bench/reports/units.h"
