@@ -3,6 +3,7 @@
 # with what the pages say they print. Without symbols, which cost a third.
 cmake_minimum_required(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/pages.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/own_headers.cmake)
 file(REMOVE_RECURSE ${WORK})
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE error)
@@ -31,9 +32,16 @@ if(said STREQUAL "" OR where EQUAL -1)
   message(FATAL_ERROR "the README does not show what its own module prints:\n${output}")
 endif()
 
-run(${CMAKE_COMMAND} -S ${SOURCE}/tests/consumer -B ${WORK}/build -G Ninja -DSOURCE=${SOURCE}
-    -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 "-DCMAKE_PREFIX_PATH=${WORK}/lockstep;$ENV{CMAKE_PREFIX_PATH}")
-run(${CMAKE_COMMAND} --build ${WORK}/build)
+write_own_headers(${WORK}/lockstep/include/lockstep ${WORK}/own)
+function(build folder)
+  run(${CMAKE_COMMAND} -S ${SOURCE}/tests/consumer/${folder} -B ${WORK}/build/${folder} -G Ninja -DSOURCE=${SOURCE}
+      -DOWN=${WORK}/own -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0
+      "-DCMAKE_PREFIX_PATH=${WORK}/lockstep;$ENV{CMAKE_PREFIX_PATH}")
+  run(${CMAKE_COMMAND} --build ${WORK}/build/${folder} ${ARGN})
+endfunction()
+build(.)
+# The same headers are found in a project that builds Lockstep as a part of it.
+build(embedded --target before after)
 
 # Its pmean example. The same module in plain LibTorch learns, too.
 run(${WORK}/build/pmean)

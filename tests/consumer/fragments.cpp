@@ -6,7 +6,7 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/tensor.h>
-#include <framework/lockstep.h>
+#include <lockstep/lockstep.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 

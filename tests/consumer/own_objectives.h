@@ -5,7 +5,7 @@
 #include <ATen/ops/one_hot.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/stack.h>
-#include <framework/lockstep.h>
+#include <lockstep/lockstep.h>
 
 struct Brier : lockstep::Loss {
   at::Tensor mean(const at::Tensor& outputs, const at::Tensor& targets) const override {
