@@ -32,6 +32,14 @@ if(said STREQUAL "" OR where EQUAL -1)
   message(FATAL_ERROR "the README does not show what its own module prints:\n${output}")
 endif()
 
+# The pages are there with what they link to, and the configs.
+foreach(file README.md LICENSE CHANGELOG.md trainers/hosts.md trainers/bench/README.md framework/training/zero.h)
+  if(NOT EXISTS ${WORK}/lockstep/share/doc/lockstep/${file})
+    message(FATAL_ERROR "${file} is not installed in share/doc/lockstep")
+  endif()
+endforeach()
+run(${WORK}/lockstep/bin/train --config ${WORK}/lockstep/share/lockstep/configs/pmean_linear.yaml --print-config)
+
 write_own_headers(${WORK}/lockstep/include/lockstep ${WORK}/own)
 function(build folder)
   run(${CMAKE_COMMAND} -S ${SOURCE}/tests/consumer/${folder} -B ${WORK}/build/${folder} -G Ninja -DSOURCE=${SOURCE}

@@ -1,0 +1,23 @@
+# Installs the pages of SOURCE, which tests/pages.txt lists, and the files that they link to, into FOLDER: each at the path
+# that it has in SOURCE, so that links lead where they lead there.
+file(STRINGS ${SOURCE}/tests/pages.txt rows REGEX "^[^#]")
+set(files "")
+foreach(row ${rows})
+  string(REGEX MATCH "^[^ ]+" page "${row}")
+  list(APPEND files ${page})
+  cmake_path(GET page PARENT_PATH folder)
+  file(READ ${SOURCE}/${page} text)
+  string(REPLACE "](" "src=\"" text "${text}")  # a bracket would hold a list together
+  string(REGEX MATCHALL "src=\"[^][)\"#: \n]+[)\"#]" links "${text}")
+  foreach(link ${links})
+    string(REGEX REPLACE "^src=\"(.*).$" "\\1" file "${link}")
+    cmake_path(APPEND folder ${file} OUTPUT_VARIABLE file)
+    cmake_path(NORMAL_PATH file)
+    list(APPEND files ${file})
+  endforeach()
+endforeach()
+list(REMOVE_DUPLICATES files)
+foreach(file ${files})
+  cmake_path(GET file PARENT_PATH folder)
+  file(INSTALL ${SOURCE}/${file} DESTINATION ${FOLDER}/${folder})
+endforeach()
