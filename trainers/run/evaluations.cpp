@@ -9,9 +9,20 @@ namespace {
 
 const std::string kLossName = "loss";
 
+const std::string& owes_count(const std::string& set) {
+  return set == kTestSet ? kOwesTestCount : kOwesValidationCount;
+}
+
 }  // namespace
 
+bool Evaluations::owes(const std::string& set) const {
+  const auto& data = set == kTestSet ? data_.test : data_.validation;
+  const auto found = owed_.find(set);
+  return data && found != owed_.end() && found->second;
+}
+
 bool Evaluations::note(const std::string& set, const Figures& figures) {
+  owe(set, false);
   last_[set] = figures;
   if (set != kValidationSet) return false;
   ++patience_.evaluations;
@@ -42,6 +53,7 @@ std::string Evaluations::progress_text() const {
 void Evaluations::add_to(CheckpointInfo& info) const {
   for (const auto& [set, figures] : last_) {
     for (const auto& [name, value] : figures) info.figures[prefix_of(set) + name] = value;
+    if (owes(set)) info.counts[owes_count(set)] = 1;
   }
   if (patience_.best) info.figures[kPatienceFigures + deciding_metric()] = *patience_.best;
   info.counts[kPatienceCount] = patience_.evaluations;
@@ -49,6 +61,7 @@ void Evaluations::add_to(CheckpointInfo& info) const {
 }
 
 void Evaluations::go_on(const CheckpointInfo& info) {
+  for (const auto& [set, figures] : last_) owe(set, info.counts.contains(owes_count(set)));
   for (const auto& [name, value] : info.figures) {
     if (name == kPatienceFigures + deciding_metric()) patience_.best = value;
     for (auto& [set, figures] : last_) {

@@ -18,15 +18,21 @@ namespace lockstep {
   return set == kTestSet ? kEvalFigures : kValidationFigures;
 }
 
-/// The last figures of a run's sets, and for how many evaluations those of the validation set have
-/// not got better. The same on all replicas; one thread.
+/// Which evaluations of the last step are still to come, the last figures of a run's sets, and for
+/// how many evaluations those of the validation set have not got better. The same on all replicas;
+/// one thread.
 class Evaluations {
  public:
-  /// Both must live as long.
-  Evaluations(const Config& config, const Objective& objective)
-      : config_(config), objective_(objective) {}
+  /// All must live as long.
+  Evaluations(const Config& config, const DataSets& data, const Objective& objective)
+      : config_(config), data_(data), objective_(objective) {}
 
-  /// Notes an evaluation. Returns whether it is one of the validation set, and the best so far.
+  /// Says whether an evaluation of the last step is to come.
+  void owe(const std::string& set, bool is_owed = true) { owed_[set] = is_owed; }
+  /// Whether it is, of a set that the run has.
+  [[nodiscard]] bool owes(const std::string& set) const;
+  /// Notes an evaluation, which is no longer owed. Returns whether it is one of the validation set,
+  /// and the best so far.
   bool note(const std::string& set, const Figures& figures);
   /// The last figures of a set; none before its first evaluation.
   [[nodiscard]] const Figures& of(const std::string& set) const { return last_.at(set); }
@@ -53,7 +59,9 @@ class Evaluations {
   [[nodiscard]] const std::string& deciding_metric() const;
 
   const Config& config_;
+  const DataSets& data_;
   const Objective& objective_;
+  std::map<std::string, bool> owed_;
   std::map<std::string, Figures> last_{{kValidationSet, {}}, {kTestSet, {}}};
   Patience patience_;
 };

@@ -10,6 +10,7 @@
 #include "framework/base/text.h"
 #include "framework/replicas/machine.h"
 #include "framework/storage/checkpoint_folder.h"
+#include "framework/training/safe_convolutions.h"
 
 namespace fs = std::filesystem;
 
@@ -96,6 +97,17 @@ fs::path run_of_checkpoint(const fs::path& checkpoint) {
 
 void waive(ResumePoint& point, const std::string& reason) {
   point.waived += reason + "\n";
+}
+
+std::string waive_convolutions(ResumePoint& point) {
+  const auto began = point.info.counts.find(kSafeConvolutionsCount);
+  const bool were_safe = began != point.info.counts.end() && began->second == kSafeConvolutions;
+  if (were_safe || !training::have_been_made_safe()) return "";
+  const std::string reason =
+      "some convolutions, as strided 1x1 ones of few channels, may have other bits than when the "
+      "run began: LibTorch's own may be wrong or write outside of their memory";
+  waive(point, reason);
+  return reason;
 }
 
 std::int64_t count_of(const ResumePoint& point, const std::string& name) {

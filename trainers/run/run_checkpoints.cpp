@@ -1,15 +1,20 @@
 #include "trainers/run/run_checkpoints.h"
 
 #include <random>
+#include <system_error>
 #include <utility>
 
 #include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
+#include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
+#include "framework/data/data.h"
+#include "framework/replicas/first_failure.h"
 #include "trainers/run/resume.h"
+#include "trainers/run/run_errors.h"
 
 namespace lockstep {
 
@@ -28,78 +33,127 @@ std::uint64_t drawn_together(const AxisNames& axis) {
 }  // namespace
 
 RunCheckpoints::RunCheckpoints(const Config& config, const std::filesystem::path& output,
-                               ZeroTrainer& trainer, std::function<void()> before_publish)
+                               ZeroTrainer& trainer, std::function<CheckpointInfo()> describe,
+                               std::function<void()> before_publish)
     : options_(config.checkpoint),
       axis_(config.launch.axis_name),
+      output_(output),
       trainer_(trainer),
+      describe_(std::move(describe)),
       saver_(checkpoints_of(output), {.keep = options_.keep,
                                       .before_publish = std::move(before_publish),
                                       .axis_name = axis_,
                                       .meeting = drawn_together(axis_)}) {}
 
-bool RunCheckpoints::is_due(std::int64_t steps) const {
-  return options_.save == CheckpointOptions::Save::state && options_.every > 0 &&
-         steps % options_.every == 0;
+void RunCheckpoints::go_on(const std::filesystem::path& checkpoint, const CheckpointInfo& info) {
+  std::error_code missing;
+  if (std::filesystem::equivalent(checkpoint.parent_path(), checkpoints_of(output_), missing)) {
+    now_.last_step = info.step;
+  }
+  const auto owed = info.figures.find(kOwesBestFigure);
+  has_news_ = owed != info.figures.end();
+  if (has_news_) owed_best_ = owed->second;
+  const auto figure = info.figures.find(kBestFigures + options_.best);
+  const auto step = info.counts.find(kBestCount);
+  if (figure != info.figures.end() && step != info.counts.end()) {
+    now_.best = figure->second;
+    now_.best_step = step->second;
+  }
+  whole_ = now_;
 }
 
 void RunCheckpoints::before_step() {
   if (saver_.is_ready()) trainer_.tell(kToldReady);
 }
 
-void RunCheckpoints::after_step(const StepReport& report) {
-  if ((report.told_by_all & kToldReady) != 0) attempt([&] { saver_.advance(); });
+void RunCheckpoints::after_step(const RunState& state) {
+  if ((state.report.told_by_all & kToldReady) != 0) attempt([&] { saver_.advance(); });
+  const bool is_due =
+      options_.save == CheckpointOptions::Save::state && state.is_each(options_.every);
+  if (owed_best_ || is_due || (state.report.told_by_any & kToldStop) != 0) save();
 }
 
-void RunCheckpoints::save(CheckpointInfo info, std::optional<double> figure) {
+void RunCheckpoints::save() {
   if (options_.save == CheckpointOptions::Save::none) return;
   finish();
-  now_.last_step = info.step;
-  if (figure) {
-    now_.best = figure;
-    now_.best_step = info.step;
-  }
-  add_best(now_, info);
-  attempt([&] {
-    saver_.begin({&trainer_}, info, figure.has_value());
+  save_as([&](const CheckpointInfo& info, bool is_best) {
+    saver_.begin({&trainer_}, info, is_best);
     if (!options_.async) saver_.finish();
   });
 }
 
-void RunCheckpoints::amend(CheckpointInfo info, std::optional<double> figure) {
-  if (options_.save == CheckpointOptions::Save::none) return;
-  now_.last_step = info.step;
-  if (figure) {
-    now_.best = figure;
-    now_.best_step = info.step;
+void RunCheckpoints::save_last(const RunState& state) {
+  if (options_.save == CheckpointOptions::Save::none || !unsaved_.empty()) return;
+  try {
+    const bool is_there = now_.last_step == state.last_step;
+    if (!is_there && !std::exchange(has_tried_last_, true)) {
+      save();
+    } else if (is_there && has_news_) {
+      save_as([&](const CheckpointInfo& info, bool is_best) { saver_.amend(info, is_best); });
+    }
+    has_news_ = false;
+    finish();
+  } catch (const CommError&) {
+    throw;
+  } catch (const Error& error) {
+    unsaved_ = error.what();
   }
-  add_best(now_, info);
-  attempt([&] { saver_.amend(info, figure.has_value()); });
-}
-
-CheckpointSaver::Apart RunCheckpoints::save_apart(CheckpointInfo info,
-                                                  const std::string& why) noexcept {
-  add_best(now_, info);
-  return saver_.save_apart([&](const VisitState& visit) { trainer_.visit_last_step(visit); }, info,
-                           why);
-}
-
-void RunCheckpoints::add_best(const Saved& saved, CheckpointInfo& info) const {
-  if (!saved.best) return;
-  info.figures[kBestFigures + options_.best] = *saved.best;
-  info.counts[kBestCount] = saved.best_step;
-}
-
-void RunCheckpoints::go_on(const CheckpointInfo& info) {
-  const auto figure = info.figures.find(kBestFigures + options_.best);
-  const auto step = info.counts.find(kBestCount);
-  if (figure == info.figures.end() || step == info.counts.end()) return;
-  now_.best = figure->second;
-  now_.best_step = step->second;
-  whole_ = now_;
 }
 
 void RunCheckpoints::finish() {
   attempt([&] { saver_.finish(); });
+}
+
+void RunCheckpoints::check_last() const {
+  if (!unsaved_.empty()) throw Error(unsaved_);
+  const bool saves = options_.save != CheckpointOptions::Save::none;
+  if (!saves || options_.best == "none" || best()) return;
+  log_warning(str("checkpoint.best: the ", kValidationSet, " set's ", options_.best,
+                  " was never a number, so there is no best checkpoint"));
+}
+
+std::string RunCheckpoints::save_after_failure(const std::exception_ptr& error,
+                                               const RunState& state) {
+  if (options_.save == CheckpointOptions::Save::none || have_failed_) return "";
+  const std::string saved =
+      str("the state after step ", state.steps, " is saved: ", how_to_go_on(error, output_));
+  const std::string unsaved = str("the state after step ", state.steps, " can't be saved: ");
+  try {
+    if (whole_.last_step == state.steps && !saver_.pending()) return saved;
+    if (lacks_replica(error)) {
+      return str(unsaved, "a replica that has a part of it is late or lost; ",
+                 what_is_left(output_));
+    }
+    if (!state.agrees) return unsaved + "replicas may differ in it";
+    CheckpointInfo info = describe_();
+    if (owed_best_) info.figures[kOwesBestFigure] = *owed_best_;
+    add_best(info);
+    const CheckpointSaver::Apart apart =
+        saver_.save_apart([&](const VisitState& visit) { trainer_.visit_last_step(visit); }, info,
+                          replicas::typed_text(error));
+    return apart.is_saved ? saved : unsaved + apart.reason;
+  } catch (const std::exception& another) {
+    return unsaved + another.what();
+  }
+}
+
+void RunCheckpoints::save_as(
+    const std::function<void(const CheckpointInfo& info, bool is_best)>& save) {
+  CheckpointInfo info = describe_();
+  const std::optional<double> best = std::exchange(owed_best_, std::nullopt);
+  now_.last_step = info.step;
+  if (best) {
+    now_.best = best;
+    now_.best_step = info.step;
+  }
+  add_best(info);
+  attempt([&] { save(info, best.has_value()); });
+}
+
+void RunCheckpoints::add_best(CheckpointInfo& info) const {
+  if (!now_.best) return;
+  info.figures[kBestFigures + options_.best] = *now_.best;
+  info.counts[kBestCount] = now_.best_step;
 }
 
 void RunCheckpoints::attempt(const std::function<void()>& work) {

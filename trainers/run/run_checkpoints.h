@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -9,41 +10,48 @@
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/training/zero.h"
 #include "trainers/config/config.h"
+#include "trainers/run/run_state.h"
 
 namespace lockstep {
 
-/// A run's checkpoints, as the config's section says. All replicas call everything together.
+/// A run's checkpoints, as the config's section says: when one is due, which is the best, and what
+/// went wrong with the last. One on each replica of the job; one thread. All replicas call
+/// everything together, but for save_after_failure().
 class RunCheckpoints {
  public:
-  /// `before_publish`: as CheckpointSaver::Options has it.
+  /// `describe`: what a checkpoint of now says, but for what is known here. `before_publish`: as
+  /// CheckpointSaver::Options has it.
   RunCheckpoints(const Config& config, const std::filesystem::path& output, ZeroTrainer& trainer,
-                 std::function<void()> before_publish);
+                 std::function<CheckpointInfo()> describe, std::function<void()> before_publish);
+  /// Goes on from a checkpoint, in whatever folder: with what it says of the best.
+  void go_on(const std::filesystem::path& checkpoint, const CheckpointInfo& info);
 
-  /// Whether the config asks for one after `steps`, which are not the last.
-  [[nodiscard]] bool is_due(std::int64_t steps) const;
   /// Before a step: tells the others whether this replica's part of a save is done.
   void before_step();
-  /// After it: goes on with a save that all are ready for.
-  void after_step(const StepReport& report);
-  /// Begins to save; if the config says so, ends it, too. `figure`: the one by which this is the
-  /// best checkpoint so far.
-  void save(CheckpointInfo info, std::optional<double> figure = std::nullopt);
-  /// Says more in the last checkpoint, which is whole: see CheckpointSaver::amend().
-  void amend(CheckpointInfo info, std::optional<double> figure = std::nullopt);
+  /// After one that is not the last: goes on with a save that all are ready for, and saves where
+  /// the step is to be the best, is due, or ends the run since a signal asks for that.
+  void after_step(const RunState& state);
+  /// There are figures of the last step that its checkpoint does not have yet.
+  void note_news() { has_news_ = true; }
+  /// With `figure` the last step is to be the best checkpoint; without, it is not.
+  void owe_best(std::optional<double> figure) { owed_best_ = figure; }
+  [[nodiscard]] bool owes_best() const { return owed_best_.has_value(); }
+  /// Begins to save; if the config says so, ends it, too.
+  void save();
+  /// Saves the run's last step, before an evaluation of it: that may fail. Or says what it has
+  /// shown in the checkpoint that is there. check_last() throws what goes wrong with that.
+  void save_last(const RunState& state);
   /// Ends a save that is under way.
   void finish();
-  /// After an error of any replica: saves the trainer's last step. See
-  /// CheckpointSaver::save_apart().
-  [[nodiscard]] CheckpointSaver::Apart save_apart(CheckpointInfo info,
-                                                  const std::string& why) noexcept;
-  /// Whether the checkpoint of `step` is whole.
-  [[nodiscard]] bool has(std::int64_t step) const {
-    return whole_.last_step == step && !saver_.pending();
-  }
-  /// Whether a save has ended the run.
-  [[nodiscard]] bool have_failed() const noexcept { return have_failed_; }
-  /// Goes on from a checkpoint: with the figure of the best before it.
-  void go_on(const CheckpointInfo& info);
+  /// Error if the last step could not be saved. Warns if no evaluation had a figure by which a
+  /// checkpoint could be the best, as one was to be. For replica 0 alone.
+  void check_last() const;
+  /// After `error` of any replica: saves the trainer's last step, if all have done it, without
+  /// collectives: see CheckpointSaver::save_apart(). Returns what has become of it, a line for the
+  /// error's end; "" if nothing is lost or the error itself says it.
+  [[nodiscard]] std::string save_after_failure(const std::exception_ptr& error,
+                                               const RunState& state);
+
   /// Steps of the last checkpoint that is whole or being saved; -1: none.
   [[nodiscard]] std::int64_t last_step() const noexcept { return now_.last_step; }
   /// The figure of the best of them.
@@ -58,17 +66,26 @@ class RunCheckpoints {
     std::int64_t best_step = 0;
   };
 
-  void add_best(const Saved& saved, CheckpointInfo& info) const;
+  // Calls save(info, is_best), which saves the last step.
+  void save_as(const std::function<void(const CheckpointInfo& info, bool is_best)>& save);
+  void add_best(CheckpointInfo& info) const;
   // A failure ends the run or is logged, as the config says.
   void attempt(const std::function<void()>& work);
 
   const CheckpointOptions& options_;
   AxisNames axis_;
+  std::filesystem::path output_;
   ZeroTrainer& trainer_;
+  std::function<CheckpointInfo()> describe_;
   CheckpointSaver saver_;
   Saved now_;    // with one that is being saved
   Saved whole_;  // without
-  bool have_failed_ = false;
+  // The last evaluation's figure, if it is the best and its step's checkpoint does not say so yet.
+  std::optional<double> owed_best_;
+  bool has_news_ = false;
+  bool has_tried_last_ = false;  // to save the last step
+  std::string unsaved_;          // what went wrong with that
+  bool have_failed_ = false;     // a save has ended the run
 };
 
 /// Flags for ZeroTrainer::tell().

@@ -1,0 +1,86 @@
+#include "trainers/run/microbatch_feed.h"
+
+#include <cstddef>
+#include <utility>
+
+#include <ATen/ops/zeros.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/logging.h"
+#include "framework/base/range.h"
+#include "framework/base/text.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/psum.h"
+#include "framework/data/finite.h"
+#include "trainers/config/config_options.h"
+
+namespace lockstep {
+
+MicrobatchFeed::MicrobatchFeed(const Config& config, const DataSets& data, const Loss& loss)
+    : config_(config),
+      train_(*data.train),
+      loss_(loss),
+      replica_(axis_index(config.launch.axis_name)),
+      count_(microbatches(config, config.launch.replicas)),
+      sampler_(sampler_options(config, data, config.launch.replicas)),
+      loader_(train_, loader_options(config, train_)) {}
+
+void MicrobatchFeed::request(std::int64_t position) {
+  const auto indices = sampler_.indices(position, replica_);
+  for (std::int64_t m = 0; m < count_; ++m) {
+    const Range part = shard(std::ssize(indices), count_, m);
+    const auto begin = indices.begin() + part.offset;
+    std::vector<std::int64_t> own(begin, begin + part.size);
+    // Without samples the model is run all the same, on one that does not count: others may wait
+    // for it in the collectives inside, or to gather its blocks.
+    if (own.empty()) own.push_back(0);
+    loader_.request(std::move(own), epoch(position));
+    coming_.push_back({.samples = part.size, .weight = static_cast<double>(part.size)});
+  }
+}
+
+void MicrobatchFeed::begin_step(std::int64_t position) {
+  position_ = position;
+  left_ = count_;
+  if (loss_.is_weighted_by_samples()) {
+    step_weight_ = static_cast<double>(sampler_.global_batch(position));
+    return;
+  }
+  const at::Tensor own = at::zeros({}, at::kDouble);
+  for (std::int64_t m = 0; m < count_; ++m) {
+    Microbatch& batch = coming_[static_cast<std::size_t>(m)];
+    batch.tensors = loader_.next();
+    if (batch.samples > 0) batch.weight = loss_.weight(batch.tensors.targets);
+    own.add_(batch.weight);
+  }
+  step_weight_ = psum(own, config_.launch.axis_name).item<double>();
+}
+
+std::optional<Microbatch> MicrobatchFeed::next() {
+  if (left_ == 0) return std::nullopt;
+  --left_;
+  Microbatch first = std::move(coming_.front());
+  coming_.pop_front();
+  if (!first.tensors.inputs.defined()) first.tensors = loader_.next();
+  const double share = first.weight * static_cast<double>(config_.launch.replicas);
+  first.weight = step_weight_ > 0 ? share / step_weight_ : 0.0;
+  return first;
+}
+
+void MicrobatchFeed::check_samples(const std::string& what, std::int64_t step) {
+  if (are_samples_told_) return;
+  const std::string found =
+      first_non_finite(train_, sampler_.indices(position_, replica_), epoch(position_));
+  if (found.empty()) return;
+  const std::string text =
+      str(what, " is not finite at step ", step, ": of the training set, ", found);
+  if (config_.zero.non_finite == NonFinite::stop) throw DataError(text);
+  log_warning(text + " (said once)");
+  are_samples_told_ = true;
+}
+
+std::int64_t MicrobatchFeed::epoch(std::int64_t position) const {
+  return sampler_.start_of_step(position) / train_.size();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,171 @@
+#include "trainers/run/reporter.h"
+
+#include <algorithm>
+
+#include "framework/base/errors.h"
+#include "framework/base/logging.h"
+#include "framework/base/range.h"
+#include "framework/base/text.h"
+#include "framework/replicas/machine.h"
+#include "trainers/run/evaluations.h"
+#include "trainers/run/memory_report.h"
+
+namespace lockstep {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+Reporter::Reporter(const std::filesystem::path& folder, bool quiet, std::int64_t epoch, bool writes)
+    : epoch_(epoch) {
+  if (writes) output_.emplace(folder, quiet);
+}
+
+void Reporter::go_on(const Config& config, const Course& course, const ResumePoint& point) {
+  const auto elapsed = point.info.figures.find(kElapsedFigure);
+  if (elapsed != point.info.figures.end()) {
+    elapsed_before_ = std::chrono::duration<double>(elapsed->second);
+  }
+  print(str("going on after step ", course.first_step, " (", course.first_sample, " samples) from ",
+            point.checkpoint.string()));
+  for (const std::string& change : point.changes) print("  " + change);
+  const std::int64_t kept = replicas::own_math_threads();
+  const HostOptions& hosts = config.launch.hosts;
+  const std::int64_t replicas_here =
+      hosts.replicas > 0 ? hosts.replicas
+                         : shard(config.launch.replicas, hosts.count, hosts.rank).size;
+  const std::int64_t usual = replicas::math_threads(0, replicas_here);
+  if (point.keeps_threads && kept != usual) {
+    print(str("  parallel.threads_per_replica stays ", kept,
+              ", as when the run began; this host would choose ", usual));
+  }
+  const std::string jump = jump_text(config, course, point);
+  if (!jump.empty()) print("  " + jump);
+}
+
+void Reporter::begin() {
+  line_begin_ = Clock::now();
+  begin_ = line_begin_ - std::chrono::duration_cast<Clock::duration>(elapsed_before_);
+}
+
+double Reporter::elapsed_s() const {
+  return seconds_since(begin_);
+}
+
+void Reporter::note(const RunState& state) {
+  if (!output_) return;
+  const ProgressState progress = progress_of(state);
+  output_->progress.note(progress);
+  if (progress.elapsed_s - output_->looked_at_s < 1) return;
+  output_->looked_at_s = progress.elapsed_s;
+  output_->metrics.check_place();
+}
+
+void Reporter::log(const RunState& state) {
+  if (output_) {
+    reported_loss_ = shortest_decimal(state.loss.item<float>());
+    const ProgressState progress = progress_of(state);
+    output_->progress.update(progress);
+    Values line{{"epoch", progress.epoch},
+                {"loss", *reported_loss_},
+                {"lr", state.lr},
+                {"samples_per_s", *progress.samples_per_s},
+                {"gradient_norm", state.report.gradient_norm}};
+    if (state.skipped_steps > 0) line.emplace_back("skipped_steps", state.skipped_steps);
+    write_metrics(state, line);
+  }
+  line_samples_ = 0;
+  line_begin_ = Clock::now();
+}
+
+void Reporter::tell_evaluation(const RunState& state, const std::string& set,
+                               const Figures& figures, const Figures& trained) {
+  if (!output_) return;
+  Values line;
+  for (const auto& [name, value] : figures) line.emplace_back(prefix_of(set) + name, value);
+  print(evaluation_text(state.steps, set, figures, trained));
+  write_metrics(state, line);
+}
+
+void Reporter::print(const std::string& line) {
+  if (output_) output_->progress.print(line);
+}
+
+void Reporter::print_parameters(const std::string& title, const Model& model) {
+  if (!output_) return;
+  std::vector<std::string> texts;
+  for (const auto& [name, parameter] : model.named_parameters().pairs()) {
+    std::vector<double> numbers;
+    const at::Tensor flat = parameter.detach().flatten();
+    for (std::int64_t i = 0; i < flat.numel(); ++i) {
+      numbers.push_back(shortest_decimal(flat[i].item<float>()));
+    }
+    const std::string text = join(numbers);
+    texts.push_back(name + " = " + (numbers.size() == 1 ? text : "[" + text + "]"));
+  }
+  print(title + join(texts));
+}
+
+void Reporter::warn(const std::string& text) {
+  if (!output_) return;
+  finish_line();
+  log_warning(text);
+}
+
+void Reporter::finish_line() {
+  if (output_) output_->progress.finish();
+}
+
+void Reporter::finish(const RunResult& result) {
+  if (!output_) return;
+  write_files(true, [&] { write_result(output_->folder, result); });
+  if (result.skipped_steps > 0) {
+    print(str("skipped steps:       ", result.skipped_steps, " of ", result.steps,
+              ": the loss or a gradient was not finite"));
+  }
+  print("parameters_sha256:   " + result.parameters_sha256);
+  print(memory_text(*result.memory));
+  if (output_->lost_folder.empty()) return;
+  throw Error(str(output_->lost_folder, "; all ", counted(result.steps, "step"),
+                  " are done, parameters_sha256 is ", result.parameters_sha256));
+}
+
+void Reporter::sync() const {
+  if (output_) output_->metrics.sync();
+}
+
+// How far the run is, in the epoch of its last sample, with the last loss known.
+ProgressState Reporter::progress_of(const RunState& state) const {
+  const std::int64_t last = std::max<std::int64_t>(state.samples - 1, 0);
+  ProgressState progress{.step = state.steps,
+                         .total = state.last_step,
+                         .epoch = last / epoch_ + 1,
+                         .loss = reported_loss_,
+                         .elapsed_s = elapsed_s()};
+  if (line_samples_ > 0) {
+    progress.samples_per_s = static_cast<double>(line_samples_) / seconds_since(line_begin_);
+  }
+  return progress;
+}
+
+// A line of these values, after where the run is.
+void Reporter::write_metrics(const RunState& state, const Values& values) {
+  Values line{{"step", state.steps}, {"elapsed_s", elapsed_s()}, {"samples", state.samples}};
+  line.insert(line.end(), values.begin(), values.end());
+  write_files(state.is_last(), [&] { output_->metrics.write(line); });
+}
+
+template <typename Write>
+void Reporter::write_files(bool is_over, const Write& write) {
+  try {
+    if (output_->lost_folder.empty()) write();
+  } catch (const Error& error) {
+    if (!is_over) throw;
+    output_->lost_folder = error.what();
+  }
+}
+
+}  // namespace lockstep

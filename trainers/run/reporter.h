@@ -1,0 +1,103 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "framework/base/non_copyable.h"
+#include "framework/telemetry/metrics.h"
+#include "framework/telemetry/progress.h"
+#include "models/model.h"
+#include "trainers/config/config.h"
+#include "trainers/run/course.h"
+#include "trainers/run/evaluate.h"
+#include "trainers/run/resume.h"
+#include "trainers/run/run_state.h"
+
+namespace lockstep {
+
+/// What a run tells: on stdout, in metrics.jsonl and result.json. Each replica has one, which knows
+/// the time, and calls it alike; only that of replica 0 writes. One thread, but for sync().
+///
+/// Where the folder is lost, a run is stopped by an Error; but not once all is computed: that is
+/// told first.
+class Reporter : private NonCopyable {
+  using Clock = std::chrono::steady_clock;
+
+ public:
+  /// `epoch`: the samples of the training set. Throws Error where metrics can't be written.
+  Reporter(const std::filesystem::path& folder, bool quiet, std::int64_t epoch, bool writes);
+
+  [[nodiscard]] bool writes() const noexcept { return output_.has_value(); }
+
+  /// Tells where a run goes on, and what it changes.
+  void go_on(const Config& config, const Course& course, const ResumePoint& point);
+  /// The first step begins now.
+  void begin();
+  /// Of the run until now, without the time between its parts.
+  [[nodiscard]] double elapsed_s() const;
+
+  /// After a step of so many samples.
+  void count(std::int64_t samples) { line_samples_ += samples; }
+  /// For steps without a line of their own: what is shown and looked at by time.
+  void note(const RunState& state);
+  /// A line of progress and of metrics. `state.loss` is that of all replicas.
+  void log(const RunState& state);
+  /// As evaluation_text() has it, and a line of metrics.
+  void tell_evaluation(const RunState& state, const std::string& set, const Figures& figures,
+                       const Figures& trained);
+  /// Does `work`, whose time is none of the steps that the next line is about.
+  void leave_out(const auto& work) {
+    const auto begin = Clock::now();
+    work();
+    line_begin_ += Clock::now() - begin;
+  }
+
+  void print(const std::string& line);
+  void print_parameters(const std::string& title, const Model& model);
+  /// A warning, from replica 0 alone.
+  void warn(const std::string& text);
+  /// Ends the line of progress.
+  void finish_line();
+  /// Writes and tells the result.
+  void finish(const RunResult& result);
+  /// Waits until the metrics are on the disk. Any thread.
+  void sync() const;
+
+ private:
+  using Values = std::vector<std::pair<std::string, MetricValue>>;
+
+  // That of replica 0.
+  struct Output {
+    Output(const std::filesystem::path& its_folder, bool quiet)
+        : folder(its_folder), progress(stdout, quiet), metrics(folder) {}
+
+    std::filesystem::path folder;
+    Progress progress;
+    std::jthread ticks = progress_ticks(progress);
+    MetricsWriter metrics;
+    double looked_at_s = 0;     // when the folder was last looked at, in seconds of the run
+    std::string lost_folder{};  // what became of it where it was too late to stop for it
+  };
+
+  [[nodiscard]] ProgressState progress_of(const RunState& state) const;
+  void write_metrics(const RunState& state, const Values& values);
+  template <typename Write>
+  void write_files(bool is_over, const Write& write);
+
+  std::optional<Output> output_;
+  std::int64_t epoch_;
+  std::chrono::duration<double> elapsed_before_{0};
+  Clock::time_point begin_;              // of the first step, had the run not been interrupted
+  Clock::time_point line_begin_;         // of what the next line of metrics is about
+  std::int64_t line_samples_ = 0;        // since then
+  std::optional<double> reported_loss_;  // the last one
+};
+
+}  // namespace lockstep
