@@ -2,80 +2,29 @@
 
 #include <cmath>
 #include <limits>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
-
-#include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/data/made_set.h"
 
 namespace lockstep {
-namespace {
 
-// Every `step`-th sample can't be made.
-class Damaged final : public Dataset {
- public:
-  Damaged(std::int64_t size, std::int64_t step, bool is_slow)
-      : size_(size), step_(step), is_slow_(is_slow) {}
-  std::int64_t size() const override { return size_; }
-  SampleType type() const override { return value_sample({1000}, 1); }
-  bool is_slow() const override { return is_slow_; }
-
- private:
-  Batch gather(std::span<const std::int64_t> indices, std::int64_t epoch) const override {
-    for (const std::int64_t index : indices) {
-      if (epoch != kUnaugmented) throw ValueError("augmented");
-      if (index % step_ == 0) throw DataError(str("file ", index));
-    }
-    return {at::zeros({std::ssize(indices), 1000}), at::zeros({std::ssize(indices), 1})};
-  }
-  std::int64_t size_;
-  std::int64_t step_;
-  bool is_slow_;
-};
-
-// An input of sample 300 is infinite, and the target of the next is NaN.
-class Infinite final : public Dataset {
- public:
-  explicit Infinite(bool has_targets) : has_targets_(has_targets) {}
-  std::int64_t size() const override { return 1000; }
-  SampleType type() const override { return value_sample({3}, 1); }
-  bool has_targets() const override { return has_targets_; }
-
- private:
-  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
-    Batch batch{at::zeros({std::ssize(indices), 3}), at::zeros({std::ssize(indices), 1})};
-    for (std::size_t i = 0; i < indices.size(); ++i) {
-      const auto row = static_cast<std::int64_t>(i);
-      if (indices[i] == 300) batch.inputs[row][1] = std::numeric_limits<float>::infinity();
-      if (indices[i] == 301 || !has_targets_) batch.targets[row] = std::nan("");
-    }
-    return batch;
-  }
-  bool has_targets_;
-};
-
-class Broken final : public Dataset {
- public:
-  std::int64_t size() const override { return 100; }
-  SampleType type() const override { return value_sample({1}, 1); }
-
- private:
-  Batch gather(std::span<const std::int64_t> /*indices*/, std::int64_t /*epoch*/) const override {
-    throw ValueError("a bug");
-  }
-};
-
-}  // namespace
+using testing::MadeSample;
+using testing::MadeSet;
 
 TEST_CASE("all samples that can't be made are found, in their order, by any number of threads") {
   for (const bool is_slow : {false, true}) {
     for (const std::int64_t threads : {1, 3}) {
-      const Damaged data(1000, 7, is_slow);
+      const MadeSet data({.size = 1000,
+                          .type = value_sample({1000}, 1),
+                          .is_slow = is_slow,
+                          .make = [](const MadeSample& sample) {
+                            if (sample.epoch != kUnaugmented) throw ValueError("augmented");
+                            if (sample.index % 7 == 0) throw DataError(str("file ", sample.index));
+                          }});
       std::vector<std::int64_t> found;
       std::int64_t last = 0;
       bool rises = true;
@@ -97,22 +46,32 @@ TEST_CASE("all samples that can't be made are found, in their order, by any numb
       CHECK(last == 1000);
     }
   }
-  CHECK_THROWS_AS(find_damaged(Broken(), {}, [](const DamagedSample&) {}), ValueError);
+  const MadeSet broken({.size = 100, .make = [](const MadeSample&) { throw ValueError("a bug"); }});
+  CHECK_THROWS_AS(find_damaged(broken, {}, [](const DamagedSample&) {}), ValueError);
 }
 
 TEST_CASE("samples with values that are not finite are damaged") {
-  const auto found_in = [](const Dataset& data) {
+  const auto found_where = [](bool has_targets) {
+    const MadeSet data({.size = 1000,
+                        .type = value_sample({3}, 1),
+                        .has_targets = has_targets,
+                        .make = [=](const MadeSample& sample) {
+                          if (sample.index == 300)
+                            sample.input[1].fill_(std::numeric_limits<float>::infinity());
+                          if (sample.index == 301 || !has_targets)
+                            sample.target.fill_(std::nan(""));
+                        }});
     std::string found;
     find_damaged(data, {}, [&](const DamagedSample& damaged) {
       found += str(damaged.index, ": ", damaged.reason, "\n");
     });
     return found;
   };
-  CHECK(found_in(Infinite(true)) ==
+  CHECK(found_where(true) ==
         "300: an input that is inf, at [1]\n"
         "301: a target that is nan, at [0]\n");
   // Targets that are not known are NaN.
-  CHECK(found_in(Infinite(false)) == "300: an input that is inf, at [1]\n");
+  CHECK(found_where(false) == "300: an input that is inf, at [1]\n");
 }
 
 }  // namespace lockstep

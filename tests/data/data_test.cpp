@@ -14,6 +14,7 @@
 
 #include "framework/base/errors.h"
 #include "tests/catch.h"
+#include "tests/data/made_set.h"
 #include "tests/support/message_of.h"
 
 namespace lockstep {
@@ -174,34 +175,21 @@ TEST_CASE("a source's classes are part of what is fitted, and must be those that
 }
 
 TEST_CASE("all sets have the training set's classes, from the first run on") {
-  class Named final : public Dataset {
-   public:
-    Named(std::int64_t classes, std::vector<std::string> names)
-        : classes_(classes), names_(std::move(names)) {}
-    [[nodiscard]] std::int64_t size() const override { return 1; }
-    [[nodiscard]] SampleType type() const override { return class_sample({1}, classes_); }
-    [[nodiscard]] std::vector<std::string> class_names() const override { return names_; }
-
-   private:
-    [[nodiscard]] Batch gather(std::span<const std::int64_t> indices,
-                               std::int64_t /*epoch*/) const override {
-      const auto count = std::ssize(indices);
-      return {at::zeros({count, 1}), at::zeros({count}, at::kLong)};
-    }
-    std::int64_t classes_;
-    std::vector<std::string> names_;
+  const auto named = [](std::int64_t classes, std::vector<std::string> names) {
+    return testing::made_set({.type = class_sample({1}, classes), .class_names = std::move(names)});
   };
   static std::shared_ptr<const Dataset> test;
   static const bool is_registered = [] {
     register_data(data_kind("named", "has classes with names", [](const DataContext&) {
-      return DataSets{.train = std::make_shared<Named>(2, std::vector<std::string>{"odd", "even"}),
+      return DataSets{.train = testing::made_set(
+                          {.type = class_sample({1}, 2), .class_names = {"odd", "even"}}),
                       .test = test};
     }));
     return true;
   }();
   REQUIRE(is_registered);
   const auto message = [&](std::int64_t classes, std::vector<std::string> names) {
-    test = std::make_shared<Named>(classes, std::move(names));
+    test = named(classes, std::move(names));
     return message_of<DataError>([] { (void)load("named"); });
   };
   CHECK(message(2, {"even", "odd"}) ==
@@ -209,7 +197,7 @@ TEST_CASE("all sets have the training set's classes, from the first run on") {
         "(odd, even)");
   CHECK(message(3, {}) ==
         "named: its test set has 3 classes, but must have those trained on: 2 classes (odd, even)");
-  test = std::make_shared<Named>(2, std::vector<std::string>());
+  test = named(2, {});
   const Fitted fitted = load("named").fitted;
   CHECK((fitted.classes == std::vector<std::string>{"odd", "even"}));
   CHECK(load("named", {.fitted = fitted}).fitted == fitted);

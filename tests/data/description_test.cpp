@@ -2,13 +2,9 @@
 
 #include <filesystem>
 #include <memory>
-#include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <ATen/ops/zeros.h>
 
 #include "framework/data/csv.h"
 #include "framework/data/image_folder.h"
@@ -16,6 +12,7 @@
 #include "framework/data/synthetic.h"
 #include "framework/data/text.h"
 #include "tests/catch.h"
+#include "tests/data/made_set.h"
 #include "tests/formats/sample_files.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
@@ -26,28 +23,16 @@ using testing::TemporaryFolder;
 using Lines = std::vector<std::string>;
 
 // Sample i is of class i % classes, but for some of none.
-class Labels final : public Dataset {
- public:
-  Labels(std::int64_t size, std::int64_t classes, Lines names = {})
-      : size_(size), classes_(classes), names_(std::move(names)) {}
-  std::int64_t size() const override { return size_; }
-  SampleType type() const override { return class_sample({2}, classes_); }
-  Lines class_names() const override { return names_; }
-  std::optional<std::int64_t> label(std::int64_t index) const override {
-    return index == 5 ? -100 : index % classes_;
-  }
-
- private:
-  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
-    return {at::zeros({std::ssize(indices), 2}), at::zeros({std::ssize(indices)}, at::kLong)};
-  }
-  std::int64_t size_;
-  std::int64_t classes_;
-  Lines names_;
-};
+std::shared_ptr<const Dataset> labels(std::int64_t size, std::int64_t classes, Lines names = {}) {
+  return testing::made_set(
+      {.size = size,
+       .type = class_sample({2}, classes),
+       .class_names = std::move(names),
+       .label = [classes](std::int64_t index) { return index == 5 ? -100 : index % classes; }});
+}
 
 std::string line_of_classes(std::int64_t size, std::int64_t classes) {
-  return describe({.train = std::make_shared<const Labels>(size, classes)}).at(1);
+  return describe({.train = labels(size, classes)}).at(1);
 }
 
 std::string array_of(const std::string& descr, const std::string& shape, const std::string& bytes) {
@@ -97,10 +82,9 @@ TEST_CASE("ten classes are named with their samples, and how many more there are
   CHECK(line_of_classes(4, 100) ==
         "classification, 100 classes: 0 (1), 1 (1), 2 (1), 3 (1), 4 (0), 5 (0), 6 (0), 7 (0), "
         "8 (0), 9 (0) and 90 more; 96 without a training sample; inputs float32 (2)");
-  CHECK(describe({.train = std::make_shared<const Labels>(3, 3, Lines{"a", " a", ""})}).at(1) ==
+  CHECK(describe({.train = labels(3, 3, Lines{"a", " a", ""})}).at(1) ==
         "classification, 3 classes: a (1), ' a' (1), '' (1); inputs float32 (2)");
-  CHECK(describe({.train = std::make_shared<const Labels>(
-                      3, 3, Lines{"cat", "cat\xc2\xa0", "K\xc3\xa4tzch\xc3\xa9"})})
+  CHECK(describe({.train = labels(3, 3, Lines{"cat", "cat\xc2\xa0", "K\xc3\xa4tzch\xc3\xa9"})})
             .at(1) ==
         "classification, 3 classes: cat (1), 'cat\xc2\xa0' (1), K\xc3\xa4tzch\xc3\xa9 (1); inputs "
         "float32 (2)");

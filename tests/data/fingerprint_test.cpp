@@ -14,37 +14,26 @@
 #include "framework/data/tensor_set.h"
 #include "framework/data/text.h"
 #include "tests/catch.h"
+#include "tests/data/made_set.h"
 #include "tests/formats/sample_files.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
 namespace lockstep {
 namespace {
 
+using testing::MadeSample;
+using testing::MadeSet;
 using testing::TemporaryFolder;
 
 // Sample i is the number i, but for one that is another.
-class Numbers final : public Dataset {
- public:
-  explicit Numbers(std::int64_t size, std::int64_t other = -1, std::vector<std::string> names = {})
-      : size_(size), other_(other), names_(std::move(names)) {}
-  std::int64_t size() const override { return size_; }
-  SampleType type() const override { return class_sample({1}, 2); }
-  std::vector<std::string> class_names() const override { return names_; }
-
- private:
-  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
-    Batch batch{at::zeros({std::ssize(indices), 1}), at::zeros({std::ssize(indices)}, at::kLong)};
-    float* input = batch.inputs.data_ptr<float>();
-    for (const std::int64_t index : indices) {
-      *input++ = index == other_ ? -1.0F : static_cast<float>(index);
-    }
-    return batch;
-  }
-
-  std::int64_t size_;
-  std::int64_t other_;
-  std::vector<std::string> names_;
-};
+MadeSet numbers(std::int64_t size, std::int64_t other = -1, std::vector<std::string> names = {}) {
+  return MadeSet({.size = size,
+                  .type = class_sample({1}, 2),
+                  .class_names = std::move(names),
+                  .make = [other](const MadeSample& sample) {
+                    sample.input.fill_(sample.index == other ? -1 : sample.index);
+                  }});
+}
 
 std::string print_of_csv(const TemporaryFolder& folder, const std::string& text) {
   const std::string file = folder.write("a.csv", text);
@@ -54,20 +43,20 @@ std::string print_of_csv(const TemporaryFolder& folder, const std::string& text)
 }  // namespace
 
 TEST_CASE("a fingerprint is that of size, classes and samples, wherever they are") {
-  const std::string expected = Numbers(100).fingerprint();
-  CHECK(Numbers(100).fingerprint() == expected);
-  CHECK(Numbers(101).fingerprint() != expected);
-  CHECK(Numbers(100, 99).fingerprint() != expected);
-  CHECK(Numbers(100, 50).fingerprint() != expected);
-  CHECK(Numbers(100, -1, {"a", "b"}).fingerprint() != expected);
-  CHECK(Numbers(100, -1, {"a", "b"}).fingerprint() != Numbers(100, -1, {"ab", ""}).fingerprint());
-  CHECK(Numbers(1).fingerprint() != Numbers(1, 0).fingerprint());
-  CHECK(Subset(std::make_shared<const Numbers>(100), {3}).fingerprint() == expected);
+  const std::string expected = numbers(100).fingerprint();
+  CHECK(numbers(100).fingerprint() == expected);
+  CHECK(numbers(101).fingerprint() != expected);
+  CHECK(numbers(100, 99).fingerprint() != expected);
+  CHECK(numbers(100, 50).fingerprint() != expected);
+  CHECK(numbers(100, -1, {"a", "b"}).fingerprint() != expected);
+  CHECK(numbers(100, -1, {"a", "b"}).fingerprint() != numbers(100, -1, {"ab", ""}).fingerprint());
+  CHECK(numbers(1).fingerprint() != numbers(1, 0).fingerprint());
+  CHECK(Subset(std::make_shared<const MadeSet>(numbers(100)), {3}).fingerprint() == expected);
   // Of very many samples some are looked at, the first and the last among them.
   constexpr std::int64_t kMany = std::int64_t{1} << 40;
-  CHECK(Numbers(kMany).fingerprint() == Numbers(kMany).fingerprint());
-  CHECK(Numbers(kMany).fingerprint() != Numbers(kMany, kMany - 1).fingerprint());
-  CHECK(Numbers(kMany).fingerprint() != Numbers(kMany, 0).fingerprint());
+  CHECK(numbers(kMany).fingerprint() == numbers(kMany).fingerprint());
+  CHECK(numbers(kMany).fingerprint() != numbers(kMany, kMany - 1).fingerprint());
+  CHECK(numbers(kMany).fingerprint() != numbers(kMany, 0).fingerprint());
 }
 
 TEST_CASE("the fingerprint of a table notices each row and value") {

@@ -2,16 +2,13 @@
 
 #include <cstdint>
 #include <iterator>
-#include <memory>
-#include <span>
 #include <string>
 #include <vector>
-
-#include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
 #include "framework/data/data.h"
 #include "tests/catch.h"
+#include "tests/data/made_set.h"
 #include "tests/support/message_of.h"
 #include "tests/trainers/parsed_config.h"
 #include "trainers/bench/testing/temporary_folder.h"
@@ -45,29 +42,13 @@ std::string taken(const std::string& pattern, const std::string& names) {
          "' does: " + names;
 }
 
-// Black pictures of two classes.
-class Squares final : public Dataset {
- public:
-  Squares(std::int64_t size, std::int64_t side) : size_(size), side_(side) {}
-  std::int64_t size() const override { return size_; }
-  SampleType type() const override { return class_sample({1, side_, side_}, 2); }
-
- private:
-  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
-    return {at::zeros({std::ssize(indices), 1, side_, side_}),
-            at::zeros({std::ssize(indices)}, at::kLong)};
-  }
-
-  std::int64_t size_;
-  std::int64_t side_;
-};
-
 }  // namespace
 
 TEST_CASE("a step of one sample that batch normalization can't train on is refused at once") {
   const auto message = [](std::int64_t size, std::int64_t side, const std::string& keys,
                           const ResumePoint* point = nullptr) {
-    const DataSets data{.train = std::make_shared<Squares>(size, side)};
+    const DataSets data{.train =
+                            made_set({.size = size, .type = class_sample({1, side, side}, 2)})};
     const Config config = parse(
         "model: {name: resnet, depth: 8, width: 8}\n"
         "data: {name: pmean_example, batch_size: 3}\nparallel: {replicas: 2}\n",

@@ -1,8 +1,7 @@
 #include "trainers/run/course.h"
 
-#include <memory>
-
 #include "tests/catch.h"
+#include "tests/data/made_set.h"
 #include "tests/trainers/parsed_config.h"
 #include "trainers/config/config_options.h"
 
@@ -12,25 +11,11 @@ using testing::parse;
 
 namespace {
 
-class Samples final : public Dataset {
- public:
-  explicit Samples(std::int64_t size) : size_(size) {}
-  std::int64_t size() const override { return size_; }
-  SampleType type() const override { return value_sample({1}, 1); }
-
- private:
-  Batch gather(std::span<const std::int64_t> /*indices*/, std::int64_t /*epoch*/) const override {
-    return {};
-  }
-
-  std::int64_t size_;
-};
-
 Course course(const std::string& trainer, std::int64_t batch, std::int64_t replicas,
               const ResumePoint* point = nullptr, const std::string& of_data = "") {
   const Config config = parse("model: {name: linear}\ndata: {name: pmean_example, batch_size: " +
                               std::to_string(batch) + of_data + "}\ntrainer: " + trainer);
-  const DataSets data{.train = std::make_shared<Samples>(100)};
+  const DataSets data{.train = testing::made_set({.size = 100})};
   const Sampler sampler(sampler_options(config, data, replicas));
   return course_of(config, data, replicas, sampler, point);
 }
@@ -152,7 +137,7 @@ TEST_CASE(
         "optimizer: {lr: 0.5}\nparallel: {replicas: 2}\nschedule: " +
         schedule + "\ntrainer: {steps: " + std::to_string(steps) + "}");
   };
-  const DataSets data{.train = std::make_shared<Samples>(100)};
+  const DataSets data{.train = testing::made_set({.size = 100})};
   const auto course_on = [&](const Config& config, const ResumePoint* from = nullptr) {
     return course_of(config, data, 2, Sampler(sampler_options(config, data, 2)), from);
   };

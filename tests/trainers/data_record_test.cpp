@@ -12,12 +12,14 @@
 #include "framework/base/text.h"
 #include "framework/data/tensor_set.h"
 #include "tests/catch.h"
+#include "tests/data/made_set.h"
 #include "tests/support/message_of.h"
 #include "trainers/run/resume.h"
 
 namespace lockstep {
 namespace {
 
+using testing::made_set;
 using testing::message_of;
 using Lines = std::vector<std::string>;
 
@@ -31,32 +33,20 @@ DataSets sets(std::shared_ptr<const Dataset> train, std::shared_ptr<const Datase
   return {.train = std::move(train), .validation = std::move(validation), .test = std::move(test)};
 }
 
-// Counts how often its fingerprint is taken.
-class Counted final : public Dataset {
- public:
-  std::int64_t size() const override { return 4; }
-  SampleType type() const override { return value_sample({1}, 1); }
-  std::string fingerprint() const override { return std::to_string(++taken); }
-  mutable int taken = 0;
-
- private:
-  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
-    return samples(4)->batch(indices);
-  }
-};
-
 }  // namespace
 
 TEST_CASE("sets of one source have its fingerprint, which is taken once") {
-  const auto source = std::make_shared<const Counted>();
+  int taken = 0;
+  const auto source =
+      made_set({.size = 4, .fingerprint = [&taken] { return std::to_string(++taken); }});
   const auto part = std::make_shared<const Subset>(source, std::vector<std::int64_t>{0, 1, 2});
   const auto of_part = std::make_shared<const Subset>(part, std::vector<std::int64_t>{2});
-  const auto other = std::make_shared<const Counted>();
+  const auto other = made_set({.size = 4, .fingerprint = [] { return "of another"; }});
   CHECK((records_of(sets(part, of_part, source)) ==
          SetRecords{{"train", {3, "1"}}, {"validation", {1, "1"}}, {"test", {4, "1"}}}));
-  CHECK(source->taken == 1);
+  CHECK(taken == 1);
   CHECK((records_of(sets(source, nullptr, other)) ==
-         SetRecords{{"train", {4, "2"}}, {"test", {4, "1"}}}));
+         SetRecords{{"train", {4, "2"}}, {"test", {4, "of another"}}}));
 }
 
 TEST_CASE("records of sets are the same after a way as text") {

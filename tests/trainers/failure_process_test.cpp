@@ -8,14 +8,12 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/zeros.h>
@@ -34,6 +32,7 @@
 #include "models/layers.h"
 #include "models/model.h"
 #include "tests/catch.h"
+#include "tests/data/made_set.h"
 #include "tests/replicas/launched.h"
 #include "tests/support/message_of.h"
 #include "tests/support/settings.h"
@@ -125,31 +124,13 @@ class FaultyMetric final : public Metric {
   }
 };
 
-// Points of two features in three classes.
-class FaultyPoints final : public Dataset {
- public:
-  explicit FaultyPoints(std::int64_t size) : size_(size) {}
-  std::int64_t size() const override { return size_; }
-  SampleType type() const override { return class_sample({2}, 3); }
-
- private:
-  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
-    if (fault && current_environment() != nullptr) may_throw("data");
-    const auto count = static_cast<std::int64_t>(indices.size());
-    Batch batch{at::empty({count, 2}), at::empty({count}, at::kLong)};
-    for (std::int64_t i = 0; i < count; ++i) {
-      const auto index = static_cast<std::uint64_t>(indices[static_cast<std::size_t>(i)]);
-      for (std::int64_t j = 0; j < 2; ++j) {
-        const auto bits = Key(5).fold(index).draw(static_cast<std::uint64_t>(j)) >> 40;
-        batch.inputs[i][j].fill_(static_cast<double>(bits) / double(1 << 24) - 0.5);
-      }
-      batch.targets[i].fill_(static_cast<std::int64_t>(index % 3));
-    }
-    return batch;
-  }
-
-  std::int64_t size_;
-};
+std::shared_ptr<const Dataset> faulty_points(std::int64_t size) {
+  return made_set(
+      {.size = size, .type = class_sample({2}, 3), .make = [](const MadeSample& sample) {
+         if (fault && current_environment() != nullptr) may_throw("data");
+         make_point(sample);
+       }});
+}
 
 void register_faulty() {
   static const bool done = [] {
@@ -189,9 +170,7 @@ Config config_of(const Placement& placement, const std::string& every) {
 }
 
 DataSets faulty_data() {
-  return {.train = std::make_shared<FaultyPoints>(42),
-          .validation = std::make_shared<FaultyPoints>(11),
-          .test = std::make_shared<FaultyPoints>(7)};
+  return {.train = faulty_points(42), .validation = faulty_points(11), .test = faulty_points(7)};
 }
 
 // Whether a replica that has thrown waits for the others, to save.

@@ -13,6 +13,7 @@
 #include "framework/base/limits.h"
 #include "framework/data/data.h"
 #include "tests/catch.h"
+#include "tests/data/made_set.h"
 #include "tests/formats/sample_files.h"
 #include "tests/support/message_of.h"
 #include "tests/trainers/parsed_config.h"
@@ -22,21 +23,6 @@
 
 namespace lockstep {
 namespace {
-
-// Pictures of any size, none of which is ever read.
-class LargePictures final : public Dataset {
- public:
-  explicit LargePictures(std::int64_t side) : side_(side) {}
-  std::int64_t size() const override { return 1000; }
-  SampleType type() const override { return class_sample({3, side_, side_}, 2); }
-
- private:
-  Batch gather(std::span<const std::int64_t> /*indices*/, std::int64_t /*epoch*/) const override {
-    throw Error("a large picture is read");
-  }
-
-  std::int64_t side_;
-};
 
 std::string prediction(const std::string& text) {
   const Config config = testing::parse(text);
@@ -75,7 +61,9 @@ TEST_CASE("inputs of a batch that no host could take are refused with the number
   const Config config = testing::parse(
       "model: {name: resnet, depth: 8, width: 4}\n"
       "data: {name: pmean_example, batch_size: 1000}\nparallel: {replicas: 1}\n");
-  const DataSets data{.train = std::make_shared<LargePictures>(80'000)};
+  const auto large_pictures =
+      testing::made_set({.size = 1000, .type = class_sample({3, 80'000, 80'000}, 2)});
+  const DataSets data{.train = large_pictures};
   CHECK_THAT(testing::message_of<ValueError>([&] { check_memory(config, data); }),
              ContainsSubstring("a batch's inputs 69.8 TiB"));
   CHECK_THAT(prediction_text(config, data),

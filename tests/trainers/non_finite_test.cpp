@@ -8,14 +8,13 @@
 #include <string>
 #include <vector>
 
-#include <ATen/ops/full.h>
-
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/data/finite.h"
 #include "framework/replicas/pmap.h"
 #include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
+#include "tests/data/made_set.h"
 #include "tests/support/captured_stderr.h"
 #include "tests/support/message_of.h"
 #include "tests/support/occurrences.h"
@@ -25,35 +24,27 @@
 namespace lockstep {
 namespace {
 
+using testing::made_set;
+using testing::MadeSample;
 using testing::message_of;
 using testing::TemporaryFolder;
 
-// Twelve samples of zeros, of which one may have a value that is none, in its input or its target.
-class Holed final : public Dataset {
- public:
-  explicit Holed(std::int64_t hole = -1, bool is_target = false, double input = std::nan(""))
-      : hole_(hole), is_target_(is_target), input_(input) {}
-  std::int64_t size() const override { return 12; }
-  SampleType type() const override { return value_sample({2, 3}, 1); }
-  std::string sample_name(std::int64_t index) const override { return str("row ", index); }
-
- private:
-  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
-    Batch batch{at::full({std::ssize(indices), 2, 3}, 0.5),
-                at::full({std::ssize(indices), 1}, 0.5)};
-    for (std::size_t i = 0; i < indices.size(); ++i) {
-      if (indices[i] != hole_) continue;
-      const auto row = static_cast<std::int64_t>(i);
-      if (is_target_) batch.targets[row].fill_(std::numeric_limits<double>::infinity());
-      if (!is_target_) batch.inputs[row][1][2].fill_(input_);
-    }
-    return batch;
-  }
-
-  std::int64_t hole_;
-  bool is_target_;
-  double input_;
-};
+// Twelve samples, of which one may have a value that is none, in its input or its target.
+std::shared_ptr<const Dataset> holed(std::int64_t hole = -1, bool is_target = false,
+                                     double input = std::nan("")) {
+  return made_set({.size = 12,
+                   .type = value_sample({2, 3}, 1),
+                   .make =
+                       [=](const MadeSample& sample) {
+                         sample.input.fill_(0.5);
+                         sample.target.fill_(0.5);
+                         if (sample.index != hole) return;
+                         if (is_target)
+                           sample.target.fill_(std::numeric_limits<double>::infinity());
+                         if (!is_target) sample.input[1][2].fill_(input);
+                       },
+                   .name = [](std::int64_t index) { return str("row ", index); }});
+}
 
 std::string trained_on(const DataSets& data, const std::string& trainer,
                        const std::string& model = "{name: linear}") {
@@ -81,14 +72,14 @@ DataSets sets_of(std::shared_ptr<const Dataset> train, std::shared_ptr<const Dat
 
 TEST_CASE("samples that are not finite are named before the learning rate is blamed") {
   // The second step's samples are 4 and 5 on replica 0, 6 and 7 on replica 1.
-  CHECK_THAT(trained_on(sets_of(std::make_shared<Holed>(6)), ""),
+  CHECK_THAT(trained_on(sets_of(holed(6)), ""),
              ContainsSubstring("the loss is not finite at step 2: of the training set, sample 6 "
                                "('row 6') has an input that is nan, at [1, 2]"));
-  CHECK_THAT(trained_on(sets_of(std::make_shared<Holed>(1, true)), ", accumulate: 2"),
+  CHECK_THAT(trained_on(sets_of(holed(1, true)), ", accumulate: 2"),
              ContainsSubstring("the loss is not finite at step 1: of the training set, sample 1 "
                                "('row 1') has a target that is inf, at [0]"));
   const testing::CapturedStderr log;
-  CHECK(trained_on(sets_of(std::make_shared<Holed>(6)), ", non_finite: skip") == "no error");
+  CHECK(trained_on(sets_of(holed(6)), ", non_finite: skip") == "no error");
   CHECK_THAT(log.text(), ContainsSubstring("sample 6 ('row 6') has an input that is nan, at [1, 2] "
                                            "(said once)"));
 }
@@ -98,7 +89,7 @@ TEST_CASE("samples are named where a gradient alone is not finite") {
   // finite, and the gradient of the unit's weights is 0 times infinity.
   std::set<std::string> found;
   for (const double input : {HUGE_VAL, -HUGE_VAL}) {
-    const auto data = std::make_shared<Holed>(6, false, input);
+    const auto data = holed(6, false, input);
     const std::string message = trained_on(sets_of(data), "", "{name: mlp, hidden: [1]}");
     CHECK_THAT(message, ContainsSubstring(str(" is not finite at step 2: of the training set, "
                                               "sample 6 ('row 6') has an input that is ",
@@ -109,8 +100,8 @@ TEST_CASE("samples are named where a gradient alone is not finite") {
 }
 
 TEST_CASE("figures of samples that are not finite are an error") {
-  const auto whole = std::make_shared<Holed>();
-  CHECK_THAT(trained_on(sets_of(whole, std::make_shared<Holed>(11)), ""),
+  const auto whole = holed();
+  CHECK_THAT(trained_on(sets_of(whole, holed(11)), ""),
              ContainsSubstring("what is evaluated is not finite: sample 11 ('row 11') has an input "
                                "that is nan, at [1, 2]"));
   CHECK(trained_on(sets_of(whole, whole), "") == "no error");
@@ -118,9 +109,9 @@ TEST_CASE("figures of samples that are not finite are an error") {
 
 TEST_CASE("the first of some samples that is not finite is named") {
   const std::vector<std::int64_t> some{3, 9, 4};
-  CHECK(first_non_finite(Holed(4), some) ==
+  CHECK(first_non_finite(*holed(4), some) ==
         "sample 4 ('row 4') has an input that is nan, at [1, 2]");
-  CHECK(first_non_finite(Holed(5), some).empty());
+  CHECK(first_non_finite(*holed(5), some).empty());
 }
 
 }  // namespace lockstep

@@ -16,6 +16,7 @@
 #include "framework/data/tensor_set.h"
 #include "framework/formats/csv.h"
 #include "tests/catch.h"
+#include "tests/data/made_set.h"
 #include "tests/support/captured_stderr.h"
 #include "tests/support/message_of.h"
 #include "trainers/bench/testing/temporary_folder.h"
@@ -24,34 +25,10 @@ namespace lockstep {
 namespace {
 
 using nlohmann::json;
+using testing::made_set;
+using testing::MadeSample;
 using testing::message_of;
 using testing::TemporaryFolder;
-
-// Tensors as a data set.
-class Tensors final : public Dataset {
- public:
-  Tensors(SampleType type, at::Tensor inputs, at::Tensor targets,
-          std::vector<std::string> names = {})
-      : type_(std::move(type)),
-        inputs_(std::move(inputs)),
-        targets_(std::move(targets)),
-        names_(std::move(names)) {}
-  std::int64_t size() const override { return inputs_.size(0); }
-  SampleType type() const override { return type_; }
-  std::vector<std::string> class_names() const override { return names_; }
-
- private:
-  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
-    const at::Tensor rows =
-        at::tensor(std::vector<std::int64_t>(indices.begin(), indices.end()), at::kLong);
-    return {inputs_.index_select(0, rows), targets_.index_select(0, rows)};
-  }
-
-  SampleType type_;
-  at::Tensor inputs_;
-  at::Tensor targets_;
-  std::vector<std::string> names_;
-};
 
 // Its outputs are its inputs.
 class Same : public Model {
@@ -80,11 +57,11 @@ std::vector<json> lines_of(const std::string& text) {
 }
 
 // Four samples of three classes: the largest output is 1, then 0 (of equal ones), 2, NaN.
-Tensors classes(const std::vector<std::string>& names = {}) {
+TensorSet classes(const std::vector<std::string>& names = {}) {
   const at::Tensor scores = at::tensor({0.1F, 2.5F, -1.0F, 7.0F, 7.0F, 0.0F, -3.0F, -2.0F, -0.3F,
                                         1.0F, std::numeric_limits<float>::quiet_NaN(), 2.0F})
                                 .view({4, 3});
-  return {class_sample({3}, 3), scores, at::tensor({1, 2, 0, 1}, at::kLong), names};
+  return {scores, at::tensor({1, 2, 0, 1}, at::kLong), class_sample({3}, 3), names};
 }
 
 }  // namespace
@@ -122,7 +99,7 @@ TEST_CASE("names of classes stand beside their numbers, whatever they hold") {
     CHECK(lines[i]["prediction_name"] == prediction);
     CHECK(lines[i]["target_name"] == target);
   }
-  const Subset part(std::make_shared<const Tensors>(classes(names)), {2});
+  const Subset part(std::make_shared<const TensorSet>(classes(names)), {2});
   CHECK(lines_of(predicted(part, 3, PredictionFormat::jsonl))[0]["prediction_name"] == names[2]);
   CHECK(message_of<ValueError>([&] {
           (void)predicted(classes({"one"}), 3, PredictionFormat::csv);
@@ -130,8 +107,8 @@ TEST_CASE("names of classes stand beside their numbers, whatever they hold") {
 }
 
 TEST_CASE("predictions of values read back as the outputs, one or several a sample") {
-  const Tensors one(value_sample({1}, 1), at::tensor({0.1F, -1e-30F}).view({2, 1}),
-                    at::tensor({3.0F, 0.2F}).view({2, 1}));
+  const TensorSet one(at::tensor({0.1F, -1e-30F}).view({2, 1}),
+                      at::tensor({3.0F, 0.2F}).view({2, 1}), value_sample({1}, 1));
   CHECK(predicted(one, 1, PredictionFormat::csv) ==
         "index,prediction,target\n0,0.1,3\n1,-1e-30,0.2\n");
   CHECK(predicted(one, 2, PredictionFormat::jsonl) ==
@@ -139,7 +116,7 @@ TEST_CASE("predictions of values read back as the outputs, one or several a samp
         "{\"index\":1,\"prediction\":-1e-30,\"target\":0.2}\n");
 
   const at::Tensor values = at::arange(12, at::kFloat).div(7).view({2, 3, 2});
-  const Tensors several({{at::kFloat, {3, 2}}, {at::kFloat, {3, 2}}, 0}, values, values * 2);
+  const TensorSet several(values, values * 2, {{at::kFloat, {3, 2}}, {at::kFloat, {3, 2}}, 0});
   const auto lines = lines_of(predicted(several, 2, PredictionFormat::jsonl));
   REQUIRE(lines.size() == 2);
   const TemporaryFolder folder;
@@ -161,8 +138,8 @@ TEST_CASE("predictions of values read back as the outputs, one or several a samp
 
 TEST_CASE("a class for each position is a list, and has the name of none where it is ignored") {
   const at::Tensor scores = at::tensor({0.F, 1.F, 2.F, 1.F, 5.F, 3.F, 4.F, 8.F}).view({2, 2, 2});
-  const Tensors data({{at::kFloat, {2, 2}}, {at::kLong, {2}}, 2}, scores,
-                     at::tensor({1, 0, -100, 1}, at::kLong).view({2, 2}), {"no", "yes"});
+  const TensorSet data(scores, at::tensor({1, 0, -100, 1}, at::kLong).view({2, 2}),
+                       {{at::kFloat, {2, 2}}, {at::kLong, {2}}, 2}, {"no", "yes"});
   const auto lines = lines_of(predicted(data, 2, PredictionFormat::jsonl));
   REQUIRE(lines.size() == 2);
   CHECK(lines[1] == json{{"index", 1},
@@ -176,18 +153,19 @@ TEST_CASE("a class for each position is a list, and has the name of none where i
 TEST_CASE("predictions of tokens, and of outputs that do not fit, are refused") {
   const at::Tensor tokens = at::zeros({2, 5}, at::kLong);
   CHECK(message_of<ValueError>([&] {
-          (void)predicted(Tensors(token_sample(5, 256), tokens, tokens), 2, PredictionFormat::csv);
+          (void)predicted(TensorSet(tokens, tokens, token_sample(5, 256)), 2,
+                          PredictionFormat::csv);
         }) == "the data are tokens, each with the one that follows: train sample continues a text");
   const at::Tensor two = at::zeros({3, 2});
   CHECK(message_of<ValueError>([&] {
-          (void)predicted(Tensors(class_sample({2}, 4), two, at::zeros({3}, at::kLong)), 2,
+          (void)predicted(TensorSet(two, at::zeros({3}, at::kLong), class_sample({2}, 4)), 2,
                           PredictionFormat::csv);
         }) == "the model's outputs (2, 2) have no score for each of 4 classes");
 }
 
 TEST_CASE("values that were normalized are written as they were before") {
-  const Tensors data(value_sample({2}, 2), at::tensor({0.F, 1.F, -0.5F, 7.F}).view({2, 2}),
-                     at::tensor({1.F, 0.F, 0.F, 0.F}).view({2, 2}));
+  const TensorSet data(at::tensor({0.F, 1.F, -0.5F, 7.F}).view({2, 2}),
+                       at::tensor({1.F, 0.F, 0.F, 0.F}).view({2, 2}), value_sample({2}, 2));
   CHECK(predicted(data, 2, PredictionFormat::csv, {{100, 20}, {-3, 0}}) ==
         "index,prediction_0,prediction_1,target_0,target_1\n0,100,-3,120,-3\n1,90,-3,100,-3\n");
   CHECK(message_of<ValueError>([&] {
@@ -224,52 +202,27 @@ TEST_CASE("predictions of samples without targets have no such column") {
 }
 
 TEST_CASE("samples that have names are told by them") {
-  class Named final : public Dataset {
-   public:
-    std::int64_t size() const override { return 3; }
-    SampleType type() const override { return value_sample({1}, 1); }
-    bool has_targets() const override { return false; }
-    std::string sample_name(std::int64_t index) const override {
-      return index == 1 ? "a, \xff.png" : str("b/", index, ".png");
-    }
-
-   private:
-    Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
-      const at::Tensor rows =
-          at::tensor(std::vector<std::int64_t>(indices.begin(), indices.end()), at::kFloat)
-              .view({-1, 1});
-      return {rows, rows.clone()};
-    }
-  };
-  CHECK(predicted(Named(), 2, PredictionFormat::csv) ==
+  const auto named = made_set(
+      {.size = 3,
+       .has_targets = false,
+       .make = [](const MadeSample& sample) { sample.input.fill_(sample.index); },
+       .name = [](std::int64_t i) { return i == 1 ? "a, \xff.png" : str("b/", i, ".png"); }});
+  CHECK(predicted(*named, 2, PredictionFormat::csv) ==
         "index,file,prediction\n0,b/0.png,0\n1,\"a, \xff.png\",1\n2,b/2.png,2\n");
-  CHECK(lines_of(predicted(Named(), 2, PredictionFormat::jsonl))[1] ==
+  CHECK(lines_of(predicted(*named, 2, PredictionFormat::jsonl))[1] ==
         json{{"index", 1}, {"file", "a, \xef\xbf\xbd.png"}, {"prediction", 1.0}});
 }
 
 TEST_CASE("whether rows have a name is decided once, though a set breaks the rule") {
-  class SomeNamed final : public Dataset {
-   public:
-    explicit SomeNamed(std::int64_t named) : named_(named) {}
-    std::int64_t size() const override { return 2; }
-    SampleType type() const override { return value_sample({1}, 1); }
-    bool has_targets() const override { return false; }
-    std::string sample_name(std::int64_t index) const override {
-      return index == named_ ? "a.png" : "";
-    }
-
-   private:
-    Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
-      const at::Tensor rows = at::zeros({std::ssize(indices), 1});
-      return {rows, rows.clone()};
-    }
-
-    std::int64_t named_;
+  const auto some_named = [](std::int64_t named) {
+    return made_set({.size = 2, .has_targets = false, .name = [named](std::int64_t index) {
+                       return index == named ? "a.png" : "";
+                     }});
   };
   for (const std::int64_t batch_size : {1, 2}) {
-    CHECK(predicted(SomeNamed(0), batch_size, PredictionFormat::csv) ==
+    CHECK(predicted(*some_named(0), batch_size, PredictionFormat::csv) ==
           "index,file,prediction\n0,a.png,0\n1,\"\",0\n");
-    CHECK(predicted(SomeNamed(1), batch_size, PredictionFormat::csv) ==
+    CHECK(predicted(*some_named(1), batch_size, PredictionFormat::csv) ==
           "index,prediction\n0,0\n1,0\n");
   }
 }

@@ -23,6 +23,7 @@
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
+#include "tests/data/made_set.h"
 #include "tests/support/settings.h"
 #include "tests/trainers/run_outcome.h"
 #include "trainers/bench/testing/temporary_folder.h"
@@ -35,24 +36,13 @@ namespace fs = std::filesystem;
 using namespace testing;
 
 // y = sin(5 x) at points of [0, 1].
-class SineSamples final : public Dataset {
- public:
-  explicit SineSamples(std::int64_t size) : size_(size) {}
-  std::int64_t size() const override { return size_; }
-  SampleType type() const override { return value_sample({1}, 1); }
-
- private:
-  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
-    const Tensor xs = at::empty({std::ssize(indices), 1});
-    for (std::size_t i = 0; i < indices.size(); ++i) {
-      xs[static_cast<std::int64_t>(i)].fill_(static_cast<double>(indices[i]) /
-                                             static_cast<double>(size_));
-    }
-    return {xs, (5 * xs).sin()};
-  }
-
-  std::int64_t size_;
-};
+std::shared_ptr<const Dataset> sine_samples(std::int64_t size) {
+  return made_set({.size = size, .make = [size](const MadeSample& sample) {
+                     sample.input.fill_(static_cast<double>(sample.index) /
+                                        static_cast<double>(size));
+                     sample.target.copy_((5 * sample.input).sin());
+                   }});
+}
 
 // The mean output, which is no number about as often as one, and never one of as many samples as
 // `never_of`.
@@ -170,9 +160,9 @@ TEST_CASE("a run in parts ends as the whole one, whatever its figures and its pa
             "checkpoint: {best: ",
             best, ", every: ", from_to(random, 0, 5), ", keep: 100}\n");
     // Figures of a set of 9 are never numbers.
-    const DataSets data{.train = std::make_shared<SineSamples>(30),
-                        .validation = std::make_shared<SineSamples>(from_to(random, 9, 11)),
-                        .test = random() % 2 == 0 ? std::make_shared<SineSamples>(7) : nullptr};
+    const DataSets data{.train = sine_samples(30),
+                        .validation = sine_samples(from_to(random, 9, 11)),
+                        .test = random() % 2 == 0 ? sine_samples(7) : nullptr};
     INFO("round " << round << "\n" << text << data.validation->size() << " to validate");
     const TemporaryFolder folder;
     const fs::path whole = folder.path() / "whole";

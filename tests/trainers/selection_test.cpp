@@ -20,6 +20,7 @@
 #include "framework/replicas/pmap.h"
 #include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
+#include "tests/data/made_set.h"
 #include "tests/support/message_of.h"
 #include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/run/check_job.h"
@@ -31,39 +32,22 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using testing::made_set;
+using testing::MadeSample;
+using testing::make_point;
 using testing::message_of;
 using testing::TemporaryFolder;
 
 constexpr std::int64_t kIgnored = -100;
 
-// Points of two features in three classes, of which each `ignored_every`-th does not count.
-class Points final : public Dataset {
- public:
-  explicit Points(std::int64_t size, std::int64_t ignored_every = 0)
-      : size_(size), ignored_every_(ignored_every) {}
-  std::int64_t size() const override { return size_; }
-  SampleType type() const override { return class_sample({2}, 3); }
-
- private:
-  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
-    const auto count = static_cast<std::int64_t>(indices.size());
-    Batch batch{at::empty({count, 2}), at::empty({count}, at::kLong)};
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t index = indices[static_cast<std::size_t>(i)];
-      const Key key = Key(5).fold(static_cast<std::uint64_t>(index));
-      for (std::int64_t j = 0; j < 2; ++j) {
-        const auto bits = key.draw(static_cast<std::uint64_t>(j)) >> 40;
-        batch.inputs[i][j].fill_(static_cast<double>(bits) / double(1 << 24) - 0.5);
-      }
-      const bool is_ignored = ignored_every_ > 0 && index % ignored_every_ == 0;
-      batch.targets[i].fill_(is_ignored ? kIgnored : index % 3);
-    }
-    return batch;
-  }
-
-  std::int64_t size_;
-  std::int64_t ignored_every_;
-};
+// Points, of which each `ignored_every`-th does not count.
+std::shared_ptr<const Dataset> points(std::int64_t size, std::int64_t ignored_every = 0) {
+  return made_set(
+      {.size = size, .type = class_sample({2}, 3), .make = [=](const MadeSample& sample) {
+         make_point(sample);
+         if (ignored_every > 0 && sample.index % ignored_every == 0) sample.target.fill_(kIgnored);
+       }});
+}
 
 // What a run has left in its folder.
 struct Outcome {
@@ -105,7 +89,7 @@ Outcome run(const std::string& text, std::int64_t replicas, const DataSets& data
 TEST_CASE("targets that do not count leave the others' weights right on any number of replicas") {
   const TemporaryFolder folder;
   // Of 23 samples 8 don't count, and batches of 6 hold unequal numbers of these.
-  const DataSets data{.train = std::make_shared<Points>(23, 3)};
+  const DataSets data{.train = points(23, 3)};
   const auto run_on = [&](std::int64_t replicas, const std::string& loss) {
     return run("data: {name: pmean_example, batch_size: " + std::to_string(6 / replicas) +
                    "}\noptimizer: {lr: 0.3}\nloss: " + loss +
@@ -130,7 +114,7 @@ TEST_CASE("targets that do not count leave the others' weights right on any numb
 
 TEST_CASE("a global batch is a step of so many samples, in the microbatches that it needs") {
   const TemporaryFolder folder;
-  const DataSets data{.train = std::make_shared<Points>(64)};
+  const DataSets data{.train = points(64)};
   const auto digest_of = [&](const std::string& batch_size, const std::string& length) {
     return run("data: {name: pmean_example, batch_size: " + batch_size + "}\ntrainer: {steps: 5, " +
                    length + "}\n",
@@ -146,7 +130,7 @@ TEST_CASE("a global batch is a step of so many samples, in the microbatches that
 
 TEST_CASE("a run of so many samples ends with the step that takes the last of them") {
   const TemporaryFolder folder;
-  const DataSets data{.train = std::make_shared<Points>(20)};
+  const DataSets data{.train = points(20)};
   const Outcome outcome =
       run("data: {name: pmean_example, batch_size: 4}\ntrainer: {samples: 45, log_every: 1}\n", 2,
           data, folder.path() / "run");
@@ -157,9 +141,7 @@ TEST_CASE("a run of so many samples ends with the step that takes the last of th
 
 TEST_CASE("a run ends when the validation set's figure has not become better for long enough") {
   const TemporaryFolder folder;
-  const DataSets data{.train = std::make_shared<Points>(48),
-                      .validation = std::make_shared<Points>(30),
-                      .test = std::make_shared<Points>(10)};
+  const DataSets data{.train = points(48), .validation = points(30), .test = points(10)};
   // Learning from labels that say nothing, it soon gets worse on the others.
   const std::string text =
       "data: {name: pmean_example, batch_size: 8}\noptimizer: {name: adam, lr: 0.1}\n"
@@ -203,7 +185,7 @@ TEST_CASE("what decides on the way needs a validation set, and a figure that it 
   const auto problem = [](const std::string& text, const DataSets& data) {
     return message_of<ValueError>([&] { check_job(config_of(text, 1), data); });
   };
-  const DataSets two{.train = std::make_shared<Points>(20), .test = std::make_shared<Points>(5)};
+  const DataSets two{.train = points(20), .test = points(5)};
   CHECK(problem("checkpoint: {best: accuracy}\n", two) ==
         "test:3:14: checkpoint.best: decides by a validation set, and there is none: "
         "data.validation=0.1 takes a tenth of the training set");
@@ -237,9 +219,7 @@ TEST_CASE("what decides on the way needs a validation set, and a figure that it 
 
 TEST_CASE("callbacks are told of each step and evaluation on every replica, and can end the run") {
   const TemporaryFolder folder;
-  const DataSets data{.train = std::make_shared<Points>(40),
-                      .validation = std::make_shared<Points>(10),
-                      .test = std::make_shared<Points>(10)};
+  const DataSets data{.train = points(40), .validation = points(10), .test = points(10)};
   std::mutex mutex;
   std::map<std::string, int> told;
   const auto count = [&](const std::string& what) {
@@ -278,7 +258,7 @@ TEST_CASE("callbacks are told of each step and evaluation on every replica, and 
 
 TEST_CASE("in bf16 products round, parameters and their digest are float32, alike everywhere") {
   const TemporaryFolder folder;
-  const DataSets data{.train = std::make_shared<Points>(40)};
+  const DataSets data{.train = points(40)};
   const auto result_of = [&](const std::string& precision, const std::string& stage) {
     return run("data: {name: pmean_example, batch_size: 4}\nparallel: {zero_stage: " + stage +
                    "}\ntrainer: {steps: 6, precision: " + precision + "}\n",

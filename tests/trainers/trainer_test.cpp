@@ -12,14 +12,13 @@
 #include <utility>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/replicas/pmap.h"
 #include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
+#include "tests/data/made_set.h"
 #include "tests/support/message_of.h"
 #include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/config/config_options.h"
@@ -27,51 +26,29 @@
 #include "trainers/run/resume.h"
 
 using namespace lockstep;
+using lockstep::testing::made_set;
+using lockstep::testing::MadeOptions;
+using lockstep::testing::MadeSample;
 using lockstep::testing::message_of;
 using lockstep::testing::TemporaryFolder;
 
 namespace {
 
 // 13 samples of y = 3x - 1: global batches of 6 leave one of a single sample.
-class ThirteenSamples : public Dataset {
- public:
-  std::int64_t size() const override { return 13; }
-  SampleType type() const override { return value_sample({1}, 1); }
-
- private:
-  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
-    const Tensor xs = at::empty({static_cast<std::int64_t>(indices.size()), 1});
-    for (std::size_t i = 0; i < indices.size(); ++i) {
-      xs[static_cast<std::int64_t>(i)].fill_(static_cast<double>(indices[i]) / 10);
-    }
-    return {xs, 3 * xs - 1};
-  }
-};
-
-// Counts how often its fingerprint is taken.
-class CountedSamples final : public ThirteenSamples {
- public:
-  std::string fingerprint() const override { return str("taken ", ++taken, " times"); }
-  mutable std::atomic<int> taken = 0;
-};
+MadeOptions thirteen_samples() {
+  return {.size = 13, .make = [](const MadeSample& sample) {
+            sample.input.fill_(static_cast<double>(sample.index) / 10);
+            sample.target.copy_(3 * sample.input - 1);
+          }};
+}
 
 // Whoever evaluates on it finds the output folder removed afterwards.
-class FolderRemovingSamples final : public Dataset {
- public:
-  explicit FolderRemovingSamples(std::filesystem::path folder) : folder_(std::move(folder)) {}
-  std::int64_t size() const override { return 1; }
-  SampleType type() const override { return value_sample({1}, 1); }
-
- private:
-  Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
+MadeOptions folder_removing_samples(const std::filesystem::path& folder) {
+  return {.make = [folder](const MadeSample& /*sample*/) {
     std::error_code removed_by_another_replica;
-    std::filesystem::remove_all(folder_, removed_by_another_replica);
-    const auto count = static_cast<std::int64_t>(indices.size());
-    return {at::zeros({count, 1}), at::zeros({count, 1})};
-  }
-
-  std::filesystem::path folder_;
-};
+    std::filesystem::remove_all(folder, removed_by_another_replica);
+  }};
+}
 
 // The text of result.json after two epochs with global batches of 6 samples.
 std::string result_of(std::int64_t replicas, const std::filesystem::path& folder) {
@@ -86,7 +63,7 @@ std::string result_of(std::int64_t replicas, const std::filesystem::path& folder
           "}\n"
           "trainer: {epochs: 2, seed: 3}\n",
       "test");
-  const auto samples = std::make_shared<ThirteenSamples>();
+  const auto samples = made_set(thirteen_samples());
   const DataSets data{.train = samples, .test = samples};
   const RunFolderLock lock = claim_run_folder(folder, to_yaml(config));
   pmap([&] { Trainer(config, data, {.output = folder, .quiet = true}).run(); },
@@ -121,7 +98,7 @@ TEST_CASE("a job of another number of replicas than the config's is refused") {
   const TemporaryFolder folder;
   const Config config =
       parse_config("model: {name: linear}\ndata: {name: pmean_example}\n", "test");
-  const DataSets data{.train = std::make_shared<ThirteenSamples>()};
+  const DataSets data{.train = made_set(thirteen_samples())};
   CHECK_THROWS_WITH(pmap([&] { Trainer(config, data, {.output = folder.path() / "run"}).run(); },
                          {.axis_name = "data", .axis_size = 2})(),
                     ContainsSubstring("Trainer: the config says 1 replica, and 2 run"));
@@ -136,7 +113,7 @@ TEST_CASE("the learning rate follows the schedule, and metrics say so") {
       "schedule: {name: linear, warmup_steps: 1}\n"
       "trainer: {steps: 5, log_every: 1, clip_value: 0.001}\n",
       "test");
-  const DataSets data{.train = std::make_shared<ThirteenSamples>()};
+  const DataSets data{.train = made_set(thirteen_samples())};
   const auto output = folder.path() / "run";
   const RunFolderLock lock = claim_run_folder(output, to_yaml(config));
   pmap([&] { Trainer(config, data, {.output = output, .quiet = true}).run(); },
@@ -166,8 +143,8 @@ TEST_CASE("a run whose folder is removed stops, and once all is computed tells t
         "trainer: {steps: 3, " +
             where + "}\n",
         "test");
-    const DataSets data{.train = std::make_shared<ThirteenSamples>(),
-                        .test = std::make_shared<FolderRemovingSamples>(output)};
+    const DataSets data{.train = made_set(thirteen_samples()),
+                        .test = made_set(folder_removing_samples(output))};
     const RunFolderLock lock = claim_run_folder(output, to_yaml(config));
     const std::string message = message_of<Error>([&] {
       pmap([&] { Trainer(config, data, {.output = output, .quiet = true}).run(); },
@@ -195,7 +172,10 @@ TEST_CASE("checkpoints say of the data what a trainer is told, or what replica 0
   const SetRecords told{{kTrainSet, {13, "told"}}};
   const SetRecords found{{kTrainSet, {13, "taken 1 times"}}};
   for (const bool is_told : {true, false}) {
-    const auto samples = std::make_shared<CountedSamples>();
+    std::atomic<int> taken = 0;
+    MadeOptions counted = thirteen_samples();
+    counted.fingerprint = [&taken] { return str("taken ", ++taken, " times"); };
+    const auto samples = made_set(counted);
     const DataSets data{.train = samples, .fitted = {.inputs = {"x"}}};
     RunOptions options{.output = folder.path() / (is_told ? "told" : "found"), .quiet = true};
     if (is_told) options.sets = told;
@@ -206,7 +186,7 @@ TEST_CASE("checkpoints say of the data what a trainer is told, or what replica 0
     const DataRecord record = data_record(*checkpoint, checkpoint_info(*checkpoint));
     const Fitted fitted{.inputs = {"x"}, .sample = samples->type()};
     CHECK((record == DataRecord{.fitted = fitted, .sets = is_told ? told : found}));
-    CHECK(samples->taken == (is_told ? 0 : 1));
+    CHECK(taken == (is_told ? 0 : 1));
   }
 }
 
