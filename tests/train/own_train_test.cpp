@@ -3,6 +3,7 @@
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 #include "trainers/bench/testing/child_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
@@ -19,11 +20,9 @@ Ended own_train(const TemporaryFolder& folder, const Flags& flags) {
 }
 
 void check_refused(const TemporaryFolder& folder, const Flags& flags, const std::string& message) {
-  const Ended end = own_train(folder, flags);
-  INFO(join(flags, " "));
-  CHECK(end.status == 2);
-  CHECK(end.out.empty());
-  CHECK(end.err == "lockstep: error: " + message + "\n");
+  testing::check_refused(
+      folder.path(), flags, message,
+      [&](const auto& /*its path*/, const Flags& given) { return own_train(folder, given); });
 }
 
 }  // namespace

@@ -51,19 +51,6 @@ struct TrainedRun {
   Ended ended;
 };
 
-// Ends with status 2, this error (or its beginning, before …) and no output; makes no file.
-void check_refused(const fs::path& folder, const Flags& flags, const std::string& message) {
-  const auto before = entries(folder);
-  const Ended end = train(folder, flags);
-  INFO(join(flags, " ") << "\n" << end.out << end.err);
-  CHECK(end.status == 2);
-  CHECK(end.out.empty());
-  const std::size_t begin = message.find("…");
-  CHECK(end.err.substr(0, begin == std::string::npos ? begin : begin + 17) ==
-        "lockstep: error: " + message.substr(0, begin) + (begin == std::string::npos ? "\n" : ""));
-  CHECK(entries(folder) == before);
-}
-
 }  // namespace
 
 TEST_CASE("each command of train has its help, and unknown ones are refused with the nearest") {

@@ -2,6 +2,9 @@
 
 #include <vector>
 
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/train_main.h"
 
 namespace lockstep::testing {
@@ -18,6 +21,26 @@ std::function<int()> training(const std::filesystem::path& folder, const Flags& 
 
 Ended train(const std::filesystem::path& folder, const Flags& flags) {
   return run_forked(training(folder, flags));
+}
+
+void check_refused(
+    const std::filesystem::path& folder, const Flags& flags, const std::string& message,
+    const std::function<Ended(const std::filesystem::path&, const Flags&)>& program) {
+  const auto before = entries(folder);
+  const Ended end = program(folder, flags);
+  INFO(join(flags, " ") << "\n" << end.out << end.err);
+  CHECK(end.status == 2);
+  CHECK(end.out.empty());
+  CHECK(lines_of(end.err).size() == lines_of(message).size());
+  const std::string more = "…";
+  const std::string expected = "lockstep: error: " + message;
+  if (message.ends_with(more)) {
+    CHECK_THAT(end.err,
+               Catch::Matchers::StartsWith(expected.substr(0, expected.size() - more.size())));
+  } else {
+    CHECK(end.err == expected + "\n");
+  }
+  CHECK(entries(folder) == before);
 }
 
 }  // namespace lockstep::testing

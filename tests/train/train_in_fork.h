@@ -15,4 +15,10 @@ namespace lockstep::testing {
 /// Runs it to its end.
 [[nodiscard]] Ended train(const std::filesystem::path& folder, const Flags& flags);
 
+/// Checks that `program` refuses the flags: status 2, no output, no file more in the folder, and
+/// this error alone, or one of as many lines that begins as `message` does before its end in "…".
+void check_refused(
+    const std::filesystem::path& folder, const Flags& flags, const std::string& message,
+    const std::function<Ended(const std::filesystem::path&, const Flags&)>& program = train);
+
 }  // namespace lockstep::testing
