@@ -32,13 +32,36 @@ if(said STREQUAL "" OR where EQUAL -1)
   message(FATAL_ERROR "the README does not show what its own module prints:\n${output}")
 endif()
 
-# The pages are there with what they link to, and the configs.
-foreach(file README.md LICENSE CHANGELOG.md trainers/hosts.md trainers/bench/README.md framework/training/zero.h)
-  if(NOT EXISTS ${WORK}/lockstep/share/doc/lockstep/${file})
-    message(FATAL_ERROR "${file} is not installed in share/doc/lockstep")
+# The pages are there with what they link to, and the configs. Words are completed as train tells them.
+foreach(file doc/lockstep/README.md doc/lockstep/LICENSE doc/lockstep/CHANGELOG.md doc/lockstep/framework/training/zero.h
+             doc/lockstep/trainers/bench/README.md man/man1/train.1.gz)
+  if(NOT EXISTS ${WORK}/lockstep/share/${file})
+    message(FATAL_ERROR "share/${file} is not installed")
   endif()
 endforeach()
+run(bash -c "source $1/share/bash-completion/completions/train && COMP_WORDS=(train exp) COMP_CWORD=1 && _train $1/bin/train &&
+             echo \${COMPREPLY[*]} && COMP_WORDS=(train eval --ch) COMP_CWORD=2 && _train $1/bin/train && echo \${COMPREPLY[*]}"
+    completion ${WORK}/lockstep)
+if(NOT output STREQUAL "export\n--checkpoint\n")
+  message(FATAL_ERROR "train's words are completed otherwise:\n${output}")
+endif()
 run(${WORK}/lockstep/bin/train --config ${WORK}/lockstep/share/lockstep/configs/pmean_linear.yaml --print-config)
+
+# The package has all of it, and what Debian wants of packages. What takes long is left out: compressing and stripping it, and
+# finding what its programs load.
+find_program(dpkg_deb dpkg-deb)
+if(dpkg_deb)
+  run(${CMAKE_CPACK_COMMAND} --config ${BUILD}/CPackConfig.cmake -B ${WORK}/package -D CPACK_DEBIAN_PACKAGE_SHLIBDEPS=OFF
+      -D CPACK_DEBIAN_COMPRESSION_TYPE=none -D CPACK_STRIP_FILES=OFF)
+  file(GLOB package ${WORK}/package/lockstep_*.deb)
+  run(${dpkg_deb} --contents ${package})
+  foreach(file bin/train include/lockstep/lockstep.h share/lockstep/configs/pmean_linear.yaml share/doc/lockstep/copyright
+               share/doc/lockstep/changelog.gz)
+    if(NOT output MATCHES " ./usr/${file}\n")
+      message(FATAL_ERROR "the package lacks ${file}:\n${output}")
+    endif()
+  endforeach()
+endif()
 
 write_own_headers(${WORK}/lockstep/include/lockstep ${WORK}/own)
 function(build folder)
