@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "framework/axes/axis_names.h"
 #include "framework/base/text.h"
+#include "framework/tree/prefix_tree.h"
 
 namespace lockstep {
 
@@ -42,10 +47,6 @@ class Mesh {
   Axes axes_;
 };
 
-/// In P(): a dimension that is not cut.
-struct None {};
-inline constexpr None none;
-
 /// Which mesh axes cut which dimension of an array: see P().
 using PartitionSpec = std::vector<std::vector<std::string>>;
 
@@ -53,40 +54,46 @@ using PartitionSpec = std::vector<std::vector<std::string>>;
 /// were one ({"data", "model"}, row-major).
 class PartitionEntry {
  public:
-  PartitionEntry(None) {}                                       // NOLINT
-  PartitionEntry(const char* axis) : axes_{axis} {}             // NOLINT
-  PartitionEntry(std::string axis) : axes_{std::move(axis)} {}  // NOLINT
-  PartitionEntry(std::initializer_list<const char*> axes) : axes_(axes.begin(), axes.end()) {}
+  PartitionEntry(std::nullopt_t) : axes_(std::in_place) {}  // NOLINT
+  PartitionEntry(std::initializer_list<std::string_view> axes) : axes_(AxisNames(axes).names()) {}
+  template <typename T>
+  requires(!std::is_same_v<T, PartitionEntry>) PartitionEntry(const T& axes) {  // NOLINT
+    constexpr bool is_name =
+        std::is_convertible_v<const T&, AxisNames> && !std::is_null_pointer_v<T>;
+    static_assert(is_name,
+                  "lockstep: P has an entry for each dimension: the name of an axis, several as "
+                  "{\"data\", \"model\"}, or none where it is not cut");
+    if constexpr (is_name) axes_ = AxisNames(axes).names();
+  }
 
-  [[nodiscard]] const std::vector<std::string>& axes() const noexcept { return axes_; }
+  /// Of a dimension of which P() was told nothing.
+  [[nodiscard]] static PartitionEntry absent() { return PartitionEntry(Absent()); }
+  /// None if absent.
+  [[nodiscard]] const std::optional<std::vector<std::string>>& axes() const noexcept {
+    return axes_;
+  }
 
  private:
-  std::vector<std::string> axes_;
+  struct Absent {};
+  explicit PartitionEntry(Absent) {}
+
+  std::optional<std::vector<std::string>> axes_;
 };
 
 /// `P("data")` cuts dimension 0 along "data", `P(none, "model")` dimension 1 along "model",
 /// `P({"data", "model"})` dimension 0 along both. Axes that are not named hold copies; P() is the
-/// whole array everywhere. As jax.sharding.PartitionSpec.
-[[nodiscard]] inline PartitionSpec P() {
-  return {};
-}
-[[nodiscard]] inline PartitionSpec P(const PartitionEntry& first) {
-  return {first.axes()};
-}
-[[nodiscard]] inline PartitionSpec P(const PartitionEntry& first, const PartitionEntry& second) {
-  return {first.axes(), second.axes()};
-}
-/// Up to six dimensions; for more write the PartitionSpec itself.
-[[nodiscard]] inline PartitionSpec P(const PartitionEntry& first, const PartitionEntry& second,
-                                     const PartitionEntry& third,
-                                     const PartitionEntry& fourth = none,
-                                     const PartitionEntry& fifth = none,
-                                     const PartitionEntry& sixth = none) {
+/// whole array everywhere. Up to six dimensions; for more write the PartitionSpec itself. As
+/// jax.sharding.PartitionSpec.
+[[nodiscard]] inline PartitionSpec P(const PartitionEntry& first = PartitionEntry::absent(),
+                                     const PartitionEntry& second = PartitionEntry::absent(),
+                                     const PartitionEntry& third = PartitionEntry::absent(),
+                                     const PartitionEntry& fourth = PartitionEntry::absent(),
+                                     const PartitionEntry& fifth = PartitionEntry::absent(),
+                                     const PartitionEntry& sixth = PartitionEntry::absent()) {
   PartitionSpec spec;
   for (const PartitionEntry* entry : {&first, &second, &third, &fourth, &fifth, &sixth}) {
-    spec.push_back(entry->axes());
+    if (entry->axes()) spec.push_back(*entry->axes());
   }
-  while (spec.size() > 3 && spec.back().empty()) spec.pop_back();
   return spec;
 }
 

@@ -3,14 +3,20 @@
 #include <algorithm>
 #include <cstddef>
 #include <initializer_list>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "framework/base/range.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep {
+
+/// In in_axes and out_axes: not cut, or not stacked. In P(): a dimension that is not cut.
+inline constexpr std::nullopt_t none = std::nullopt;
 
 namespace tree_detail {
 template <Key K>
@@ -30,7 +36,9 @@ std::string name_of(const K& key) {
 ///
 ///   0      {0, std::nullopt}      {0, {1, std::nullopt}}      {{"w", 0}, {"b", std::nullopt}}
 ///
-/// A tuple, pair, vector, map or struct of entries is such a list, too.
+/// Those of a struct may also be listed by name, as a map's are by key, in any order.
+/// A tuple, pair, vector, map or struct of entries is such a list, too, and what `auto` makes of
+/// `{entry, entry}`.
 template <typename Entry>
 class PrefixTree {
  public:
@@ -56,8 +64,8 @@ class PrefixTree {
   }
   template <typename T>
   requires(!std::is_same_v<T, PrefixTree> && !std::is_convertible_v<const T&, Entry> &&
-           (tree_detail::HasParts<T> || tree_detail::Map<T> || tree_detail::is_sequence<T>))
-      PrefixTree(const T& parts)  // NOLINT
+           (tree_detail::HasParts<T> || tree_detail::Map<T> || tree_detail::is_sequence<T> ||
+            tree_detail::is_a<T, std::initializer_list>)) PrefixTree(const T& parts)  // NOLINT
       : form_(Form::list) {
     if constexpr (tree_detail::HasParts<T>) {
       std::apply([&](const auto&... each) { (parts_.emplace_back(each), ...); },
@@ -113,6 +121,45 @@ void check_parts(const PrefixTree<Entry>& prefix, std::size_t count, bool keyed,
           ", its entry ", prefix.parts().size());
 }
 
+// The names in LOCKSTEP_TREE's list of members.
+inline std::vector<std::string> split_names(std::string_view list) {
+  std::vector<std::string> names(1);
+  for (const char letter : list) {
+    if (letter == ',') {
+      names.emplace_back();
+    } else if (letter != ' ') {
+      names.back() += letter;
+    }
+  }
+  return names;
+}
+
+// For each part of a T, the index of what the list says of it.
+template <HasParts T, typename Entry>
+std::vector<std::size_t> places_of_parts(const PrefixTree<Entry>& prefix, std::size_t count,
+                                         const std::string& where) {
+  std::vector<std::size_t> places = consecutive(std::size_t{0}, count);
+  if constexpr (requires(const T* type) { lockstep_tree_names(type); }) {
+    const auto& keys = prefix.keys();
+    if (!keys.empty()) {
+      const auto names = split_names(lockstep_tree_names(static_cast<const T*>(nullptr)));
+      const std::string members = ": its members are " + join(names);
+      for (const std::string& key : keys) {
+        require(std::ranges::count(keys, key) == 1, where, " has two entries for '", key, "'");
+        require(std::ranges::count(names, key) == 1, where, " has no '", key, "'", members);
+      }
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto found = std::ranges::find(keys, names[i]);
+        require(found != keys.end(), where, " has no entry for '", names[i], "'", members);
+        places[i] = static_cast<std::size_t>(found - keys.begin());
+      }
+      return places;
+    }
+  }
+  check_parts(prefix, count, false, where);
+  return places;
+}
+
 // Calls visit(entry) for each leaf of the tree, in order, with the prefix' entry for it. Throws
 // ValueError, starting with `where`, if the prefix is not built like the tree, has no entry for a
 // leaf, or has another entry than Entry() for a static value.
@@ -131,10 +178,10 @@ void for_each_entry(const PrefixTree<Entry>& prefix, const T& tree, const std::s
   }
   if constexpr (HasParts<T>) {
     const auto all = [&](const auto&... parts) {
-      check_parts(prefix, sizeof...(parts), false, where);
+      const auto places = places_of_parts<T>(prefix, sizeof...(parts), where);
       std::size_t next = 0;
       const auto one = [&](const auto& part) {
-        for_each_entry(prefix.parts()[next], part, str(where, ".", next), visit);
+        for_each_entry(prefix.parts()[places[next]], part, str(where, ".", next), visit);
         ++next;
       };
       (one(parts), ...);

@@ -393,4 +393,7 @@ template <typename F, Tree T, std::same_as<T>... Rest>
   }                                                                                \
   [[maybe_unused]] inline auto lockstep_tree_members(const Type& lockstep_value) { \
     return std::tie(LOCKSTEP_DETAIL_EXPAND(LOCKSTEP_DETAIL_EACH(__VA_ARGS__)));    \
+  }                                                                                \
+  [[maybe_unused]] inline const char* lockstep_tree_names(const Type*) {           \
+    return #__VA_ARGS__;                                                           \
   }

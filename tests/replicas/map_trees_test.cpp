@@ -144,8 +144,13 @@ TEST_CASE("what is said of single leaves is built like the argument's tree") {
   CHECK(pmap(of_pair, {.in_axes = {{1, std::nullopt}}})(std::pair(w, b)).equal(by_column));
   CHECK(vmap(of_pair, {.in_axes = {std::pair(1, std::nullopt)}})(std::pair(w, b)).equal(by_column));
   const auto of_struct = [&](const Attention& own) { return f(own.weight, own.bias); };
-  CHECK(pmap(of_struct, {.in_axes = {{1, std::nullopt, std::nullopt}}})(Attention{w, b, 2})
-            .equal(by_column));
+  for (const InAxes& axes :
+       {InAxes{{1, none, none}}, InAxes{{{"weight", 1}, {"bias", none}, {"heads", none}}},
+        InAxes{{{"heads", none}, {"bias", none}, {"weight", 1}}}}) {
+    CHECK(pmap(of_struct, {.in_axes = axes})(Attention{w, b, 2}).equal(by_column));
+  }
+  const auto each = {1, 0};
+  CHECK(pmap(f, {.in_axes = each})(w, at::stack({b, b, b})).equal(by_column));
   using Named = std::map<std::string, Tensor>;
   const auto of_map = [&](const Named& own) { return f(own.at("w"), own.at("b")); };
   const Named named{{"w", w}, {"b", b}};
@@ -168,6 +173,11 @@ TEST_CASE("results have axes and specs for their single leaves, too") {
   CHECK(layer.bias.equal(x.sum(0)));
   CHECK(list[0].equal(x));
   CHECK(list[1].equal(2 * x.t()));
+  const auto [named, others] =
+      shard_map(f, Mesh({{"i", 3}}), P("i"),
+                {{{"bias", P()}, {"weight", P("i")}, {"heads", P()}}, P("i")})(x);
+  CHECK(named.weight.equal(x));
+  CHECK(named.bias.equal(x.sum(0, true)));
   const auto [sharded, rows] =
       shard_map(f, Mesh({{"i", 3}}), P("i"), {{P("i"), P(), P()}, {P("i"), P(none, "i")}})(x);
   CHECK(sharded.weight.equal(x));
@@ -194,6 +204,14 @@ TEST_CASE("what does not fit the tree is refused, with the place and the call si
   CHECK(told({{0, 0}}, named) == title + " is a map: its entries have keys, {{\"key\", entry}, …}");
   CHECK(told({{{"b", 0}, {"w", 0}}}, std::pair(x, x)) ==
         title + " is no map: its entries have no keys");
+  const Attention layer{x, x, 2};
+  const std::string members = ": its members are weight, bias, heads";
+  CHECK(told({{{"weight", 0}, {"bais", 0}, {"heads", none}}}, layer) ==
+        title + " has no 'bais'" + members);
+  CHECK(told({{{"weight", 0}, {"heads", none}}}, layer) ==
+        title + " has no entry for 'bias'" + members);
+  CHECK(told({{{"weight", 0}, {"weight", 0}, {"heads", none}}}, layer) ==
+        title + " has two entries for 'weight'");
   CHECK(refusal([&] {
           (void)pmap(first, {.in_axes = {{"w", 0}}})(named);
         }) == "pmap over 'i' (map_trees_test.cpp): in_axes has 1 named entry for 1 argument");

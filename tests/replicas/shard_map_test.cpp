@@ -76,6 +76,19 @@ TEST_CASE("a spec says which block of an argument each replica gets") {
   check(P(none, none), [&](Index, Index) { return x; });
 }
 
+TEST_CASE("a spec is written in several ways") {
+  const std::vector<std::string> no_axes;
+  CHECK(P().empty());
+  CHECK(P("data") == PartitionSpec{{"data"}});
+  CHECK(P(std::nullopt, "model") == PartitionSpec{no_axes, {"model"}});
+  CHECK(P(none, "model") == P(std::nullopt, "model"));
+  CHECK(P({}, "model") == P(none, "model"));
+  CHECK(P(std::string("data"), std::vector<std::string>{"a", "b"}) == P("data", {"a", "b"}));
+  CHECK(P(none, none, none, none, none, "f") ==
+        PartitionSpec{no_axes, no_axes, no_axes, no_axes, no_axes, {"f"}});
+  CHECK(P(none) == PartitionSpec{no_axes});
+}
+
 TEST_CASE("what a spec cuts the same out spec joins again") {
   const Tensor x = at::arange(6 * 12 * 2).view({6, 12, 2});
   for (const PartitionSpec& spec :
