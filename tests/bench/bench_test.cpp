@@ -11,6 +11,7 @@
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/support/ended.h"
 #include "trainers/bench/bench_main.h"
 #include "trainers/bench/testing/child_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
@@ -90,8 +91,7 @@ TEST_CASE("bench collectives measures, prints tables and writes its files") {
   const Ended end =
       bench.run({"collectives", "--sizes", "8,64KiB", "--replicas", "2", "--repetitions", "3",
                  "--python", "/nowhere/python", "--json", "out.json", "--plot", "out.svg"});
-  INFO(end.out << end.err);
-  REQUIRE(end.status == 0);
+  require_status(end, 0);
   for (const std::string part :
        {"symmetric: LibTorch",
         "psum: ", "pmap: ", "gloo: ", "c10d is left out: /nowhere/python cannot run it: ",
@@ -122,8 +122,7 @@ TEST_CASE("replicas may be threads too, and one alone") {
   const Ended end =
       bench.run({"collectives", "--systems", "psum,symmetric", "--launch", "threads,processes",
                  "--sizes", "12", "--replicas", "1,3", "--repetitions", "1"});
-  INFO(end.out << end.err);
-  CHECK(end.status == 0);
+  check_status(end, 0);
   CHECK_THAT(end.out, ContainsSubstring("symmetric threads"));
   CHECK_THAT(end.out, ContainsSubstring("== all_gather, 3 replicas"));
   CHECK(bench.left_nothing());
@@ -133,8 +132,7 @@ TEST_CASE("bench vdot checks its results and compares") {
   const Bench bench;
   const Ended end = bench.run(
       {"vdot", "--systems", "pmap,serial,libtorch", "--repetitions", "3", "--json", "vdot.json"});
-  INFO(end.out << end.err);
-  REQUIRE(end.status == 0);
+  require_status(end, 0);
   CHECK_THAT(end.out, ContainsSubstring("pmap: the result differs from float64's by"));
   const auto json = nlohmann::json::parse(read_text(bench.file("vdot.json")));
   CHECK(json["measurements"].size() == 3);
@@ -146,8 +144,7 @@ TEST_CASE("bench training measures steps and launches, and says which peers are 
   const Ended end = bench.run({"training", "--models", "mlp", "--replicas", "2,1", "--batch", "4",
                                "--repetitions", "2", "--stages", "0,3", "--python",
                                "/nowhere/python", "--json", "out.json", "--plot", "out.svg"});
-  INFO(end.out << end.err);
-  REQUIRE(end.status == 0);
+  require_status(end, 0);
   for (const std::string part :
        {"stage 0: LibTorch", "plain is left out: /nowhere/python cannot run it: ",
         "ddp is left out: /nowhere/python", "zero is left out: /nowhere/python",
@@ -187,8 +184,7 @@ TEST_CASE("bench training runs replicas as threads, and a measurement alone") {
   const Ended end = bench.run({"training", "--measure", "steps", "--models", "cnn", "--systems",
                                "lockstep", "--launch", "threads", "--stages", "3,0", "--replicas",
                                "2", "--batch", "2", "--repetitions", "1"});
-  INFO(end.out << end.err);
-  CHECK(end.status == 0);
+  check_status(end, 0);
   CHECK_THAT(end.out, ContainsSubstring("stage 0 threads"));
   CHECK_THAT(end.out, ContainsSubstring("stage 3 threads"));
   CHECK_THAT(end.out, !ContainsSubstring("stage 1"));
@@ -203,8 +199,7 @@ TEST_CASE("bench training has a resnet on images, also augmented ones, and a gpt
       bench.run({"training", "--measure", "steps", "--models", "resnet,gpt", "--systems",
                  "lockstep", "--stages", "0", "--data", "memory,augmented", "--replicas", "2",
                  "--batch", "2", "--repetitions", "1", "--json", "out.json"});
-  INFO(end.out << end.err);
-  REQUIRE(end.status == 0);
+  require_status(end, 0);
   CHECK_THAT(end.out, ContainsSubstring("== resnet, 77754 parameters, 2 replicas of 2 samples"));
   CHECK_THAT(end.out, ContainsSubstring("== gpt, 842496 parameters, 2 replicas of 2 samples"));
   CHECK_THAT(end.out, ContainsSubstring("stage 0 augmented: "));
@@ -231,8 +226,7 @@ TEST_CASE("bench checkpoint measures in each folder, and says which peers are no
   const Ended end = bench.run({"checkpoint", "--parameters", "5K", "--repetitions", "2",
                                "--folders", str(one.path().string(), ",", other.path().string()),
                                "--python", "/nowhere/python", "--json", "out.json"});
-  INFO(end.out << end.err);
-  REQUIRE(end.status == 0);
+  require_status(end, 0);
   for (const std::string part :
        {"dcp is left out: /nowhere/python cannot run it: ", "dcp_async is left out: ",
         "torch_save is left out: ", "5000 parameters with Adam's state, of 2 replicas, in ",
@@ -270,8 +264,7 @@ TEST_CASE("bench parts measures each part, and says which peers are not there") 
   const Bench bench;
   const Ended end = bench.run({"parts", "--columns", "20", "--repetitions", "2", "--python",
                                "/nowhere/python", "--json", "out.json"});
-  INFO(end.out << end.err);
-  REQUIRE(end.status == 0);
+  require_status(end, 0);
   for (const std::string part :
        {"train: LibTorch", "shard_map: LibTorch",
         "pandas is left out: /nowhere/python cannot run it: ",
@@ -300,8 +293,7 @@ TEST_CASE("bench parts measures one part alone, and a table beside Python's read
   fs::permissions(bench.file("python"), fs::perms::owner_all);
   const Ended end = bench.run({"parts", "--measure", "table", "--columns", "9", "--repetitions",
                                "1", "--python", bench.file("python").string()});
-  INFO(end.out << end.err);
-  REQUIRE(end.status == 0);
+  require_status(end, 0);
   for (const std::string part :
        {"pandas is left out: ", "loadtxt 2.3: NumPy 2.3.4, ", "x train, 9 columns",
         "\nloadtxt 2.3, 9 columns", "\nloadtxt 2.3, 4 columns"}) {
@@ -428,8 +420,7 @@ TEST_CASE(
   const std::vector<pid_t> all = with_descendants(program.pid());
   ::kill(children_of(worker)[1], SIGKILL);
   const Ended end = program.wait();
-  INFO(end.out << end.err);
-  CHECK(end.status == 3);
+  check_status(end, 3);
   CHECK_THAT(end.err, ContainsSubstring("lockstep: error: psum, 2 replicas: "));
   CHECK_THAT(end.err, ContainsSubstring("replica 1"));
   for (const pid_t pid : all) CHECK(eventually([&] { return ended(pid); }));
@@ -444,8 +435,7 @@ TEST_CASE("Ctrl-C and SIGTERM end everything") {
     const std::vector<pid_t> all = with_descendants(program.pid());
     ::kill(program.pid(), signal);
     const Ended end = program.wait();
-    INFO(end.out << end.err);
-    CHECK(end.status == 128 + signal);
+    check_status(end, 128 + signal);
     CHECK_THAT(end.err,
                ContainsSubstring(signal == SIGINT ? "stopped by Ctrl-C" : "stopped by SIGTERM"));
     for (const pid_t pid : all) CHECK(eventually([&] { return ended(pid); }));
@@ -465,8 +455,7 @@ TEST_CASE("Ctrl-C and SIGTERM end the search for systems") {
     REQUIRE(eventually([&] { return !(asked = children_of(program.pid())).empty(); }));
     ::kill(program.pid(), signal);
     const Ended end = program.wait(std::chrono::seconds(20));
-    INFO(end.out << end.err);
-    CHECK(end.status == 128 + signal);
+    check_status(end, 128 + signal);
     CHECK(!end.by_signal);
     CHECK(eventually([&] { return ended(asked[0]); }));
     CHECK(bench.left_nothing());

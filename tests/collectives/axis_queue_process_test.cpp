@@ -12,6 +12,7 @@
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
 #include "tests/replicas/launched.h"
+#include "tests/support/ended.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -52,8 +53,7 @@ TEST_CASE("a queue's calls have the results of those that return when they are d
         INFO(name_of(mode) << ", overlap " << overlap);
         const Ended ended = launched([=] { check_started(overlap, backend == Backend::gloo); },
                                      {.replicas = 3, .mode = mode, .backend = backend});
-        INFO(ended.err);
-        CHECK(ended.status == 0);
+        check_status(ended, 0);
       }
     }
   }
@@ -64,8 +64,7 @@ TEST_CASE("a queue's calls overlap also where replicas take turns in a worker") 
     for (int again = 0; again < 5; ++again) {
       const Ended ended = launched([=] { check_started(true, true); },
                                    {.replicas = 5, .workers = workers, .backend = Backend::gloo});
-      INFO(ended.err);
-      CHECK(ended.status == 0);
+      check_status(ended, 0);
     }
   }
 }
@@ -81,6 +80,5 @@ TEST_CASE("a replica that is lost ends all calls of a queue") {
         for (auto& call : calls) queue.wait(call);
       },
       {.replicas = 2, .mode = LaunchMode::processes, .backend = Backend::gloo});
-  INFO(ended.err);
-  CHECK(ended.status == 3);
+  check_status(ended, 3);
 }

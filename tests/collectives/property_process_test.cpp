@@ -13,6 +13,7 @@
 #include "tests/collectives/property_cases.h"
 #include "tests/collectives/property_program.h"
 #include "tests/replicas/launched.h"
+#include "tests/support/ended.h"
 #include "trainers/bench/testing/child_program.h"
 
 using namespace lockstep;
@@ -85,16 +86,14 @@ void compare_with_threads(const RandomWorlds& sample, std::int64_t processes, co
   const SharedNumbers in_threads(RandomWorlds::numbers());
   const Ended job = launched([&] { sample.check(in_processes, bind); },
                              {.replicas = processes, .axis_name = "job"});
-  INFO(job.err);
-  REQUIRE(job.status == 0);
+  require_status(job, 0);
   const Ended maps = run_forked([&] {
     sample.check(in_threads, [](const World& world, const std::function<void()>& body) {
       bind_axes(world, all(world, Binding::pmap), 0, body);
     });
     return 0;
   });
-  INFO(maps.err);
-  REQUIRE(maps.status == 0);
+  require_status(maps, 0);
   CHECK(in_processes.set() == sample.expected());
   std::size_t different = 0;
   for (std::size_t i = 0; i < RandomWorlds::numbers(); ++i) {

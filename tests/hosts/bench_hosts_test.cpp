@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.h"
+#include "tests/support/ended.h"
 #include "trainers/bench/testing/child_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
@@ -19,8 +20,7 @@ nlohmann::json measured(std::vector<std::string> flags, const std::string& part_
   flags.insert(flags.end(), {"--hosts", "2", "--repetitions", "2", "--json", "out.json"});
   flags.insert(flags.end(), {"--python", "/nowhere/python"});
   const Ended end = run_program(flags, work.path());
-  INFO(end.out << end.err);
-  REQUIRE(end.status == 0);
+  require_status(end, 0);
   CHECK_THAT(end.out, ContainsSubstring(part_of_output));
   CHECK(entries(temporary.path()) == 0);
   return nlohmann::json::parse(read_text(work.path() / "out.json"));

@@ -18,6 +18,7 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/hosts/sockets.h"
+#include "tests/support/ended.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -55,9 +56,7 @@ void echo(const Descriptor& client) {
 
 // What a function on a host returns, which must be 0 where all is well.
 void run_well(const TestNetwork& network, std::size_t host, const std::function<int()>& body) {
-  const Ended end = run_on(network, host, body)->wait();
-  INFO(end.out << end.err);
-  CHECK(end.status == 0);
+  check_status(run_on(network, host, body)->wait(), 0);
 }
 
 // 0 if an echo comes back from a host.

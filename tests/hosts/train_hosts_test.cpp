@@ -20,6 +20,7 @@
 #include "tests/catch.h"
 #include "tests/hosts/job_on_hosts.h"
 #include "tests/hosts/sockets.h"
+#include "tests/support/ended.h"
 #include "tests/support/pages.h"
 #include "tests/support/settings.h"
 #include "tests/train/train_program.h"
@@ -80,12 +81,11 @@ Result on_one_host(std::size_t replicas, const Flags& flags = {},
                    const std::string& text = kPerceptron) {
   const TemporaryFolder folder;
   const std::string config = folder.write("config.yaml", text);
-  const Ended end = run_program(
-      train_command(Flags{"--config", config, "--replicas", str(replicas), "--output", "run"} +
-                    flags),
-      folder.path());
-  INFO(end.err);
-  REQUIRE(end.status == 0);
+  require_status(run_program(train_command(Flags{"--config", config, "--replicas", str(replicas),
+                                                 "--output", "run"} +
+                                           flags),
+                             folder.path()),
+                 0);
   return result_in(folder.path() / "run");
 }
 
@@ -247,15 +247,9 @@ TEST_CASE("the page's commands for several hosts train on two hosts") {
   ChildProgram first = run(0, commands[0]);
   REQUIRE(eventually(
       [&] { return fs::exists(network.home(0) / ".config/lockstep/secret") || !first.running(); }));
-  const Ended copied = run(1, copy).wait();
-  INFO(copied.err);
-  REQUIRE(copied.status == 0);
-  const Ended second = run(1, commands[1]).wait();
-  INFO(second.err);
-  CHECK(second.status == 0);
-  const Ended ended = first.wait();
-  INFO(ended.err);
-  REQUIRE(ended.status == 0);
+  require_status(run(1, copy).wait(), 0);
+  check_status(run(1, commands[1]).wait(), 0);
+  require_status(first.wait(), 0);
   const nlohmann::json result = read_json(shared.path() / "mlp/result.json");
   CHECK(result.at("hosts") == 2);
   CHECK(result.at("replicas") == 4);
@@ -692,8 +686,7 @@ TEST_CASE("flags that can't be are refused before anybody is met") {
     job.replace(0, flag, value);
     job.start(0);
     const std::vector<Ended> ended = job.wait();
-    INFO(ended[0].err);
-    CHECK(ended[0].status == 2);
+    check_status(ended[0], 2);
     CHECK(ended[0].seconds < 5);
     CHECK_THAT(ended[0].err, ContainsSubstring(said));
     CHECK(ended[0].err.find("no such option") == std::string::npos);
@@ -765,9 +758,7 @@ TEST_CASE("a thousand strangers at the ports of a running job change nothing", "
     }
     return 0;
   });
-  const Ended gone = strangers->wait();
-  INFO(gone.err);
-  REQUIRE(gone.status == 0);
+  require_status(strangers->wait(), 0);
   REQUIRE(job.running(0));  // or they came too late
   std::vector<Ended> ended = job.wait();
   ended.pop_back();  // host 2 has no part in it

@@ -23,6 +23,7 @@
 #include "framework/tree/grad.h"
 #include "framework/tree/variance.h"
 #include "tests/catch.h"
+#include "tests/support/ended.h"
 #include "tests/support/message_of.h"
 #include "trainers/bench/testing/child_program.h"
 
@@ -312,7 +313,6 @@ TEST_CASE("a program that uses shard_map without check_vma, then with it", "[.vm
 
 TEST_CASE("LibTorch's dispatcher stays as it was until the first shard_map with check_vma") {
   const Ended end = run_program({"/proc/self/exe", "[vma_first_use]"});
-  INFO(end.out << end.err);
-  CHECK(end.status == 0);
+  check_status(end, 0);
   CHECK_THAT(end.out, ContainsSubstring("3 assertions"));
 }

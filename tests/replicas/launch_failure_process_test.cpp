@@ -17,6 +17,7 @@
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
 #include "tests/replicas/launched.h"
+#include "tests/support/ended.h"
 #include "tests/support/error_kinds.h"
 
 using namespace lockstep;
@@ -86,8 +87,7 @@ TEST_CASE("launch: its status and last words say how a replica failed, not those
           meet();
         },
         {.replicas = 3});
-    INFO(ended.err);
-    CHECK(ended.status == failure.status);
+    check_status(ended, failure.status);
     CHECK(!ended.by_signal);
     CHECK(last_words(ended).rfind(lost(1, pids[1], failure.message), 0) == 0);
     CHECK(all_ended(pids));
@@ -133,8 +133,7 @@ TEST_CASE("launch: threads have the same status and name the replica that threw"
             meet();
           },
           {.replicas = 3, .mode = LaunchMode::threads});
-      INFO(ended.err);
-      CHECK(ended.status == failure.status);
+      check_status(ended, failure.status);
       CHECK_THAT(last_words(ended), ContainsSubstring(str("replica ", failing, ": ")));
       CHECK(lines_of(last_words(ended)).size() == 1);
     }
@@ -156,8 +155,7 @@ TEST_CASE("launch: the root cause is named wherever it is, every time") {
               for (;;) meet();
             },
             {.replicas = 4});
-        INFO(ended.err);
-        CHECK(ended.status == kind.status);
+        check_status(ended, kind.status);
         CHECK(last_words(ended).rfind(lost(failing, pids[failing], kind.message), 0) == 0);
       }
     }
@@ -224,8 +222,7 @@ TEST_CASE("launch: a replica that does not come in time is a Timeout of those th
         meet();
       },
       {.replicas = 3, .timeout = milliseconds(300)});
-  INFO(ended.err);
-  CHECK(ended.status == 3);
+  check_status(ended, 3);
   CHECK(std::regex_search(last_words(ended),
                           std::regex("^lockstep: error: replica [02] \\(pid [0-9]+\\) failed with "
                                      "Timeout, exit status 3: .*psum")));
@@ -249,8 +246,7 @@ TEST_CASE(
       {.replicas = 4}));
   const Ended end = program.wait();
   const std::int64_t took_ms = now_ms() - failed_at[0];
-  INFO(end.err);
-  CHECK(end.status == 2);
+  check_status(end, 2);
   CHECK(last_words(end) ==
         lost(0, pids[0], "failed with DataError, exit status 2: the file ends early\n"));
   CHECK(took_ms < 2000);
@@ -273,8 +269,7 @@ TEST_CASE("launch: a replica's death shows though a child of it holds its descri
       },
       {.replicas = 2});
   (void)::kill(static_cast<pid_t>(grandchild[0]), SIGKILL);
-  INFO(ended.err);
-  CHECK(ended.status == 3);
+  check_status(ended, 3);
   CHECK(last_words(ended) == lost(1, pids[1], "was lost: killed by signal 9 (Killed)\n"));
 }
 
@@ -339,8 +334,7 @@ TEST_CASE("launch: SIGINT and SIGTERM end all replicas") {
       REQUIRE(eventually([&] { return pids.set() == 3; }));
       (void)::kill(whole_group ? -program.pid() : program.pid(), signal);
       const Ended end = program.wait();
-      INFO(end.err);
-      CHECK(end.status == 128 + signal);
+      check_status(end, 128 + signal);
       CHECK(!end.by_signal);
       CHECK(last_words(end) ==
             "lockstep: error: stopped by " + name + "; all replicas have ended\n");

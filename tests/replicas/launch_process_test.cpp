@@ -20,6 +20,7 @@
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
 #include "tests/replicas/launched.h"
+#include "tests/support/ended.h"
 #include "tests/support/message_of.h"
 
 using namespace lockstep;
@@ -43,8 +44,7 @@ TEST_CASE("launch: every replica runs once, with the axis bound and its own inde
             pids[static_cast<std::size_t>(index)] = ::getpid();
           },
           {.replicas = n, .mode = mode, .axis_name = "workers"});
-      INFO(ended.err);
-      CHECK(ended.status == 0);
+      check_status(ended, 0);
       for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) CHECK(runs[i] == 1);
       const auto all = pids.pids();
       const std::set<pid_t> different(all.begin(), all.end());
@@ -67,8 +67,7 @@ TEST_CASE("launch: again and again in one program, and what replicas change stay
     }
     return status + changed;
   });
-  INFO(ended.err);
-  CHECK(ended.status == 0);
+  check_status(ended, 0);
 }
 
 TEST_CASE("launch: replica 0 writes as it is, lines of the others carry their index") {
@@ -141,8 +140,7 @@ TEST_CASE("launch: inside a replica it is refused") {
             meet();
           },
           {.replicas = 2, .mode = outer});
-      INFO(ended.err);
-      CHECK(ended.status == 0);
+      check_status(ended, 0);
     }
   }
 }
@@ -187,9 +185,7 @@ TEST_CASE("pmap in a launched function spans the job") {
   };
   for (const LaunchMode mode : kModes) {
     INFO(name_of(mode));
-    const Ended ended = launched(body, {.replicas = 3, .mode = mode});
-    INFO(ended.err);
-    CHECK(ended.status == 0);
+    check_status(launched(body, {.replicas = 3, .mode = mode}), 0);
   }
 }
 
@@ -206,8 +202,7 @@ TEST_CASE("pmap in a launched function: one replica's error ends the job, as the
           (void)f(at::ones({2}));
         },
         {.replicas = 3, .mode = mode});
-    INFO(ended.err);
-    CHECK(ended.status == 2);
+    check_status(ended, 2);
     CHECK_THAT(lines_of(ended.err).back(), ContainsSubstring("replica 1"));
     CHECK_THAT(lines_of(ended.err).back(), ContainsSubstring("replica 3: image 7 is damaged"));
   }
@@ -240,8 +235,7 @@ TEST_CASE("pmap in a launched function: after an error that the function handles
           }
         },
         {.replicas = 2, .mode = mode, .timeout = std::chrono::seconds(20)});
-    INFO(ended.err);
-    CHECK(ended.status == 0);
+    check_status(ended, 0);
     CHECK(ended.seconds < 15);
   }
 }

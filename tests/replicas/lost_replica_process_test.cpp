@@ -25,6 +25,7 @@
 #include "framework/replicas/launch.h"
 #include "tests/catch.h"
 #include "tests/replicas/launched.h"
+#include "tests/support/ended.h"
 #include "tests/support/settings.h"
 #include "tests/support/traces.h"
 
@@ -149,8 +150,7 @@ Outcome check_kill(const Kill& kill) {
   REQUIRE(::kill(program.pid(), SIGCONT) == 0);
   const Ended end = program.wait();
 
-  INFO(end.err);
-  CHECK(end.status == 3);
+  check_status(end, 3);
   CHECK_THAT(end.err, Catch::Matchers::EndsWith(str("lockstep: error: replica ", kill.victim,
                                                     " (pid ", told.pids[kill.victim].load(),
                                                     ") was lost: killed by signal 9 (Killed)\n")));

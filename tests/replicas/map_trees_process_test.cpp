@@ -20,6 +20,7 @@
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
 #include "tests/replicas/launched.h"
+#include "tests/support/ended.h"
 #include "tests/support/message_of.h"
 
 using namespace lockstep;
@@ -61,10 +62,10 @@ TEST_CASE("trees of maps over a job: static values, and axes of single leaves") 
     for (const Backend backend : {Backend::automatic, Backend::gloo}) {
       for (const std::int64_t workers : {3, 2}) {
         INFO(name_of(mode) << " on " << workers << (backend == Backend::gloo ? " over gloo" : ""));
-        const Ended ended = launched(
-            map_trees, {.replicas = 3, .workers = workers, .mode = mode, .backend = backend});
-        INFO(ended.err);
-        CHECK(ended.status == 0);
+        check_status(
+            launched(map_trees,
+                     {.replicas = 3, .workers = workers, .mode = mode, .backend = backend}),
+            0);
       }
     }
   }

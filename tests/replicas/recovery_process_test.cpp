@@ -13,6 +13,7 @@
 #include "framework/replicas/pmap.h"
 #include "tests/catch.h"
 #include "tests/replicas/launched.h"
+#include "tests/support/ended.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -58,8 +59,7 @@ TEST_CASE("a job goes on after a map that has failed in it and was caught") {
               went_on[own_index()] = 1;
             },
             {.replicas = kMembers, .workers = workers, .mode = mode, .backend = backend});
-        INFO(ended.err);
-        CHECK(ended.status == 0);
+        check_status(ended, 0);
         CHECK(went_on.set() == kMembers);
       }
     }

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include "tests/catch.h"
+#include "tests/support/ended.h"
 #include "trainers/bench/testing/child_program.h"
 
 using namespace lockstep::testing;
@@ -21,8 +22,7 @@ std::vector<std::string> sorted_lines(const std::string& text) {
 TEST_CASE("launch in a program with threads: replicas are the program started anew") {
   // The word shows that arguments arrive as they were.
   const Ended ended = run_program({RELAUNCH_BINARY, "run", "two words, 'quoted'\n"});
-  INFO(ended.err);
-  CHECK(ended.status == 0);
+  check_status(ended, 0);
   CHECK(sorted_lines(ended.out) ==
         std::vector<std::string>{"", "0 second 3", "[replica 1] ", "[replica 1] 0 second 3",
                                  "[replica 1] first 1 of 2 two words, 'quoted'",
@@ -43,8 +43,7 @@ TEST_CASE("launch in a program with threads: the root cause of the right launch"
 
 TEST_CASE("launch in a program with threads: a job that loses a replica is started again") {
   const Ended ended = run_program({RELAUNCH_BINARY, "lose", "word"});
-  INFO(ended.err);
-  CHECK(ended.status == 0);
+  check_status(ended, 0);
   CHECK_THAT(ended.err, ContainsSubstring("lost: exited with status 7 before its function "));
   CHECK_THAT(ended.err, ContainsSubstring("starting again in 0.001 s (restart 1 of 1)\n"));
   const auto lines = lines_of(ended.out);
@@ -62,8 +61,7 @@ TEST_CASE("launch in a program with threads: replicas see that it is asked to st
   REQUIRE(eventually([&] { return begun() == 3; }));
   (void)::kill(program.pid(), SIGTERM);
   const Ended ended = program.wait();
-  INFO(ended.err);
-  CHECK(ended.status == 128 + SIGTERM);
+  check_status(ended, 128 + SIGTERM);
   const auto lines = sorted_lines(ended.out);
   CHECK(std::ranges::count(lines, "asked") == 1);
   CHECK(std::ranges::count(lines, "[replica 1] asked") == 1);

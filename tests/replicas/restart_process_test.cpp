@@ -26,6 +26,7 @@
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
 #include "tests/replicas/launched.h"
+#include "tests/support/ended.h"
 #include "tests/support/occurrences.h"
 
 using namespace lockstep;
@@ -92,8 +93,7 @@ TEST_CASE("launch: a job that loses a replica is started again, and knows it") {
             finished_after[own_index()] = launch_restarts();
           },
           options);
-      INFO(end.err);
-      CHECK(end.status == 0);
+      check_status(end, 0);
       for (std::size_t i = 0; i < 3; ++i) CHECK(finished_after[i] == 1);
       CHECK(told[1] == 1);
       CHECK(told.set() == 1);
@@ -119,8 +119,7 @@ TEST_CASE("launch: when the restarts are used up, the job ends with its last fai
         meet();
       },
       restarted(2));
-  INFO(end.err);
-  CHECK(end.status == 3);
+  check_status(end, 3);
   CHECK(runs[0] == 3);
   CHECK_THAT(end.err, ContainsSubstring("  | try 0\n" + restart_line("0.001", 1, 2)));
   CHECK_THAT(end.err, ContainsSubstring("  | try 1\n" + restart_line("0.002", 2, 2)));
@@ -153,8 +152,7 @@ TEST_CASE("launch: only what loses a replica starts a job again") {
           meet();
         },
         restarted(1));
-    INFO(end.err);
-    CHECK(end.status == failures[i].status);
+    check_status(end, failures[i].status);
     CHECK((end.err.find("starting again") != std::string::npos) == (failures[i].status == 0));
   }
 }
@@ -170,8 +168,7 @@ TEST_CASE("launch: a job that stands still is started again") {
         (void)::raise(SIGSTOP);
       },
       options);
-  INFO(end.err);
-  CHECK(end.status == 0);
+  check_status(end, 0);
   CHECK_THAT(end.err, ContainsSubstring("have been stopped by a signal for longer than 300 ms\n" +
                                         restart_line("0.001", 1, 1)));
   CHECK(all_ended(pids));
@@ -188,8 +185,7 @@ TEST_CASE("launch: Ctrl-C and SIGTERM end the wait for a restart") {
           [&] { return program.err().find(restart_line("60", 1, 3)) != std::string::npos; }));
       (void)::kill(program.pid(), signal);
       const Ended end = program.wait(milliseconds(30'000));
-      INFO(end.err);
-      CHECK(end.status == 128 + signal);
+      check_status(end, 128 + signal);
       CHECK(!end.by_signal);
       CHECK(last_words(end) == str("lockstep: error: stopped by ",
                                    signal == SIGINT ? "Ctrl-C" : "SIGTERM",
@@ -212,8 +208,7 @@ TEST_CASE("launch: a job that was asked to stop is not started again") {
   REQUIRE(eventually([&] { return running.set() == 3; }));
   (void)::kill(program.pid(), SIGINT);
   const Ended end = program.wait();
-  INFO(end.err);
-  CHECK(end.status == 3);
+  check_status(end, 3);
   CHECK_THAT(last_words(end), ContainsSubstring("was lost: killed by signal 9 (Killed)"));
   CHECK_THAT(end.err, !ContainsSubstring("starting again"));
 }
@@ -231,8 +226,7 @@ TEST_CASE("launch: what before_restart throws ends it, and nothing is left of th
     }
     return has_children() || held("lockstep-host") > 0 ? 50 : launch(meet, {.replicas = 2});
   });
-  INFO(end.err);
-  CHECK(end.status == 0);
+  check_status(end, 0);
   CHECK_THAT(end.err, ContainsSubstring("no restart 1\n"));
 }
 
@@ -258,8 +252,7 @@ TEST_CASE("launch: no process, descriptor or memory is left of a job that is sta
         options);
     return has_children() || held("") != before || held("lockstep-host") != 0 ? 50 : status;
   });
-  INFO(end.err);
-  CHECK(end.status == 0);
+  check_status(end, 0);
   for (std::size_t i = 1; i <= kRestarts; ++i) CHECK(open[i] == open[0]);
 }
 
@@ -277,8 +270,7 @@ TEST_CASE("launch: before_restart may map, and what it changes is seen by the ne
         expect(changed == 9, "the sum over three replicas");
       },
       options);
-  INFO(end.err);
-  CHECK(end.status == 0);
+  check_status(end, 0);
   CHECK_THAT(end.err, !ContainsSubstring("several threads"));
 }
 

@@ -20,6 +20,7 @@
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
 #include "tests/replicas/launched.h"
+#include "tests/support/ended.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -107,8 +108,7 @@ TEST_CASE("a job that is asked to stop: every replica sees it, and the status na
       Steps job(options);
       job.signal(stop.signal);
       const Ended end = job.program.wait();
-      INFO(end.err);
-      CHECK(end.status == stop.status);
+      check_status(end, stop.status);
       CHECK(!end.by_signal);
       CHECK(job.saw.set() == kReplicas);
       CHECK_THAT(end.err, ContainsSubstring(asked_line(stop)));
@@ -126,8 +126,7 @@ TEST_CASE(
     REQUIRE(::kill(-job.program.pid(), stop.signal) == 0);
     job.signal(stop.signal);
     const Ended end = job.program.wait();
-    INFO(end.err);
-    CHECK(end.status == stop.status);
+    check_status(end, stop.status);
     CHECK(job.saw.set() == kReplicas);
     CHECK(last_words(end) == stopped_line(stop));
   }
@@ -161,8 +160,7 @@ TEST_CASE("a job that is asked to stop: only Ctrl-C or SIGTERM again, 2 s later,
       CHECK(job.program.running());
       job.signal(last.signal);
       const Ended end = job.program.wait();
-      INFO(end.err);
-      CHECK(end.status == last.status);
+      check_status(end, last.status);
       CHECK(!end.by_signal);
       CHECK_THAT(last_words(end), ContainsSubstring(str("stopped by ", last.name)));
       CHECK(all_ended(job.pids));
@@ -176,9 +174,7 @@ TEST_CASE(
     Steps job({.replicas = kReplicas, .on_stop = OnStop::ask}, meet);
     job.signal(first);
     job.signal(second);
-    const Ended end = job.program.wait();
-    INFO(end.err);
-    CHECK(end.status == 143);
+    check_status(job.program.wait(), 143);
     CHECK(job.saw.set() == kReplicas);
   }
 }
@@ -197,8 +193,7 @@ TEST_CASE("a job that ends at once by any of the signals says which, and leaves 
       REQUIRE(eventually([&] { return pids.set() == 2; }));
       (void)::kill(program.pid(), stop.signal);
       const Ended end = program.wait();
-      INFO(end.err);
-      CHECK(end.status == stop.status);
+      check_status(end, stop.status);
       CHECK(!end.by_signal);
       CHECK_THAT(last_words(end), ContainsSubstring(str("stopped by ", stop.name)));
       CHECK(all_ended(pids));
@@ -210,8 +205,7 @@ TEST_CASE("the end of one worker's processor time asks the whole job to stop") {
   Steps job({.replicas = kReplicas, .on_stop = OnStop::ask});
   (void)::kill(static_cast<pid_t>(job.pids[2]), SIGXCPU);
   const Ended end = job.program.wait();
-  INFO(end.err);
-  CHECK(end.status == 143);
+  check_status(end, 143);
   CHECK(job.saw.set() == kReplicas);
   CHECK(last_words(end) == stopped_line({SIGXCPU, 143, "SIGXCPU"}));
 }
@@ -252,8 +246,7 @@ TEST_CASE("signals for which the program has a handler, or which it ignores, are
       CHECK(eventually([&] { return count[0] == 2; }));
       ends[0] = 1;
       const Ended end = program.wait();
-      INFO(end.err);
-      CHECK(end.status == 0);
+      check_status(end, 0);
       CHECK_THAT(end.err, !ContainsSubstring("stopped by"));
     }
   }
@@ -280,8 +273,7 @@ TEST_CASE("a job that is asked to stop: what fails then is the root cause, with 
       });
       job.signal(SIGTERM);
       const Ended end = job.program.wait();
-      INFO(end.err);
-      CHECK(end.status == failure.status);
+      check_status(end, failure.status);
       CHECK_THAT(last_words(end), ContainsSubstring(failure.text));
     }
   }
@@ -304,8 +296,7 @@ TEST_CASE("stop_requested: the end of others never sets it, nor a SIGTERM to a w
   REQUIRE(eventually([&] { return pids.set() == 2 && seen[0] != 0; }));
   (void)::kill(pids.pids()[1], SIGTERM);
   const Ended end = program.wait();
-  INFO(end.err);
-  CHECK(end.status == 3);
+  check_status(end, 3);
   CHECK(last_words(end) == str("lockstep: error: replica 1 (pid ", pids[1],
                                ") was lost: killed by signal 15 (Terminated)\n"));
   CHECK(seen[0] == 1);
@@ -325,9 +316,7 @@ TEST_CASE("stop_requested: false outside of a launch, and in the next one") {
     });
     REQUIRE(eventually([&] { return running.set() == 1; }));
     (void)::kill(program.pid(), SIGINT);
-    const Ended end = program.wait();
-    INFO(end.err);
-    CHECK(end.status == 0);
+    check_status(program.wait(), 0);
   }
 }
 
@@ -343,6 +332,5 @@ TEST_CASE("OnStop::ask: a process that a thread has forked ends with its first s
         expect(!stop_requested(), "it is the child that was stopped");
       },
       {.mode = LaunchMode::threads, .on_stop = OnStop::ask});
-  INFO(end.err);
-  CHECK(end.status == 0);
+  check_status(end, 0);
 }

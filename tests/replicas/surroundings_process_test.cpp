@@ -32,6 +32,7 @@
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
 #include "tests/replicas/launched.h"
+#include "tests/support/ended.h"
 #include "tests/support/message_of.h"
 
 using namespace lockstep;
@@ -126,9 +127,7 @@ TEST_CASE("launch: a job ends though the ends of children are ignored, or taken 
         });
         return program.wait(seconds(20));
       };
-      const Ended well = ended_with(meet);
-      INFO(well.err);
-      CHECK(well.status == 0);
+      check_status(ended_with(meet), 0);
       const Ended failed = ended_with([] {
         if (own_index() == 1) throw DataError("bad file");
         meet();
@@ -202,9 +201,7 @@ TEST_CASE("launch: a job that is paused for longer than its timeout goes on") {
     ::poll(nullptr, 0, 2500);  // what is to pass unseen
     (void)::kill(-job.program.pid(), SIGCONT);
     job.end[0] = 1;
-    const Ended ended = job.program.wait();
-    INFO(ended.err);
-    CHECK(ended.status == 0);
+    check_status(job.program.wait(), 0);
   }
 }
 
@@ -215,8 +212,7 @@ TEST_CASE("launch: when all workers are stopped the launcher ends the job") {
           {.replicas = 3, .workers = workers, .backend = backend, .timeout = milliseconds(300)});
       for (const pid_t pid : job.pids.pids()) (void)::kill(pid, SIGSTOP);
       const Ended ended = job.program.wait(seconds(20));
-      INFO(ended.err);
-      CHECK(ended.status == 3);
+      check_status(ended, 3);
       CHECK_THAT(last_words(ended), ContainsSubstring("Timeout"));
       CHECK(all_ended(job.pids));
     }
@@ -251,8 +247,7 @@ TEST_CASE("launch: one that waits and is stopped does not leave the others' end 
       },
       {.replicas = 2, .timeout = milliseconds(2000)}));
   const Ended ended = program.wait(seconds(30));
-  INFO(ended.err);
-  CHECK(ended.status == 3);
+  check_status(ended, 3);
   CHECK_THAT(last_words(ended),
              ContainsSubstring(str("lockstep: error: Timeout: replica 1 (pid ", pids[1],
                                    ") has been stopped by a signal for longer than 2000 ms in a "
@@ -363,8 +358,7 @@ TEST_CASE("launch: a forked process that returns from a replica's function is an
             meet();
           },
           options);
-      INFO(ended.err);
-      CHECK(ended.status == 1);
+      check_status(ended, 1);
       CHECK_THAT(last_words(ended), ContainsSubstring("replica 1"));
       CHECK_THAT(last_words(ended), ContainsSubstring("a process that it has forked (pid "));
       CHECK_THAT(last_words(ended), ContainsSubstring(text));
@@ -387,8 +381,7 @@ TEST_CASE("pmap: a forked process that returns from a replica's function is an e
     }
     return 0;
   });
-  INFO(ended.err);
-  CHECK(ended.status == 5);
+  check_status(ended, 5);
   CHECK_THAT(ended.err, ContainsSubstring(" has returned from its function; such a process must "
                                           "end with _exit() or exec()\n"));
   CHECK_THAT(ended.err, ContainsSubstring(": a process that a replica has forked came out of the "
@@ -415,8 +408,7 @@ TEST_CASE("pmap: a process that is forked after it maps and launches as its pare
     sum();
     return launched;
   });
-  INFO(ended.err);
-  CHECK(ended.status == 0);
+  check_status(ended, 0);
   CHECK_THAT(ended.err, !ContainsSubstring("started again"));
 }
 
@@ -433,8 +425,7 @@ TEST_CASE("launch: a forked process that ends by itself is the replica's own bus
           meet();
         },
         options);
-    INFO(ended.err);
-    CHECK(ended.status == 0);
+    check_status(ended, 0);
   }
 }
 
@@ -458,8 +449,7 @@ TEST_CASE("launch: exit in a replica that is a thread ends the job as one that d
           meet();
         },
         options);
-    INFO(ended.err);
-    CHECK(ended.status == 3);
+    check_status(ended, 3);
     CHECK_THAT(ended.err, ContainsSubstring("replica 1"));
     const bool is_thread = options.mode == LaunchMode::threads || options.workers == 2;
     if (is_thread) {
@@ -544,8 +534,7 @@ TEST_CASE("launch: memory that has run out is told with numbers") {
             meet();
           },
           options);
-      INFO(ended.err);
-      CHECK(ended.status == 1);
+      check_status(ended, 1);
       CHECK_THAT(last_words(ended), ContainsSubstring("out of memory: "));
       CHECK_THAT(last_words(ended), ContainsSubstring("this process has used up to "));
       CHECK_THAT(last_words(ended), !ContainsSubstring("bad_alloc"));
@@ -567,8 +556,7 @@ TEST_CASE("launch: a process too many (ulimit -u) is an error with the limit and
     std::cerr << message_of<CommError>(start);
     return 0;
   });
-  INFO(ended.err);
-  CHECK(ended.status == 0);
+  check_status(ended, 0);
   CHECK_THAT(ended.err, ContainsSubstring("launch: cannot start worker 0: Resource temporarily") &&
                             ContainsSubstring(", and may have 1 (ulimit -u)"));
 }

@@ -19,6 +19,7 @@
 #include "framework/replicas/launch.h"
 #include "tests/catch.h"
 #include "tests/replicas/launched.h"
+#include "tests/support/ended.h"
 
 // Jobs whose replicas share workers, and how they end.
 
@@ -41,8 +42,7 @@ TEST_CASE("workers: the replica that threw is named, wherever it is") {
         {
           const SharedNumbers pids(4);
           const Ended end = launched([&] { body(pids); }, {.replicas = 4, .workers = workers});
-          INFO(end.err);
-          CHECK(end.status == 2);
+          check_status(end, 2);
           const std::int64_t worker = worker_of(failing, 4, workers);
           const bool shared = shard(4, workers, worker).size > 1;
           CHECK(last_words(end) ==
@@ -56,8 +56,7 @@ TEST_CASE("workers: the replica that threw is named, wherever it is") {
         const SharedNumbers pids(4);
         const Ended end = launched(
             [&] { body(pids); }, {.replicas = 4, .workers = workers, .mode = LaunchMode::threads});
-        INFO(end.err);
-        CHECK(end.status == 2);
+        check_status(end, 2);
         CHECK(last_words(end) ==
               str("lockstep: error: DataError: replica ", failing, ": image 7 is damaged\n"));
       }
@@ -83,8 +82,7 @@ TEST_CASE("workers: one that dies takes its replicas with it, which are named") 
             for (;;) meet();
           },
           {.replicas = replicas, .workers = 2});
-      INFO(end.err);
-      CHECK(end.status == 3);
+      check_status(end, 3);
       const std::string who = replicas == 4 ? str("replicas 2 and 3 (worker 1, pid ", pids[3])
                                             : str("replicas 0 to 2 (worker 0, pid ", pids[0]);
       CHECK(last_words(end) == str("lockstep: error: ", who, ") were lost: ", how, "\n"));
@@ -104,8 +102,7 @@ TEST_CASE("workers: a replica that leaves out a collective is a mismatch that na
               if (own_index() != odd) meet();
             },
             {.replicas = 4, .workers = workers, .mode = mode});
-        INFO(end.err);
-        CHECK(end.status == 3);
+        check_status(end, 3);
         CHECK_THAT(last_words(end), ContainsSubstring("CollectiveMismatch"));
         CHECK_THAT(last_words(end), ContainsSubstring(str("replica ", odd, " has returned")));
         CHECK(end.seconds < 5);
@@ -125,8 +122,7 @@ TEST_CASE("workers: a replica that never hands over is a Timeout of the others")
             meet();
           },
           {.replicas = 4, .workers = workers, .mode = mode, .timeout = milliseconds(300)});
-      INFO(end.err);
-      CHECK(end.status == 3);
+      check_status(end, 3);
       CHECK_THAT(last_words(end), ContainsSubstring("Timeout"));
       CHECK_THAT(last_words(end), ContainsSubstring("replica 2 has not arrived: it is running"));
       CHECK(end.seconds < 8);
@@ -145,8 +141,7 @@ TEST_CASE("workers: who waits for its turn, or for another worker's, is not late
           }
         },
         {.replicas = 6, .workers = workers, .timeout = milliseconds(600)});
-    INFO(end.err);
-    CHECK(end.status == 0);
+    check_status(end, 0);
   }
 }
 
@@ -164,8 +159,7 @@ TEST_CASE("workers: SIGINT and SIGTERM end all of them") {
       REQUIRE(eventually([&] { return pids.set() == 5; }));
       (void)::kill(program.pid(), signal);
       const Ended end = program.wait();
-      INFO(end.err);
-      CHECK(end.status == 128 + signal);
+      check_status(end, 128 + signal);
       CHECK(!end.by_signal);
       CHECK(last_words(end) ==
             str("lockstep: error: stopped by ", name,

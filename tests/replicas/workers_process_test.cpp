@@ -26,6 +26,7 @@
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
 #include "tests/replicas/launched.h"
+#include "tests/support/ended.h"
 
 // Jobs whose replicas share workers.
 
@@ -66,8 +67,7 @@ TEST_CASE("workers: every replica runs once, with its index, in the process of i
               pids[own_index()] = ::getpid();
             },
             {.replicas = n, .workers = sharing.workers, .mode = mode, .backend = backend});
-        INFO(ended.err);
-        CHECK(ended.status == 0);
+        check_status(ended, 0);
         std::map<std::int64_t, std::set<std::int64_t>> by_worker;
         std::set<std::int64_t> different;
         for (std::int64_t i = 0; i < n; ++i) {
@@ -108,8 +108,7 @@ TEST_CASE("workers: no more replicas run at once than there are workers") {
           }
         },
         {.replicas = 5, .workers = 2, .mode = mode});
-    INFO(ended.err);
-    CHECK(ended.status == 0);
+    check_status(ended, 0);
     CHECK(most[0] == 1);
     CHECK(most[1] == 1);
   }
@@ -146,10 +145,9 @@ TEST_CASE("workers: maps in replicas that share a worker") {
   for (const Sharing& sharing : kSharings) {
     for (const LaunchMode mode : kModes) {
       INFO(sharing.replicas << " on " << sharing.workers << " " << name_of(mode));
-      const Ended ended =
-          launched(body, {.replicas = sharing.replicas, .workers = sharing.workers, .mode = mode});
-      INFO(ended.err);
-      CHECK(ended.status == 0);
+      check_status(
+          launched(body, {.replicas = sharing.replicas, .workers = sharing.workers, .mode = mode}),
+          0);
     }
   }
 }
@@ -184,12 +182,11 @@ TEST_CASE("workers: verbs of a subgroup") {
     for (const LaunchMode mode : kModes) {
       for (const Backend backend : kBackends) {
         INFO(sharing.replicas << " on " << sharing.workers << " " << name_of(mode));
-        const Ended ended = launched(body, {.replicas = sharing.replicas,
-                                            .workers = sharing.workers,
-                                            .mode = mode,
-                                            .backend = backend});
-        INFO(ended.err);
-        CHECK(ended.status == 0);
+        check_status(launched(body, {.replicas = sharing.replicas,
+                                     .workers = sharing.workers,
+                                     .mode = mode,
+                                     .backend = backend}),
+                     0);
       }
     }
   }

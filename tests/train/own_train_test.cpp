@@ -3,6 +3,7 @@
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/support/ended.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 #include "trainers/bench/testing/child_program.h"
@@ -41,8 +42,7 @@ TEST_CASE("a program of one's own has train's commands for its models and data")
 
   folder.write("parity.yaml", "model: {name: zero}\ndata: {name: parity}\n");
   const Ended summary = own_train(folder, {"summary", "--config", "parity.yaml"});
-  INFO(summary.err);
-  CHECK(summary.status == 0);
+  check_status(summary, 0);
   CHECK(summary.err.empty());
   CHECK_THAT(summary.out, Catch::Matchers::StartsWith("data: train ") &&
                               ContainsSubstring("\ndata: classification, 2 classes: ") &&
@@ -90,10 +90,9 @@ TEST_CASE("a loss of one's own is trained by, and a metric of one's own measured
   // One step with all rows, on replicas of which the last may have none.
   for (const std::string replicas : {"2", "3"}) {
     INFO(replicas << " replicas");
-    const Ended end = own_train(
-        folder, config + Flags{"--replicas", replicas, "--quiet", "--output", "run" + replicas});
-    INFO(end.err);
-    REQUIRE(end.status == 0);
+    require_status(own_train(folder, config + Flags{"--replicas", replicas, "--quiet", "--output",
+                                                    "run" + replicas}),
+                   0);
     // Outputs are 0 and gradients -0.75, of the second row 0.25; all is exact in float32.
     const auto result = read_json(folder.path() / ("run" + replicas) / "result.json");
     CHECK(result["parameters"]["weight"] == 1.375);
@@ -172,10 +171,7 @@ TEST_CASE("train sample continues what the model has learnt, the same for the sa
                "optimizer: {name: adam, lr: 0.01}\n"
                "parallel: {replicas: 2, threads_per_replica: 1}\n"
                "trainer: {steps: 60}\n");
-  const Ended trained =
-      own_train(folder, {"--config", "alphabet.yaml", "--output", "run", "--quiet"});
-  INFO(trained.err);
-  REQUIRE(trained.status == 0);
+  require_status(own_train(folder, {"--config", "alphabet.yaml", "--output", "run", "--quiet"}), 0);
   const Flags sample{"sample", "--checkpoint", "run/checkpoints/latest"};
   const auto text = [&](const Flags& flags) {
     const Ended end = own_train(folder, sample + flags);
@@ -231,8 +227,7 @@ TEST_CASE("the fingerprints of data are taken once for a run, by the process tha
     ChildProgram child(program + Flags{OWN_TRAIN_BINARY, "--config", "noted.yaml"} + flags,
                        folder.path());
     const Ended end = child.wait();
-    INFO(end.out << end.err);
-    CHECK(end.status == status);
+    check_status(end, status);
     CHECK((end.err.find("can't be forked") != std::string::npos) == (program == preloaded));
     if (!fs::exists(folder.path() / "fingerprints")) return Flags{};
     Flags who = lines_of(read_text(folder.path() / "fingerprints"));
@@ -260,8 +255,7 @@ TEST_CASE("a model of one's own whose initial values have no key is refused, in 
                              Flags{"--replicas", "2", "--workers", "1"},
                              Flags{"--replicas", "2", "--launch", "threads"}}) {
     const Ended end = own_train(folder, Flags{"--config", "loose.yaml", "--output", "run"} + flags);
-    INFO(end.err);
-    CHECK(end.status == 2);
+    check_status(end, 2);
     CHECK_THAT(end.err,
                ContainsSubstring("had drawn from LibTorch's process-wide generator, which "
                                  "has no seed: a module that such draws have initialized") &&

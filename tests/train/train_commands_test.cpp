@@ -3,6 +3,7 @@
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/support/ended.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
@@ -25,8 +26,7 @@ struct TrainedRun {
                                        "--set", "checkpoint.every=10", "--set",
                                        "trainer.eval_every=10", "--output", "run"} +
                                      more);
-    INFO(ended.err);
-    REQUIRE(ended.status == 0);
+    require_status(ended, 0);
   }
 
   // The lines of the run that tell an evaluation.
@@ -92,8 +92,7 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
 TEST_CASE("train export writes one file, or several with an index, and never over another") {
   const TrainedRun run;
   const Ended one = train(run.folder.path(), kExport + Flags{"model.safetensors"});
-  INFO(one.err);
-  CHECK(one.status == 0);
+  check_status(one, 0);
   CHECK(one.out == "4 tensors of 24.9 KiB in\nmodel.safetensors\n");
   CHECK(fs::file_size(run.folder.path() / "model.safetensors") > 25'000);
   check_refused(run.folder.path(), kExport + Flags{"model.safetensors"},
@@ -120,8 +119,7 @@ TEST_CASE("train inspect says what a checkpoint holds and what is wrong") {
     return train(run.folder.path(), {"inspect", path});
   };
   const Ended right = inspect("run/checkpoints/latest");
-  INFO(right.err);
-  CHECK(right.status == 0);
+  check_status(right, 0);
   CHECK(right.err.empty());
   for (const std::string text :
        {"\nstep        20\nreplicas    2\ncounts      batch 128, ", "\nfigures     elapsed_s ",
@@ -209,8 +207,7 @@ TEST_CASE("train predict writes what the model says of each sample, to stdout or
   const Flags predict{"predict", "--checkpoint", "run/checkpoints/latest"};
   const auto csv = [&](const Flags& flags, const std::string& told) {
     const Ended end = train(run.folder.path(), predict + flags);
-    INFO(end.err);
-    CHECK(end.status == 0);
+    check_status(end, 0);
     CHECK(end.err == told);
     return end.out;
   };
@@ -270,8 +267,7 @@ TEST_CASE("averages warm up, evaluations print both figures, and export says whi
   const auto run = [&](const std::string& output, const Flags& flags) {
     const Ended end =
         train(folder.path(), Flags{"--config", "job.yaml", "--output", output} + flags);
-    INFO(end.err);
-    REQUIRE(end.status == 0);
+    require_status(end, 0);
     return std::pair(
         read_json(folder.path() / output / "result.json")["validation"]["r2"].get<double>(),
         end.out);

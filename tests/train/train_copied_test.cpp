@@ -6,6 +6,7 @@
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/support/ended.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
@@ -52,10 +53,7 @@ class CopiedRun {
     return name;
   }
 
-  static void require_done(const Ended& ended) {
-    INFO(ended.out << ended.err);
-    REQUIRE(ended.status == 0);
-  }
+  static void require_done(const Ended& ended) { require_status(ended, 0); }
 
  private:
   TemporaryFolder folder_;
@@ -108,8 +106,7 @@ TEST_CASE("a run goes on from a copy of latest alone") {
   for (const char* step : {"step-00000005", "step-00000010"}) fs::remove_all(checkpoints / step);
   fs::remove_all(checkpoints / "best");
   const Ended ended = runs.to_step(20, copy, {"--resume", "auto"});
-  INFO(ended.err);
-  REQUIRE(ended.status == 0);
+  require_status(ended, 0);
   CHECK_THAT(ended.out, ContainsSubstring("going on after step 10 ") &&
                             ContainsSubstring(" from " + copy + "/checkpoints/latest"));
   CHECK(runs.digest_of(copy) == runs.digest_of("whole"));
@@ -133,8 +130,7 @@ TEST_CASE("every command takes latest as a link, a copy or a file that names the
 
   const auto refused = [&](const Flags& flags, const std::string& reason) {
     const Ended ended = runs.call(flags);
-    INFO(ended.err);
-    CHECK(ended.status == 2);
+    check_status(ended, 2);
     CHECK_THAT(ended.err, ContainsSubstring(latest + reason));
   };
   const auto all_refuse = [&](const std::string& reason) {

@@ -11,6 +11,7 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/formats/sample_files.h"
+#include "tests/support/ended.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
@@ -86,8 +87,7 @@ TEST_CASE("damaged pictures that are skipped are named, and the run is as if the
 
   for (const std::string launch : {"processes", "threads"}) {
     const Ended end = job.run(kSkip + Flags{"--output", launch, "--launch", launch});
-    INFO(end.err);
-    REQUIRE(end.status == 0);
+    require_status(end, 0);
     CHECK_THAT(
         end.err,
         ContainsSubstring(
@@ -107,8 +107,7 @@ TEST_CASE("damaged pictures that are skipped are named, and the run is as if the
                       train_command(Flags{"--config", "job.yaml", "--output", "again"} + kSkip +
                                     set("checkpoint=none")),
                   job.folder.path());
-  INFO(again.err);
-  REQUIRE(again.status == 0);
+  require_status(again, 0);
   CHECK(job.result("again")["parameters_sha256"] == digest);
   const std::size_t first = again.err.find("3 are damaged");
   REQUIRE(first != std::string::npos);
@@ -125,8 +124,7 @@ TEST_CASE("workers that are started again are told of any number of damaged pict
       run_program(Flags{"/usr/bin/env", "LD_PRELOAD=" SECOND_THREAD} +
                       train_command(Flags{"--config", "job.yaml", "--output", "run"} + kSkip),
                   job.folder.path());
-  INFO(end.err);
-  REQUIRE(end.status == 0);
+  require_status(end, 0);
   CHECK_THAT(end.err, ContainsSubstring("its workers are the program started again"));
   CHECK(job.result("run")["parameters_sha256"] == job.result("whole")["parameters_sha256"]);
 }
@@ -137,8 +135,7 @@ TEST_CASE("a resumed run skips the same pictures, or says which have changed") {
   const Flags flags = kSkip + Flags{"--output", "run"};
   REQUIRE(job.run(flags + set("trainer.epochs=1")).status == 0);
   const Ended longer = job.run(flags + Flags{"--resume", "auto"});
-  INFO(longer.err);
-  REQUIRE(longer.status == 0);
+  require_status(longer, 0);
   REQUIRE(job.run(kSkip + Flags{"--output", "whole"}).status == 0);
   CHECK(job.result("run")["parameters_sha256"] == job.result("whole")["parameters_sha256"]);
 
@@ -160,8 +157,7 @@ TEST_CASE("train eval skips as its run did") {
   job.damage();
   REQUIRE(job.run(kSkip + Flags{"--output", "run"}).status == 0);
   const Ended eval = train(job.folder.path(), {"eval", "--checkpoint", "run/checkpoints/latest"});
-  INFO(eval.err);
-  CHECK(eval.status == 0);
+  check_status(eval, 0);
   CHECK_THAT(eval.err, ContainsSubstring("of 4 pictures in 'pictures/test' 1 is damaged"));
   const Ended stop =
       train(job.folder.path(),
@@ -186,8 +182,7 @@ TEST_CASE("train predict writes what it could read, names the rest and ends with
   for (const bool to_file : {false, true}) {
     const Ended end =
         train(job.folder.path(), to_file ? predict + Flags{"--output", "out.csv"} : predict);
-    INFO(end.err);
-    CHECK(end.status == 2);
+    check_status(end, 2);
     CHECK(lines_of(to_file ? read_text(job.folder.path() / "out.csv") : end.out) == lines);
     CHECK_THAT(
         end.err,
@@ -200,8 +195,7 @@ TEST_CASE("train predict writes what it could read, names the rest and ends with
   REQUIRE(job.run(kSkip + Flags{"--output", "skipped"}).status == 0);
   const Ended end = train(job.folder.path(), {"predict", "--checkpoint",
                                               "skipped/checkpoints/latest", "--format", "jsonl"});
-  INFO(end.err);
-  CHECK(end.status == 2);
+  check_status(end, 2);
   CHECK(lines_of(end.out).size() == 2);
   CHECK_THAT(end.out, ContainsSubstring("{\"index\":1,\"file\":\"dark/1.png\",") &&
                           ContainsSubstring("{\"index\":2,\"file\":\"light/0.png\","));
@@ -220,16 +214,14 @@ TEST_CASE("train predict writes a table's rows that it could read, and names the
       Flags{"predict", "--checkpoint", "run/checkpoints/latest"} + set("data.file=b.csv");
   folder.write("b.csv", "x,y\n1,2\n2,4\n3,6\n4,8\n5,10\n6,12\n");
   const Ended whole = train(folder.path(), predict);
-  INFO(whole.err);
-  REQUIRE(whole.status == 0);
+  require_status(whole, 0);
   auto lines = lines_of(whole.out);
   REQUIRE(lines.size() == 7);
   folder.write("b.csv", "x,y\n1,2\nNA,4\n3,6\nfour,8\n5\n6,12\n");
   lines.erase(lines.begin() + 4, lines.begin() + 6);
   lines.erase(lines.begin() + 2);
   const Ended end = train(folder.path(), predict);
-  INFO(end.err);
-  CHECK(end.status == 2);
+  check_status(end, 2);
   CHECK(lines_of(end.out) == lines);
   const std::string file = ": data file 'b.csv': line ";
   CHECK_THAT(end.err, ContainsSubstring("sample 1" + file + "3: column 'x': 'NA' is a missing") &&
@@ -246,8 +238,7 @@ TEST_CASE("train check names every damaged picture of all sets") {
   const Pictures job;
   const Flags check{"check", "--config", "job.yaml"};
   const Ended whole = train(job.folder.path(), check);
-  INFO(whole.out << whole.err);
-  CHECK(whole.status == 0);
+  check_status(whole, 0);
   CHECK(whole.err.empty());
   const auto lines = lines_of(whole.out);
   REQUIRE(lines.size() == 9);
@@ -264,8 +255,7 @@ TEST_CASE("train check names every damaged picture of all sets") {
   for (const std::string keys :
        {"data.threads=1", "data.threads=3", "data.on_damaged=skip", "data.cache=true"}) {
     const Ended end = train(job.folder.path(), check + set(keys));
-    INFO(end.out << end.err);
-    CHECK(end.status == 2);
+    check_status(end, 2);
     CHECK(end.err == "lockstep: error: 5 files or values are damaged, as said above\n");
     CHECK_THAT(
         end.out,
@@ -294,8 +284,7 @@ void check(const Checked& checked) {
   folder.write("job.yaml", "model: {name: linear}\ndata: " + checked.data + "\n");
   for (const auto& [name, text] : checked.files) folder.write(name, text);
   const Ended end = train(folder.path(), {"check", "--config", "job.yaml"});
-  INFO(end.out << end.err);
-  CHECK(end.status == 2);
+  check_status(end, 2);
   auto lines = lines_of(end.out);
   std::erase_if(lines, [](const std::string& line) { return line.starts_with("data: "); });
   CHECK(lines == checked.said);

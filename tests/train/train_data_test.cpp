@@ -7,6 +7,7 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/formats/sample_files.h"
+#include "tests/support/ended.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
@@ -51,16 +52,11 @@ struct DataJob {
   [[nodiscard]] Ended run(const Flags& flags) const {
     return train(folder.path(), Flags{"--config", "job.yaml", "--output", "run"} + flags);
   }
-  void must_run(const Flags& flags = {}) const {
-    const Ended end = run(flags);
-    INFO(end.out << end.err);
-    REQUIRE(end.status == 0);
-  }
+  void must_run(const Flags& flags = {}) const { require_status(run(flags), 0); }
   // The lines that predict writes, without their columns' names.
   [[nodiscard]] std::vector<std::vector<std::string>> predictions(const Flags& flags) const {
     const Ended end = train(folder.path(), kPredict + flags);
-    INFO(end.err);
-    CHECK(end.status == 0);
+    check_status(end, 0);
     std::vector<std::vector<std::string>> rows;
     for (const std::string& line : lines_of(end.out)) {
       std::vector<std::string>& row = rows.emplace_back();
@@ -200,25 +196,21 @@ TEST_CASE("a run does not go on with data that have changed, unless it is told t
   // The same rows in another place are no change.
   job.folder.write("train.csv", table(100));
   job.folder.write("moved.csv", table(10));
-  const Ended moved = train(job.folder.path(), Flags{"--config", "job.yaml", "--output", "other"} +
-                                                   set("data.test_file=moved.csv") +
-                                                   Flags{"--resume", "run/checkpoints/latest"});
-  INFO(moved.err);
-  CHECK(moved.status == 0);
+  check_status(train(job.folder.path(), Flags{"--config", "job.yaml", "--output", "other"} +
+                                            set("data.test_file=moved.csv") +
+                                            Flags{"--resume", "run/checkpoints/latest"}),
+               0);
 
   job.folder.write("train.csv", table(101));
   job.folder.write("test.csv", table(10, 1));
   const Ended end = job.run(longer + Flags{"--resume-with-changes"});
-  INFO(end.err);
-  REQUIRE(end.status == 0);
+  require_status(end, 0);
   CHECK_THAT(end.out, ContainsSubstring("  the training set had 100 samples and has 101\n"));
   const Json result = read_json(job.folder.path() / "run/result.json");
   CHECK(result["changes"].size() == 3);
   CHECK(result["waived"].back() == "data were changed: " + changes);
   // From now on these are its data, normalized as they were.
-  const Ended again = job.run(longer);
-  INFO(again.err);
-  CHECK(again.status == 0);
+  check_status(job.run(longer), 0);
   check_values(job.predictions({}), table(10, 1));
   // With other columns they are fitted anew.
   const Flags columns = set("trainer.epochs=26 data.features=[b,a]") + Flags{"--resume", "auto"};
@@ -244,10 +236,9 @@ TEST_CASE("an epoch's last samples are left out where a model needs more of them
   CHECK_THAT(failed.err, ContainsSubstring("one value for each channel") &&
                              ContainsSubstring("data.drop_last: true"));
   const auto result = [&](const std::string& output, const Flags& flags) {
-    const Ended end = train(job.folder.path(), Flags{"--config", "job.yaml", "--output", output} +
-                                                   set("data.drop_last=true") + flags);
-    INFO(end.out << end.err);
-    REQUIRE(end.status == 0);
+    require_status(train(job.folder.path(), Flags{"--config", "job.yaml", "--output", output} +
+                                                set("data.drop_last=true") + flags),
+                   0);
     return read_json(job.folder.path() / output / "result.json");
   };
   const Json whole = result("whole", {});
@@ -480,8 +471,7 @@ TEST_CASE("a text goes on without the text trained on") {
       "trainer: {steps: 2}\n");
   job.folder.write("text", "All happy families are alike; each unhappy family is unhappy.");
   const Ended trained = job.run({});
-  INFO(trained.err);
-  REQUIRE(trained.status == 0);
+  require_status(trained, 0);
   CHECK_THAT(trained.err, !ContainsSubstring("data.validation takes nothing"));
   const Flags sample{"sample", "--checkpoint", "run/checkpoints/latest", "--prompt", "All "};
   const std::string text = train(job.folder.path(), sample).out;
@@ -514,9 +504,7 @@ TEST_CASE("a run whose files have names that are no UTF-8 leaves its checkpoint,
   const auto run = [&](const Flags& flags) {
     return train(job.folder.path(), Flags{"--config", "job.yaml"} + names + flags);
   };
-  const Ended first = run(set("trainer.epochs=1"));
-  INFO(first.out << first.err);
-  REQUIRE(first.status == 0);
+  require_status(run(set("trainer.epochs=1")), 0);
   const Ended second = run(set("trainer.epochs=2") + Flags{"--resume", "auto"});
   CHECK(second.status == 0);
   CHECK_THAT(second.out, ContainsSubstring("going on after step 2 ") &&

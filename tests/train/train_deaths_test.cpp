@@ -17,6 +17,7 @@
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/support/ended.h"
 #include "tests/support/terminals.h"
 #include "tests/support/traces.h"
 #include "tests/train/train_in_fork.h"
@@ -205,8 +206,7 @@ TEST_CASE("a run that was started to ignore SIGHUP, as by nohup, goes on after i
   CHECK(eventually([&] { return lines() > before + 100; }));
   REQUIRE(::kill(-program.pid(), SIGTERM) == 0);
   const Ended end = program.wait();
-  INFO(end.err);
-  CHECK(end.status == 143);
+  check_status(end, 143);
   CHECK_THAT(end.err, !ContainsSubstring("SIGHUP"));
 }
 

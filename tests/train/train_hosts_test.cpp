@@ -23,6 +23,7 @@
 #include "framework/comm/network/link.h"
 #include "framework/comm/network/secret.h"
 #include "tests/catch.h"
+#include "tests/support/ended.h"
 #include "tests/train/same_run.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
@@ -81,8 +82,7 @@ TEST_CASE("a job of several launchers ends as on one, and goes on with another n
   const Flags flags = small_job() + Flags{"--secret-file", secret_in(folder), "--output", "run"};
   const auto check = [&](const std::vector<Ended>& ended, int hosts) {
     for (const Ended& end : ended) {
-      INFO(end.err);
-      REQUIRE(end.status == 0);
+      require_status(end, 0);
     }
     CHECK(read_json(folder.path() / "run/result.json").at("hosts") == hosts);
   };
@@ -130,8 +130,7 @@ TEST_CASE("a job that loses a replica on any host starts again on all") {
     REQUIRE(::kill(children_of(launchers[victim]->pid()).at(0), SIGKILL) == 0);
     for (const auto& launcher : launchers) {
       const Ended end = launcher->wait();
-      INFO(end.err);
-      CHECK(end.status == 0);
+      check_status(end, 0);
       CHECK_THAT(end.err, ContainsSubstring("starting again") && ContainsSubstring("killed by"));
     }
     const auto result = [&](const std::string& name) {
@@ -207,8 +206,7 @@ TEST_CASE("a signal that reaches all hosts at about one time ends the job after 
         REQUIRE(::kill(job.host(1 - first).pid(), signal) == 0);
         for (const std::size_t host : {0, 1}) {
           const Ended end = job.host(host).wait();
-          INFO(end.err);
-          CHECK(end.status == status);
+          check_status(end, status);
           CHECK(!end.by_signal);
         }
         CHECK(fs::exists(folder.path() / "run/checkpoints/latest/manifest.json"));
@@ -231,8 +229,7 @@ TEST_CASE("a signal on one host while hosts meet ends the job on all") {
     }
     REQUIRE(::kill(job.host(stopped).pid(), SIGHUP) == 0);
     const Ended end = job.host(stopped).wait();
-    INFO(end.err);
-    CHECK(end.status == 129);
+    check_status(end, 129);
     CHECK(!end.by_signal);
     CHECK_THAT(end.err, ContainsSubstring("lockstep: error: stopped by SIGHUP"));
     CHECK(!fs::exists(folder.path() / "run"));

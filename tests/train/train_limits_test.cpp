@@ -8,6 +8,7 @@
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/support/ended.h"
 #include "tests/train/train_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
@@ -86,8 +87,7 @@ TEST_CASE("a small stack (ulimit -s) is an error with the limit and its number")
     const TemporaryFolder folder;
     const Flags flags = limited_job() + Flags{"--replicas", "2", "--launch", launch};
     const Ended refused = train_under("ulimit -s 64", folder, flags);
-    INFO(refused.err);
-    CHECK(refused.status == 2);
+    check_status(refused, 2);
     CHECK_THAT(refused.err,
                ContainsSubstring("a stack may have no more than 64 KiB here (ulimit -s)"));
     // Threads don't depend on it, and what is the user's own to raise is raised.
@@ -110,8 +110,7 @@ TEST_CASE(
         Flags{"--replicas", "2", "--launch", launch} +
         set("trainer.steps=1000000000 trainer.log_every=1000000");
     const Ended end = train_under("ulimit -t 4", folder, flags);
-    INFO(end.err);
-    CHECK(end.status == 143);
+    check_status(end, 143);
     CHECK(!end.by_signal);
     CHECK_THAT(end.err, ContainsSubstring("SIGXCPU: replicas end at their next step"));
     CHECK(fs::exists(folder.path() / "run/checkpoints/latest/manifest.json"));
@@ -145,20 +144,17 @@ TEST_CASE("a limit on the size of files (ulimit -f) counts as a full disk where 
                       Flags{"--replicas", "1", "--launch", "threads"};
   const TemporaryFolder folder;
   const Ended end = train_under(limit, folder, flags);
-  INFO(end.err);
-  CHECK(end.status == 1);
+  check_status(end, 1);
   CHECK_THAT(end.err, ContainsSubstring("the checkpoint of step 2 can't be saved: ") &&
                           ContainsSubstring(": File too large; files may have no more than 64.0 "
                                             "MiB (ulimit -f)"));
   const TemporaryFolder other;
   const Ended warned = train_under(limit, other, flags + set("checkpoint.on_error=warn"));
-  INFO(warned.err);
-  CHECK(warned.status == 0);
+  check_status(warned, 0);
   CHECK_THAT(warned.err, ContainsSubstring("warning: the checkpoint of step 2 can't be saved: "));
   const TemporaryFolder third;
   const Ended refused = train_under("ulimit -f 1", third, limited_job());
-  INFO(refused.err);
-  CHECK(refused.status == 2);
+  check_status(refused, 2);
   CHECK_THAT(refused.err, ContainsSubstring("files may have no more than 512 B here (ulimit -f)"));
   CHECK_FALSE(fs::exists(third.path() / "run"));
 }

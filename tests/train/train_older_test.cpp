@@ -11,6 +11,7 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/formats/sample_files.h"
+#include "tests/support/ended.h"
 #include "tests/train/same_run.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
@@ -55,9 +56,7 @@ struct OlderRun {
                  Flags{"--config", "job.yaml", "--output", output} + set(keys) + flags);
   }
   void must_run(const std::string& output, const std::string& keys) const {
-    const Ended end = run(output, keys);
-    INFO(end.out << end.err);
-    REQUIRE(end.status == 0);
+    require_status(run(output, keys), 0);
   }
   // What it says of what stays as it was. The older version chose one more math thread.
   [[nodiscard]] std::vector<std::string> lines_of_resume() const {
@@ -68,8 +67,7 @@ struct OlderRun {
       ++manifest.counts.at("threads_per_replica");
     });
     const Ended end = run("run", "trainer.steps=8", {"--resume", "auto"});
-    INFO(end.out << end.err);
-    REQUIRE(end.status == 0);
+    require_status(end, 0);
     check_same(folder.path() / "run", folder.path() / "whole");
     std::vector<std::string> lines;
     for (const std::string& line : lines_of(end.out)) {

@@ -13,6 +13,7 @@
 
 #include "framework/base/non_copyable.h"
 #include "tests/catch.h"
+#include "tests/support/ended.h"
 #include "tests/support/terminals.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
@@ -104,8 +105,7 @@ TEST_CASE("a run whose output folder goes away in its midst says so and stops") 
       REQUIRE(eventually([&] { return fs::exists(run / "metrics.jsonl"); }));
       renamed ? fs::rename(run, folder.path() / "other") : (void)fs::remove_all(run);
       const Ended end = program.wait();
-      INFO(end.err);
-      CHECK(end.status == 1);
+      check_status(end, 1);
       CHECK_THAT(end.err, ContainsSubstring("the output folder run or its metrics.jsonl was "
                                             "removed, renamed or replaced during the run"));
       CHECK_THAT(lines_of(end.err).back(), ContainsSubstring("can't be saved: run/checkpoints "));

@@ -14,6 +14,7 @@
 #include "tests/catch.h"
 #include "tests/formats/idx_files.h"
 #include "tests/formats/sample_files.h"
+#include "tests/support/ended.h"
 #include "tests/support/pages.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
@@ -123,13 +124,11 @@ TEST_CASE("a folder of pictures is trained on by the page's YAML alone") {
   const TemporaryFolder folder;
   write_pictures(folder);
   folder.write("pictures.yaml", read_page("trainers/README.md").showing("pictures.yaml").text);
-  const Ended end =
-      train(folder.path(), Flags{"--config", "pictures.yaml", "--output", "run"} +
-                               // Shorter, and without what makes left and right alike.
-                               set("model.depth=8 data.batch_size=8 data.flip=false "
-                                   "trainer.epochs=3 trainer.eval_every=5"));
-  INFO(end.out << end.err);
-  REQUIRE(end.status == 0);
+  require_status(train(folder.path(), Flags{"--config", "pictures.yaml", "--output", "run"} +
+                                          // Shorter, and without what makes left and right alike.
+                                          set("model.depth=8 data.batch_size=8 data.flip=false "
+                                              "trainer.epochs=3 trainer.eval_every=5")),
+                 0);
   const auto result = read_json(folder.path() / "run/result.json");
   CHECK(result["validation"].contains("accuracy"));
   CHECK(fs::exists(folder.path() / "run/checkpoints/best"));

@@ -2,6 +2,7 @@
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/support/ended.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
@@ -200,8 +201,7 @@ TEST_CASE("an output folder that holds a run is refused and left as it is") {
     REQUIRE(run("2").status == 0);
     const std::string before = files();
     const Ended again = run("3");
-    INFO(again.err);
-    CHECK(again.status == 2);
+    check_status(again, 2);
     CHECK(again.out.empty());
     CHECK_THAT(lines_of(again.err).back(),
                ContainsSubstring("output folder run holds a run already (its config.yaml): name "

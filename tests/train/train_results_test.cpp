@@ -3,6 +3,7 @@
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/support/ended.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
@@ -170,8 +171,7 @@ TEST_CASE("a job has the same parameters on fewer workers than replicas") {
     const TemporaryFolder folder;
     const Ended whole =
         train(folder.path(), model + four + std::vector<std::string>{"--output", "whole"});
-    INFO(whole.err);
-    REQUIRE(whole.status == 0);
+    require_status(whole, 0);
     const std::vector<int> fewer = is_mlp ? std::vector<int>{3, 1} : std::vector<int>{4, 3, 2, 1};
     for (const int workers : fewer) {
       for (const std::string launch : {"processes", "threads"}) {
@@ -215,9 +215,7 @@ TEST_CASE("the output folder's files have what is documented") {
   const TemporaryFolder folder;
   const auto flags = mlp("processes", "run") +
                      std::vector<std::string>{"--replicas", "2", "--set", "trainer.eval_every=20"};
-  const Ended end = train(folder.path(), flags);
-  INFO(end.err);
-  REQUIRE(end.status == 0);
+  require_status(train(folder.path(), flags), 0);
   const auto run = folder.path() / "run";
   CHECK(entries(run) == 4);
 
@@ -292,8 +290,7 @@ TEST_CASE("a run that diverges says so and ends with status 1") {
     const Ended end = train(
         folder.path(), {"--config", config_file("pmean_linear.yaml"), "--set", "optimizer.lr=1e30",
                         "--set", "trainer.steps=100", "--launch", launch, "--output", "run"});
-    INFO(end.err);
-    CHECK(end.status == 1);
+    check_status(end, 1);
     const std::vector<std::string> lines = lines_of(end.err);
     REQUIRE(lines.size() >= 2);
     CHECK(lines.back() == "the state after step 1 is saved: --output run --resume auto goes on");

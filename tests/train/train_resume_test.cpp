@@ -6,6 +6,7 @@
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/support/ended.h"
 #include "tests/train/same_run.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
@@ -56,14 +57,12 @@ TEST_CASE("Ctrl-C and SIGTERM end a run at a step, with a checkpoint from which 
       }));
       REQUIRE(::kill(program.pid(), signal) == 0);
       const Ended end = program.wait();
-      INFO(end.out << end.err);
-      CHECK(end.status == 128 + signal);
+      check_status(end, 128 + signal);
       CHECK_THAT(end.out, ContainsSubstring("with a checkpoint: --output " + name +
                                             " --resume auto goes on"));
       CHECK(!fs::exists(run / "result.json"));
       const Ended again = train(folder.path(), flags);
-      INFO(again.out << again.err);
-      REQUIRE(again.status == 0);
+      require_status(again, 0);
       CHECK_THAT(again.out, ContainsSubstring("going on after step "));
       check_same(run, folder.path() / "whole");
     }
@@ -87,8 +86,7 @@ TEST_CASE("a changed key is named with both values, and refused where it changes
                                                 set("trainer.steps=30 data.batch_size=16 "
                                                     "parallel.replicas=3 optimizer.lr=0.0005") +
                                                 Flags{"--resume-with-changes"});
-  INFO(longer.out << longer.err);
-  REQUIRE(longer.status == 0);
+  require_status(longer, 0);
   CHECK_THAT(longer.out, contains("going on after step 24 (768 samples) from ") &&
                              contains("  parallel.replicas was 4, is 3\n") &&
                              contains("  data.batch_size was 8, is 16\n"));
@@ -113,8 +111,7 @@ TEST_CASE("a run goes on from an earlier checkpoint, and past damaged ones with 
   fs::resize_file(run / "checkpoints/step-00000024/manifest.json", 100);
   fs::remove(run / "checkpoints/step-00000020/shard-00002-of-00004.safetensors");
   const Ended skipped = train(folder.path(), flags + Flags{"--resume", "auto"});
-  INFO(skipped.out << skipped.err);
-  REQUIRE(skipped.status == 0);
+  require_status(skipped, 0);
   CHECK_THAT(skipped.err, ContainsSubstring("skipping a checkpoint: ") &&
                               ContainsSubstring("step-00000024/manifest.json") &&
                               ContainsSubstring("shard-00002-of-00004.safetensors"));
@@ -124,8 +121,7 @@ TEST_CASE("a run goes on from an earlier checkpoint, and past damaged ones with 
   // Without --output it goes on in the folder of its run.
   const Ended earlier = train(
       folder.path(), job("accumulation", 24) + Flags{"--resume", "run/checkpoints/step-00000008"});
-  INFO(earlier.out << earlier.err);
-  REQUIRE(earlier.status == 0);
+  require_status(earlier, 0);
   CHECK_THAT(earlier.err, ContainsSubstring(" of steps after 8: the run makes new ones"));
   CHECK(metrics_of(run) == metrics);
   CHECK(fs::exists(run / "checkpoints/aside-step-00000012"));
@@ -150,8 +146,7 @@ TEST_CASE("without checkpoints nothing is left, and --resume auto begins anew") 
                       Flags{"--output", "run", "--resume", "auto"};
   for (int round = 0; round < 2; ++round) {
     const Ended end = train(folder.path(), flags);
-    INFO(end.err);
-    REQUIRE(end.status == 0);
+    require_status(end, 0);
     CHECK(!fs::exists(folder.path() / "run/checkpoints"));
     CHECK_THAT(end.err, ContainsSubstring("the run begins at its first step"));
     CHECK(metrics_of(folder.path() / "run").size() == 5);
@@ -169,8 +164,7 @@ TEST_CASE("a job that has lost a replica starts again by itself, and counts that
   REQUIRE(eventually([&] { return fs::exists(folder.path() / "run/checkpoints/latest"); }));
   REQUIRE(::kill(children_of(program.pid()).at(2), SIGKILL) == 0);
   const Ended end = program.wait();
-  INFO(end.out << end.err);
-  REQUIRE(end.status == 0);
+  require_status(end, 0);
   CHECK_THAT(end.err, ContainsSubstring("starting again in 1 s (restart 1 of 2)"));
   CHECK(read_json(folder.path() / "run/result.json")["restarts"] == 1);
   check_same(folder.path() / "run", folder.path() / "whole");
@@ -189,19 +183,16 @@ TEST_CASE("a run that goes on elsewhere starts again from there, not from its be
   REQUIRE(eventually([&] { return !children_of(program.pid()).empty(); }));
   REQUIRE(eventually([&] { return fs::exists(folder.path() / "run/metrics.jsonl"); }));
   REQUIRE(::kill(children_of(program.pid()).front(), SIGKILL) == 0);
-  const Ended end = program.wait();
-  INFO(end.out << end.err);
-  REQUIRE(end.status == 0);
+  require_status(program.wait(), 0);
   CHECK(metrics_of(folder.path() / "run").front()["step"] == 102);
   const Json result = read_json(folder.path() / "run/result.json");
   CHECK(result["restarts"] == 1);
   CHECK(result["parameters_sha256"] ==
         read_json(folder.path() / "whole/result.json")["parameters_sha256"]);
   // The last checkpoint, even of a run that had no step left.
-  const Ended copied = train(
-      folder.path(), flags + Flags{"--resume", "whole/checkpoints/latest", "--output", "copy"});
-  INFO(copied.err);
-  CHECK(copied.status == 0);
+  check_status(train(folder.path(),
+                     flags + Flags{"--resume", "whole/checkpoints/latest", "--output", "copy"}),
+               0);
   CHECK(fs::exists(folder.path() / "copy/checkpoints/latest/manifest.json"));
 }
 
@@ -217,9 +208,7 @@ TEST_CASE("the best checkpoint is the one with the best evaluation, also after k
     (void)::kill(-program.pid(), SIGKILL);
     (void)program.wait();
   }
-  const Ended end = train(folder.path(), flags);
-  INFO(end.err);
-  REQUIRE(end.status == 0);
+  require_status(train(folder.path(), flags), 0);
   std::int64_t best = 0;
   double least = 1e9;
   for (const Json& line : metrics_of(run)) {
@@ -243,15 +232,12 @@ TEST_CASE("workers that are train started again share its run, also after a rest
   REQUIRE(eventually([&] { return fs::exists(folder.path() / "run/checkpoints/latest"); }));
   REQUIRE(::kill(children_of(program.pid()).at(1), SIGKILL) == 0);
   const Ended end = program.wait();
-  INFO(end.out << end.err);
-  REQUIRE(end.status == 0);
+  require_status(end, 0);
   CHECK_THAT(end.err, ContainsSubstring("has several threads and can't be forked"));
   CHECK(read_json(folder.path() / "run/result.json")["restarts"] == 1);
   check_same(folder.path() / "run", folder.path() / "whole");
   // A folder under runs/ of its own, once.
-  const Ended unnamed = run_program(preloaded(job("accumulation", 4)), folder.path());
-  INFO(unnamed.out << unnamed.err);
-  REQUIRE(unnamed.status == 0);
+  require_status(run_program(preloaded(job("accumulation", 4)), folder.path()), 0);
   CHECK(std::distance(fs::directory_iterator(folder.path() / "runs"), fs::directory_iterator()) ==
         1);
 }

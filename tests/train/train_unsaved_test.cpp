@@ -13,8 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/formats/sample_files.h"
+#include "tests/support/ended.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
@@ -153,8 +155,7 @@ TEST_CASE("a folder that others own or that is gone is an error with its name") 
     return 0;
   });
   fs::permissions(checkpoints, fs::perms::owner_all);
-  INFO(end.err);
-  CHECK(end.status == 0);
+  check_status(end, 0);
 }
 
 TEST_CASE(
@@ -177,16 +178,14 @@ TEST_CASE(
              ended);
       return 0;
     });
-    INFO(end.err);
-    CHECK(end.status == 0);
+    check_status(end, 0);
   }
   const TemporaryFolder folder;
   ChildProgram program(train_command(job() + set("trainer.steps=3000")), folder.path());
   REQUIRE(eventually([&] { return fs::exists(folder.path() / "run/checkpoints/latest"); }));
   fs::rename(folder.path() / "run", folder.path() / "moved");
   const Ended end = program.wait();
-  INFO(end.err);
-  CHECK(end.status == 1);
+  check_status(end, 1);
   CHECK(contains(end.err, "run"));
   CHECK(!fs::exists(folder.path() / "run"));
   CHECK(fs::exists(folder.path() / "moved/checkpoints/latest/manifest.json"));
@@ -213,8 +212,7 @@ TEST_CASE("a cut picture of the test set ends a run after its steps, which are s
   const Flags flags{"--config", "job.yaml", "--output", "run"};
   for (const bool goes_on : {false, true}) {
     const Ended end = train(folder.path(), goes_on ? flags + Flags{"--resume", "auto"} : flags);
-    INFO(end.out << end.err);
-    CHECK(end.status == 2);
+    check_status(end, 2);
     CHECK_THAT(end.err, ContainsSubstring("test/light/5.png"));
     if (goes_on) continue;
     CHECK_THAT(end.err, Catch::Matchers::EndsWith(
@@ -225,8 +223,7 @@ TEST_CASE("a cut picture of the test set ends a run after its steps, which are s
   write("test/light/5.png", 205, 1000);
   const Ended end =
       train(folder.path(), flags + Flags{"--resume", "auto", "--resume-with-changes"});
-  INFO(end.out << end.err);
-  CHECK(end.status == 0);
+  check_status(end, 0);
   CHECK_THAT(end.out, ContainsSubstring("there is no step left to train") &&
                           ContainsSubstring("step 15: test accuracy "));
   const auto result = read_json(folder.path() / "run/result.json");

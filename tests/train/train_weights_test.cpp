@@ -4,6 +4,7 @@
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/support/ended.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
@@ -53,8 +54,7 @@ TEST_CASE("a run begins with the weights of model.init_from") {
       const Ended end =
           train(folder.path(), linear(1, name) + Flags{"--set", "model.init_from=" + from, "--set",
                                                        "parallel.zero_stage=" + stage});
-      INFO(end.err);
-      REQUIRE(end.status == 0);
+      require_status(end, 0);
       CHECK_THAT(end.out, ContainsSubstring("original parameters: w = 2.625, b = 0.16\n"));
       CHECK(result_of(folder.path(), name)["parameters_sha256"] ==
             result_of(folder.path(), "two")["parameters_sha256"]);
@@ -93,8 +93,7 @@ TEST_CASE("weights that do not fit are refused before the run, or left out where
   CHECK(wider.status == 2);
   CHECK_THAT(wider.err, ContainsSubstring("'0.weight' is F32 (8, 784), not F32 (9, 784)"));
   const Ended partial = run("[8, 10]", {"--set", "model.init_from_strict=false"});
-  INFO(partial.err);
-  CHECK(partial.status == 0);
+  check_status(partial, 0);
   CHECK_THAT(partial.err, ContainsSubstring("lockstep: warning: model.init_from: "
                                             "small.safetensors: missing: 2.weight, 2.bias\n"));
   CHECK(lines_of(partial.err).size() == 6);  // with four of the data and one of the job
@@ -111,8 +110,7 @@ TEST_CASE("parameters that trainer.freeze names stay as they are") {
     const Ended end =
         train(folder.path(), linear(1, "run") + Flags{"--set", "trainer.freeze=[b]", "--set",
                                                       "parallel.zero_stage=" + stage});
-    INFO(end.err);
-    REQUIRE(end.status == 0);
+    require_status(end, 0);
     CHECK_THAT(end.out, ContainsSubstring("updated parameters:  w = 2.625, b = 0\n"));
     REQUIRE(exported(folder.path(), "run").status == 0);
     CHECK(fs::exists(folder.path() / "run.safetensors"));
@@ -130,8 +128,7 @@ TEST_CASE("a script reads an export with NumPy and has the model's figures") {
       run_program({PYTHON, std::string(LOCKSTEP_SOURCE_DIR) + "/tests/python/read_export_numpy.py",
                    "run.safetensors"},
                   folder.path());
-  INFO(end.err);
-  REQUIRE(end.status == 0);
+  require_status(end, 0);
   std::istringstream figures(end.out);
   double accuracy = 0;
   double loss = 0;

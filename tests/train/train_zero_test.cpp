@@ -5,6 +5,7 @@
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/support/ended.h"
 #include "tests/support/settings.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
@@ -100,8 +101,7 @@ TEST_CASE(
   CHECK_THAT(stopped.err, ContainsSubstring("' is not finite at step "));
   const Ended skipped =
       train(folder.path(), diverges + set("trainer.non_finite=skip") + Flags{"--output", "skip"});
-  INFO(skipped.err);
-  CHECK(skipped.status == 0);
+  check_status(skipped, 0);
   const auto lines = read_json_lines(folder.path() / "skip" / "metrics.jsonl");
   REQUIRE(lines.size() >= 4);
   const int count = lines[3].at("skipped_steps");
@@ -129,8 +129,7 @@ TEST_CASE("a loss that is not finite is noticed at its step, not at the next lin
                                 set("optimizer.lr=1e30 trainer.steps=5 trainer.log_every=5 "
                                     "trainer.non_finite=skip " +
                                     flags));
-    INFO(end.err);
-    CHECK(end.status == 0);
+    check_status(end, 0);
     CHECK(read_json(folder.path() / flags / "result.json").at("skipped_steps") == 4);
     CHECK_THAT(end.err, ContainsSubstring("warning: step 2 is skipped: the loss is not finite ("));
   }

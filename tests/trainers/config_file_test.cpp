@@ -1,39 +1,22 @@
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include <c10/util/Logging.h>  // before Catch2: the last to define CHECK is heard
-#include <unistd.h>
 
 #include "framework/base/errors.h"
-#include "framework/base/non_copyable.h"
-#include "framework/base/text.h"
 #include "models/cnn.h"
 #include "models/mlp.h"
 #include "tests/catch.h"
 #include "tests/trainers/parsed_config.h"
+#include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/config/config.h"
 
 namespace lockstep {
 namespace {
 
 using testing::kNames;
-
-class TempFile : private NonCopyable {
- public:
-  TempFile(const std::string& name, const std::string& text)
-      : path_(std::filesystem::temp_directory_path() / str("lockstep-", getpid(), "-", name)) {
-    std::ofstream(path_) << text;
-  }
-  ~TempFile() { std::filesystem::remove(path_); }
-
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 std::filesystem::path committed(const std::string& name) {
   return std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "configs" / name;
@@ -42,13 +25,13 @@ std::filesystem::path committed(const std::string& name) {
 }  // namespace
 
 TEST_CASE("a config is read from its file, whose path begins the messages") {
-  const TempFile good("good.yaml", kNames);
-  CHECK(load_config(good.path()).data.name == "pmean_example");
-  CHECK(load_config(good.path(), {keys::parse_set("trainer.seed=3")}).zero.seed == 3);
-  const TempFile bad("bad.yaml", kNames + "optimizer:\n  lrr: 1\n");
-  CHECK_THROWS_WITH(
-      load_config(bad.path()),
-      bad.path().string() + ":4:3: unknown key 'lrr' in optimizer (did you mean 'lr'?)");
+  const testing::TemporaryFolder folder;
+  const std::string good = folder.write("good.yaml", kNames);
+  CHECK(load_config(good).data.name == "pmean_example");
+  CHECK(load_config(good, {keys::parse_set("trainer.seed=3")}).zero.seed == 3);
+  const std::string bad = folder.write("bad.yaml", kNames + "optimizer:\n  lrr: 1\n");
+  CHECK_THROWS_WITH(load_config(bad),
+                    bad + ":4:3: unknown key 'lrr' in optimizer (did you mean 'lr'?)");
 }
 
 TEST_CASE("a config that cannot be read is a DataError with the reason") {
@@ -62,12 +45,12 @@ TEST_CASE("a config that is too long for one is not read to its end") {
   CHECK_THROWS_WITH(load_config("/dev/zero"),
                     "cannot read the config /dev/zero: it is a device, not a file");
   const std::string comment = "#" + std::string(256 * 1024 - kNames.size() - 1, 'x');
-  CHECK(load_config(TempFile("long.yaml", kNames + comment).path()).data.name == "pmean_example");
-  const TempFile longer("longer.yaml", kNames + comment + "x");
-  CHECK_THROWS_AS(load_config(longer.path()), DataError);
-  CHECK_THROWS_WITH(load_config(longer.path()),
-                    "cannot read the config " + longer.path().string() +
-                        ": it is longer than 256 KiB, more than any config");
+  const testing::TemporaryFolder folder;
+  CHECK(load_config(folder.write("long.yaml", kNames + comment)).data.name == "pmean_example");
+  const std::string longer = folder.write("longer.yaml", kNames + comment + "x");
+  CHECK_THROWS_AS(load_config(longer), DataError);
+  CHECK_THROWS_WITH(load_config(longer), "cannot read the config " + longer +
+                                             ": it is longer than 256 KiB, more than any config");
 }
 
 TEST_CASE("the committed configs load") {

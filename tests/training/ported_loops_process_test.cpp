@@ -24,6 +24,7 @@
 #include "framework/training/zero.h"
 #include "tests/catch.h"
 #include "tests/replicas/launched.h"
+#include "tests/support/ended.h"
 #include "trainers/bench/testing/child_program.h"
 
 // What loops that were written for one process get wrong when replicas run them, without an error
@@ -46,8 +47,7 @@ std::vector<std::string> lines_with(const std::string& part, const Ended& end) {
 std::vector<std::string> warnings(const std::string& part, const std::function<void()>& replica,
                                   const LaunchOptions& options = {.replicas = 2}) {
   const Ended end = launched(replica, options);
-  INFO(end.err);
-  CHECK(end.status == 0);
+  check_status(end, 0);
   return lines_with(part, end);
 }
 
@@ -180,8 +180,7 @@ TEST_CASE("a seed for the process makes a module alike where each replica has a 
           },
           {.replicas = 3, .mode = mode});
     });
-    INFO(end.err);
-    CHECK(end.status == 0);
+    check_status(end, 0);
     return lines_with("process-wide generator", end);
   };
   CHECK(seeded_by_torch(LaunchMode::processes).empty());

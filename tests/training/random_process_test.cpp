@@ -18,6 +18,7 @@
 #include "framework/training/zero.h"
 #include "tests/catch.h"
 #include "tests/replicas/launched.h"
+#include "tests/support/ended.h"
 #include "tests/training/random_models.h"
 #include "trainers/bench/testing/child_program.h"
 
@@ -34,8 +35,7 @@ std::string printed(const std::function<std::string()>& text, const LaunchOption
         if (axis_index("data") == 0) std::printf("%s\n", own.c_str());
       },
       options);
-  INFO(end.err);
-  CHECK(end.status == 0);
+  check_status(end, 0);
   return end.out;
 }
 
@@ -68,8 +68,7 @@ std::vector<std::string> warnings(double p, LaunchMode mode, bool only_replica_1
         }
       },
       {.replicas = 3, .mode = mode});
-  INFO(end.err);
-  CHECK(end.status == 0);
+  check_status(end, 0);
   std::vector<std::string> found;
   for (const std::string& line : lines_of(end.err)) {
     if (line.find("draws at random") != std::string::npos) found.push_back(line);

@@ -11,6 +11,7 @@
 #include "framework/training/data_parallel.h"
 #include "framework/training/zero.h"
 #include "tests/catch.h"
+#include "tests/support/ended.h"
 #include "trainers/bench/testing/child_program.h"
 
 using namespace lockstep;
@@ -47,8 +48,7 @@ std::vector<std::string> warnings(const std::function<void(Forgetful&)>& train) 
         },
         {.replicas = 3});
   });
-  INFO(end.err);
-  REQUIRE(end.status == 0);
+  require_status(end, 0);
   std::vector<std::string> found;
   for (const std::string& line : lines_of(end.err)) {
     if (line.find("does not depend on") != std::string::npos) found.push_back(line);
