@@ -16,28 +16,6 @@
 
 namespace lockstep::keys {
 
-/// Something that a config picks by name, such as a model: its name, what it is, and its options,
-/// with a key each. The keys' variables are the options' members.
-struct Choice {
-  std::string name;
-  std::string help;  ///< one line
-  std::any defaults;
-  std::function<ConfigKeys(std::any& options)> keys;
-};
-
-/// A Choice whose options are an `Options`.
-template <typename Options>
-[[nodiscard]] Choice choice(std::string name, std::string help, ConfigKeys (*keys)(Options&)) {
-  return {std::move(name), std::move(help), std::any(Options()),
-          [keys](std::any& options) { return keys(std::any_cast<Options&>(options)); }};
-}
-
-/// A Choice without options.
-[[nodiscard]] inline Choice choice(std::string name, std::string help) {
-  return {std::move(name), std::move(help), std::any(false),
-          [](std::any& /*options*/) { return ConfigKeys(); }};
-}
-
 /// Options of several choices, by the choices' names.
 class ChoiceOptions {
  public:
@@ -53,16 +31,42 @@ class ChoiceOptions {
     const auto found = options_.find(name);
     return found == options_.end() ? Options() : std::any_cast<const Options&>(found->second);
   }
-  /// Variables for the choice's keys, which last as long as this.
-  [[nodiscard]] std::any& of(const Choice& choice) {
-    std::any& options = options_[choice.name];
-    if (!options.has_value()) options = choice.defaults;
-    return options;
-  }
 
  private:
   std::map<std::string, std::any> options_;
 };
+
+/// Something that a config picks by name, such as a model: its name, what it is, and its options,
+/// with a key each. The keys' variables are in `All`, which has the options of all choices.
+template <typename All>
+struct ChoiceIn {
+  using Base = ChoiceIn;
+
+  std::string name;
+  std::string help;  ///< one line
+  std::function<ConfigKeys(All& all)> keys;
+};
+using Choice = ChoiceIn<ChoiceOptions>;
+
+/// A Choice whose options are an `Options`.
+template <typename Options>
+[[nodiscard]] Choice choice(const std::string& name, std::string help,
+                            ConfigKeys (*keys)(Options&)) {
+  return {name, std::move(help),
+          [name, keys](ChoiceOptions& all) { return keys(all.of<Options>(name)); }};
+}
+
+/// A Choice without options.
+[[nodiscard]] inline Choice choice(std::string name, std::string help) {
+  return {std::move(name), std::move(help), [](ChoiceOptions& /*all*/) { return ConfigKeys(); }};
+}
+
+/// The same among options that have others beside these, which are in their member `own`.
+template <typename All>
+[[nodiscard]] ChoiceIn<All> own_choice(Choice choice) {
+  return {std::move(choice.name), std::move(choice.help),
+          [keys = std::move(choice.keys)](All& all) { return keys(all.own); }};
+}
 
 /// What a config has picked, with the options of every choice that it has set.
 struct Picked {
@@ -121,8 +125,8 @@ class Registry {
     return all;
   }
 
-  [[nodiscard]] std::vector<Choice> choices() const {
-    std::vector<Choice> all;
+  [[nodiscard]] std::vector<typename Kind::Base> choices() const {
+    std::vector<typename Kind::Base> all;
     for (const auto& kind : kinds_) all.push_back(*kind);
     return all;
   }
@@ -133,11 +137,19 @@ class Registry {
 };
 
 /// Adds the keys of `choices` to a section's own, behind so many: at least the one that picks a
-/// choice.
-inline void add_choices(ConfigKeys& section, ChoiceOptions& options,
-                        const std::vector<Choice>& choices, std::size_t behind = 1) {
-  for (const Choice& choice : choices) {
-    for (ConfigKey& key : choice.keys(options.of(choice))) {
+/// choice. A variable that several choices have is one key.
+template <typename All>
+void add_choices(ConfigKeys& section, All& all, const std::vector<ChoiceIn<All>>& choices,
+                 std::size_t behind = 1) {
+  for (const ChoiceIn<All>& choice : choices) {
+    for (ConfigKey& key : choice.keys(all)) {
+      const auto same = std::ranges::find_if(section, [&](const ConfigKey& other) {
+        return key.value.variable != nullptr && other.value.variable == key.value.variable;
+      });
+      if (same != section.end()) {
+        same->traits.owners.push_back(choice.name);
+        continue;
+      }
       key.traits.owners = {choice.name};
       section.insert(section.begin() + static_cast<std::ptrdiff_t>(behind++), std::move(key));
     }

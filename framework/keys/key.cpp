@@ -97,6 +97,41 @@ constexpr const char* kKinds = std::is_same_v<T, std::string> ? "strings"
                                : std::is_same_v<T, double>    ? "numbers"
                                                               : "integers";
 
+// Values of all sizes and forms.
+template <typename T>
+std::vector<T> usual_values() {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return {"data", "a b", "x.npy", "*.bias", "null", "3", "é", ""};
+  } else if constexpr (std::is_same_v<T, double>) {
+    return {-1e300, -1, 0, 1e-300, 0.5, 1, 2, 3, 1e9, 1e300};
+  } else {
+    using Limits = std::numeric_limits<T>;
+    return {Limits::min(), 0, 1, 2, 3, 8, 1000, 1'000'000, Limits::max()};
+  }
+}
+
+template <typename T>
+Samples samples_of(const Rule<T>& rule) {
+  std::vector<T> values = usual_values<T>();
+  values.insert(values.end(), rule.examples.begin(), rule.examples.end());
+  Samples samples;
+  for (const T& value : values) {
+    auto& texts = rule.holds(value) ? samples.good : samples.bad;
+    const std::string text = yaml_text(value);
+    if (!std::ranges::count(texts, text)) texts.push_back(text);
+  }
+  return samples;
+}
+
+// As the items of a list that says the same `size` times.
+std::vector<std::string> as_lists(const std::vector<std::string>& texts, std::size_t size = 1) {
+  std::vector<std::string> lists;
+  for (const std::string& text : texts) {
+    lists.push_back(str("[", join(std::vector(size, text)), "]"));
+  }
+  return lists;
+}
+
 // `word` is for a variable without a value.
 template <typename Variable, typename T>
 Value value_of(Variable& variable, const Rule<T>& rule, const std::string& word = "") {
@@ -107,7 +142,16 @@ Value value_of(Variable& variable, const Rule<T>& rule, const std::string& word 
     if constexpr (std::is_same_v<Variable, T>) return yaml_text(variable);
     if constexpr (!std::is_same_v<Variable, T>) return variable ? yaml_text(*variable) : word;
   };
-  return {kKind<T> + rule.text, read, print};
+  const auto problem = [&variable, rule]() -> std::string {
+    if constexpr (std::is_same_v<Variable, T>) return broken(rule, variable);
+    if constexpr (!std::is_same_v<Variable, T>) return variable ? broken(rule, *variable) : "";
+  };
+  return {.words = kKind<T> + rule.text,
+          .read = read,
+          .print = print,
+          .variable = &variable,
+          .problem = problem,
+          .samples = [rule] { return samples_of(rule); }};
 }
 
 template <typename T>
@@ -117,6 +161,11 @@ Value optional_value(std::optional<T>& variable, const Rule<T>& rule, const std:
   value.words += ", or " + word;
   value.read = [&variable, is_word, read = value.read](const YamlNode& node, const Report& report) {
     is_word(node) ? variable.reset() : read(node, report);
+  };
+  value.samples = [rule, word] {
+    Samples samples = samples_of(rule);
+    samples.good.push_back(word);
+    return samples;
   };
   return value;
 }
@@ -151,7 +200,24 @@ Value list_of(const std::string& items, List& variable, const Rule<T>& rule,
     for (const T& value : variable) texts.push_back(yaml_text(value));
     return str("[", join(texts), "]");
   };
-  return {str("a list of ", items, ", each ", rule.text), read, print};
+  const auto problem = [&variable, rule] {
+    std::string first;
+    for (const T& value : variable) first = first.empty() ? broken(rule, value) : first;
+    return first;
+  };
+  const auto samples = [rule, size] {
+    const Samples each = samples_of(rule);
+    Samples lists{as_lists(each.good, size.value_or(1)), as_lists(each.bad, size.value_or(1))};
+    if (!size) lists.good.push_back(str("[", join(each.good), "]"));
+    if (!size) lists.good.emplace_back("[]");
+    return lists;
+  };
+  return {.words = str("a list of ", items, ", each ", rule.text),
+          .read = read,
+          .print = print,
+          .variable = &variable,
+          .problem = problem,
+          .samples = samples};
 }
 
 }  // namespace
@@ -166,7 +232,14 @@ Value flag(bool& variable) {
     if (is_plain(node) && YAML::convert<bool>::decode(YAML::Node(node.text), variable)) return;
     refuse_type(node, "true or false", report);
   };
-  return {"true or false", read, [&variable] { return yaml_text(variable); }};
+  return {.words = "true or false",
+          .read = read,
+          .print = [&variable] { return yaml_text(variable); },
+          .variable = &variable,
+          .samples =
+              [] {
+                return Samples{{"true", "false"}, {"1"}};
+              }};
 }
 
 template <typename T>
@@ -197,8 +270,19 @@ Value seconds(std::chrono::milliseconds& variable, const Rule<double>& rule) {
     const auto value = obeying(rule, node, report);
     if (value) variable = std::chrono::milliseconds(std::llround(*value * 1000));
   };
-  return {"a number, " + rule.text, read,
-          [&variable] { return yaml_text(static_cast<double>(variable.count()) / 1000); }};
+  const auto value = [&variable] { return static_cast<double>(variable.count()) / 1000; };
+  return {.words = "a number, " + rule.text,
+          .read = read,
+          .print = [value] { return yaml_text(value()); },
+          .variable = &variable,
+          .problem = [value, rule] { return broken(rule, value()); },
+          .samples =
+              [rule] {
+                Samples samples = samples_of(rule);
+                // What prints as it was written.
+                std::erase(samples.good, yaml_text(1e-300));
+                return samples;
+              }};
 }
 
 Value number_instead(std::optional<std::int64_t>& variable,
@@ -243,7 +327,17 @@ Value text_or_list(std::vector<std::string>& variable, const Rule<std::string>& 
   const auto print = [&variable, several] {
     return variable.size() == 1 ? yaml_text(variable[0]) : several.print();
   };
-  return {rule.text + ", or a list of such", read, print};
+  const auto samples = [rule] {
+    Samples all = samples_of(rule);
+    all.good.push_back(str("[", join(all.good), "]"));
+    return all;
+  };
+  return {.words = rule.text + ", or a list of such",
+          .read = read,
+          .print = print,
+          .variable = &variable,
+          .problem = several.problem,
+          .samples = samples};
 }
 
 Value one_of(const std::vector<std::string>& names, const std::function<void(std::size_t)>& set,
@@ -256,13 +350,23 @@ Value one_of(const std::vector<std::string>& names, const std::function<void(std
     report(node.place, str("must be one of ", join(names), ", is ", yaml_shown(*name),
                            did_you_mean(*name, names)));
   };
-  return {"one of " + join(names), read, [get] { return yaml_text(get()); }};
+  const auto samples = [names] {
+    Samples all{{}, {names.front() + "_or_so"}};
+    for (const std::string& name : names) all.good.push_back(yaml_text(name));
+    return all;
+  };
+  return {.words = "one of " + join(names),
+          .read = read,
+          .print = [get] { return yaml_text(get()); },
+          .samples = samples};
 }
 
 Value one_of(std::string& variable, const std::vector<std::string>& names) {
-  return one_of(
+  Value value = one_of(
       names, [&variable, names](std::size_t i) { variable = names[i]; },
       [&variable] { return variable; });
+  value.variable = &variable;
+  return value;
 }
 
 std::string print_maps(const std::vector<ConfigKeys>& maps) {
@@ -276,6 +380,29 @@ std::string print_maps(const std::vector<ConfigKeys>& maps) {
     text += str("\n    - {", join(entries), "}");
   }
   return maps.empty() ? "[]" : text;
+}
+
+std::string problem_of_maps(const std::vector<ConfigKeys>& maps) {
+  for (const ConfigKeys& map : maps) {
+    for (const ConfigKey& key : map) {
+      const std::string problem = key.value.problem ? key.value.problem() : "";
+      if (!problem.empty()) return str(map[0].value.print(), ": ", key.name, " ", problem);
+    }
+  }
+  return "";
+}
+
+Samples samples_of_maps(const ConfigKeys& map) {
+  std::string needed;
+  std::vector<std::string> good, bad;
+  for (const ConfigKey& key : map) {
+    const Samples values = key.value.samples();
+    const std::string begin = needed + (needed.empty() ? "" : ", ") + key.name + ": ";
+    for (const std::string& value : values.good) good.push_back(str("{", begin, value, "}"));
+    for (const std::string& value : values.bad) bad.push_back(str("{", begin, value, "}"));
+    if (key.traits.required) needed = begin + values.good.front();
+  }
+  return {as_lists(good), as_lists(bad)};
 }
 
 bool is_list(const YamlNode& node, const std::string& items, const Report& report) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -11,41 +12,79 @@
 #include <type_traits>
 #include <vector>
 
+#include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/keys/yaml_text.h"
 #include "framework/keys/yaml_tree.h"
 
 namespace lockstep::keys {
 
-/// A condition for a value, and the text for messages: "must be " + text.
+/// A condition for a value, and the text for messages: "must be " + text. One that few values meet
+/// has examples: see Samples.
 template <typename T>
 struct Rule {
   std::string text;
   std::function<bool(const T&)> holds;
+  std::vector<T> examples = {};
 };
 
 template <typename T>
 [[nodiscard]] Rule<T> at_least(T low) {
-  return {str("at least ", yaml_text(low)), [low](const T& value) { return value >= low; }};
+  return {str("at least ", yaml_text(low)), [low](const T& value) { return value >= low; }, {low}};
 }
 template <typename T>
 [[nodiscard]] Rule<T> greater_than(T low) {
-  return {str("greater than ", yaml_text(low)), [low](const T& value) { return value > low; }};
+  return {
+      str("greater than ", yaml_text(low)), [low](const T& value) { return value > low; }, {low}};
 }
 template <typename T>
 [[nodiscard]] Rule<T> from_to(T low, T high) {
   return {str("from ", yaml_text(low), " to ", yaml_text(high)),
-          [low, high](const T& value) { return low <= value && value <= high; }};
+          [low, high](const T& value) { return low <= value && value <= high; },
+          {low, high}};
+}
+/// Without `end`.
+template <typename T>
+[[nodiscard]] Rule<T> from_below(T low, T end) {
+  return {str("at least ", yaml_text(low), " and less than ", yaml_text(end)),
+          [low, end](const T& value) { return low <= value && value < end; },
+          {low, end}};
 }
 
 /// Text of 1 to `most` bytes, which is `what`: "a file's path".
 [[nodiscard]] Rule<std::string> of_length(const std::string& what, std::size_t most);
+
+/// What is wrong with the value of an option: "must be at least 0, not -1", or "".
+template <typename T>
+[[nodiscard]] std::string broken(const Rule<T>& rule, const T& value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (!std::isfinite(value)) return str("must be a finite number, ", rule.text, ", not ", value);
+  }
+  return rule.holds(value) ? "" : str("must be ", rule.text, ", not ", value);
+}
+
+/// ValueError for the value of an option that does not obey its rule. `option` is "ZeRO: stage".
+template <typename T>
+void check(const std::string& option, const T& value, const Rule<T>& rule) {
+  const std::string problem = broken(rule, value);
+  require(problem.empty(), option, " ", problem);
+}
+template <typename T>
+void check(const std::string& option, const std::optional<T>& value, const Rule<T>& rule) {
+  if (value) check(option, *value, rule);
+}
 
 struct ConfigKey;
 using ConfigKeys = std::vector<ConfigKey>;
 
 /// Called with what is wrong with a value, and the place of the value.
 using Report = std::function<void(const YamlPosition& place, const std::string& message)>;
+
+/// Values of a key as YAML, by which keys are tried out: of those that the makers of Values know,
+/// and the rule's examples, those that the rule lets pass, and those that it refuses.
+struct Samples {
+  std::vector<std::string> good, bad;
+};
 
 /// A variable as the value of a key. The functions below make Values for different types. The
 /// variable must outlive the Value.
@@ -56,6 +95,10 @@ struct Value {
   std::function<std::string()> print;  ///< the variable as YAML; "" where its key is left out
   /// Only for a list of maps, which has no read(): sets its length and returns each map's keys.
   std::function<std::vector<ConfigKeys>(std::size_t)> resize = {};
+  const void* variable = nullptr;
+  /// What is wrong with the variable, however it was set: "must be at least 0, not -1", or "".
+  std::function<std::string()> problem = {};
+  std::function<Samples()> samples = {};
 };
 
 /// Numbers must be finite and not in quotes; integers are written in digits only. A list has up to
@@ -93,9 +136,11 @@ template <typename T>
 template <typename Enum>
 requires std::is_enum_v<Enum>
 [[nodiscard]] Value one_of(Enum& variable, const std::vector<std::string>& names) {
-  return one_of(
+  Value value = one_of(
       names, [&variable](std::size_t i) { variable = static_cast<Enum>(i); },
       [&variable, names] { return names.at(static_cast<std::size_t>(variable)); });
+  value.variable = &variable;
+  return value;
 }
 
 /// Rare properties of a key. The choice is the value of the section's first key.
@@ -129,6 +174,8 @@ struct Section {
 };
 
 [[nodiscard]] std::string print_maps(const std::vector<ConfigKeys>& maps);
+[[nodiscard]] std::string problem_of_maps(const std::vector<ConfigKeys>& maps);
+[[nodiscard]] Samples samples_of_maps(const ConfigKeys& map);
 
 /// A list of maps. `keys_of` returns the keys of one map.
 template <typename T>
@@ -138,13 +185,21 @@ template <typename T>
     for (T& map : variable) all.push_back(keys_of(map));
     return all;
   };
-  return {"a list of maps",
-          {},
-          [keys] { return print_maps(keys()); },
-          [&variable, keys](std::size_t size) {
-            variable.assign(size, T());
-            return keys();
-          }};
+  return {.words = "a list of maps",
+          .read = {},
+          .print = [keys] { return print_maps(keys()); },
+          .resize =
+              [&variable, keys](std::size_t size) {
+                variable.assign(size, T());
+                return keys();
+              },
+          .variable = &variable,
+          .problem = [keys] { return problem_of_maps(keys()); },
+          .samples =
+              [keys_of] {
+                T map{};
+                return samples_of_maps(keys_of(map));
+              }};
 }
 
 /// Whether `node` is a list of at most 1000 `items`. Otherwise reports what is wrong.

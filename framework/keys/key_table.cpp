@@ -389,6 +389,22 @@ std::vector<std::string> keep_values_before(const std::vector<Section>& table,
   return kept;
 }
 
+void check_section(const Section& section, const Section& defaults) {
+  const std::string choice = section.keys[0].value.print();
+  for (std::size_t i = 0; i < section.keys.size(); ++i) {
+    const auto& [name, value, help, traits] = section.keys[i];
+    const std::string option = str(section.name, " ", choice, ": ", name, " ");
+    if (!belongs(section.keys[i], choice)) {
+      require(value.print() == defaults.keys[i].value.print(), option, "is not an option of it");
+      continue;
+    }
+    for (const auto& problem : {value.problem, traits.problem}) {
+      const std::string text = problem ? problem() : "";
+      require(text.empty(), option, text);
+    }
+  }
+}
+
 std::string keys_text(const std::vector<Section>& table) {
   std::string text;
   for (const Section& section : table) {

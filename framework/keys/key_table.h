@@ -47,6 +47,11 @@ std::vector<std::string> keep_values_before(const std::vector<Section>& table,
                                             const KeyPlaces& written,
                                             const std::map<std::string, std::string>& recorded);
 
+/// Checks variables however they were set: ValueError where a key that applies does not obey its
+/// rule, or not together with others, and where one that does not apply has another value than in
+/// `defaults`, the same section of other variables. "optimizer sgd: lr must be …".
+void check_section(const Section& section, const Section& defaults);
+
 /// The keys that apply, with their values, as a text for read_keys.
 [[nodiscard]] std::string keys_text(const std::vector<Section>& table);
 

@@ -73,6 +73,29 @@ class FusedOptimizer final : public Optimizer {
   Complete complete_;
 };
 
+keys::ConfigKeys sgd_keys(OptimizerOptions& options) {
+  constexpr const char* kNeedsMomentum = "needs optimizer.momentum greater than 0";
+  const auto dampening_problem = [&options] {
+    return options.dampening > 0 && options.momentum == 0 ? kNeedsMomentum : "";
+  };
+  const auto nesterov_problem = [&options] {
+    if (!options.nesterov) return "";
+    if (options.momentum == 0) return kNeedsMomentum;
+    return options.dampening > 0 ? "needs optimizer.dampening 0" : "";
+  };
+  return {
+      {"momentum", number(options.momentum, kDecay), "momentum of the gradients"},
+      {"dampening",
+       number(options.dampening, keys::from_to(0.0, 1.0)),
+       "the part of a gradient that is kept out of the momentum",
+       {.problem = dampening_problem, .others = {"momentum"}}},
+      {"nesterov",
+       keys::flag(options.nesterov),
+       "take Nesterov's momentum",
+       {.problem = nesterov_problem, .others = {"momentum", "dampening"}}},
+  };
+}
+
 std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options) {
   using Names = std::vector<std::string>;
   const bool remembers = options.momentum > 0;
@@ -86,6 +109,16 @@ std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options) {
         numbers.of_g = nesterov ? 1 : 0;
         numbers.of_buffer = nesterov ? momentum : 1;
       });
+}
+
+keys::ConfigKeys adam_keys(OptimizerOptions& options) {
+  return {
+      {"betas", keys::list(options.betas, kDecay),
+       "decay of the mean gradient and of its mean square"},
+      {"eps", number(options.eps, keys::greater_than(0.0)), "added to the root of the mean square"},
+      {"amsgrad", keys::flag(options.amsgrad),
+       "divide by the root of the largest mean square so far"},
+  };
 }
 
 // Weight decay that is `decoupled` is not added to the gradient, but taken off the parameter.
@@ -106,17 +139,14 @@ std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& options) {
       });
 }
 
-OptimizerKind fused(std::string name, std::string help,
-                    std::unique_ptr<Optimizer> (*make)(const OptimizerOptions& options)) {
-  return {keys::choice(std::move(name), std::move(help)), make};
-}
-
 }  // namespace
 
 std::vector<OptimizerKind> fused_optimizers() {
-  return {fused("sgd", "stochastic gradient descent, with momentum if that is set", make_sgd),
-          fused("adam", "Adam (arXiv:1412.6980)", make_adam<false>),
-          fused("adamw", "Adam with decoupled weight decay (arXiv:1711.05101)", make_adam<true>)};
+  return {
+      {{"sgd", "stochastic gradient descent, with momentum if that is set", sgd_keys}, make_sgd},
+      {{"adam", "Adam (arXiv:1412.6980)", adam_keys}, make_adam<false>},
+      {{"adamw", "Adam with decoupled weight decay (arXiv:1711.05101)", adam_keys},
+       make_adam<true>}};
 }
 
 }  // namespace lockstep::optim

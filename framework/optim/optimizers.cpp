@@ -1,58 +1,28 @@
 #include "framework/optim/optimizers.h"
 
-#include <cmath>
+#include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <vector>
 
-#include "framework/base/text.h"
+#include "framework/keys/key_table.h"
 #include "framework/optim/built_in_optimizers.h"
 
 namespace lockstep {
 namespace {
 
-void check_at_least_zero(const OptimizerOptions& options, const std::string& name, double value) {
-  require(std::isfinite(value) && value >= 0, "optimizer ", options.name, ": ", name,
-          " must be a finite number of at least 0, not ", value);
-}
-
-// What every optimizer has.
-void check_common(const OptimizerOptions& options) {
-  check_at_least_zero(options, "lr", options.lr);
-  check_at_least_zero(options, "weight_decay", options.weight_decay);
-  for (const ParameterGroup& group : options.groups) {
-    const std::string name = str("group '", group.pattern, "': ");
-    check_at_least_zero(options, name + "weight_decay", group.weight_decay.value_or(0));
-    check_at_least_zero(options, name + "lr_scale", group.lr_scale);
-  }
-}
-
-// What SGD has, or Adam: others find their options in OptimizerOptions::own.
-void check_special(const OptimizerOptions& options) {
-  const OptimizerOptions defaults;
-  const bool is_sgd = options.name == "sgd";
-  const bool is_adam = options.name == "adam" || options.name == "adamw";
-  const auto check = [&](bool holds, const auto&... rule) {
-    require(holds, "optimizer ", options.name, ": ", rule...);
+keys::ConfigKeys group_keys(ParameterGroup& group) {
+  const keys::Rule<double> not_negative = keys::at_least(0.0);
+  return {
+      {"pattern",
+       text(group.pattern, keys::of_length("a pattern for parameters' names", 1000)),
+       "names of parameters, as in a shell (\"*.bias\"); the first group that matches holds",
+       {.required = true}},
+      {"weight_decay", number_or_null(group.weight_decay, not_negative),
+       "these parameters' weight decay; null: optimizer.weight_decay"},
+      {"lr_scale", number(group.lr_scale, not_negative),
+       "these parameters' learning rate, in parts of the others'"},
   };
-  const auto check_is_option = [&](const char* name, bool has_it, bool is_default) {
-    check(has_it || is_default, name, " is not an option of it");
-  };
-  check_is_option("momentum", is_sgd, options.momentum == defaults.momentum);
-  check_is_option("dampening", is_sgd, options.dampening == defaults.dampening);
-  check_is_option("nesterov", is_sgd, options.nesterov == defaults.nesterov);
-  check_is_option("betas", is_adam, options.betas == defaults.betas);
-  check_is_option("eps", is_adam, options.eps == defaults.eps);
-  check_is_option("amsgrad", is_adam, options.amsgrad == defaults.amsgrad);
-  check_at_least_zero(options, "momentum", options.momentum);
-  check(options.dampening >= 0 && options.dampening <= 1, "dampening must be from 0 to 1, not ",
-        options.dampening);
-  check(options.dampening == 0 || options.momentum != 0, "dampening needs a momentum above 0");
-  check(!options.nesterov || options.momentum != 0, "nesterov needs a momentum above 0");
-  check(!options.nesterov || options.dampening == 0, "nesterov needs a dampening of 0");
-  check_at_least_zero(options, "eps", options.eps);
-  for (const double beta : options.betas) {
-    check(beta >= 0 && beta < 1, "betas must be at least 0 and below 1, not ", beta);
-  }
 }
 
 keys::Registry<OptimizerKind>& known_optimizers() {
@@ -74,10 +44,25 @@ const keys::Registry<OptimizerKind>& optimizer_registry() {
   return known_optimizers();
 }
 
+keys::Section optimizer_section(OptimizerOptions& options) {
+  keys::ConfigKeys keys{
+      {"name", keys::one_of(options.name, known_optimizers().names()),
+       "the rule by which parameters are updated"},
+      {"lr", number(options.lr, keys::greater_than(0.0)), "the learning rate, before the schedule"},
+      {"weight_decay", number(options.weight_decay, keys::at_least(0.0)),
+       "decay of the parameters; of adamw beside the gradient, else in it"},
+      {"groups", maps(options.groups, group_keys), "parameters that have values of their own"},
+  };
+  constexpr std::size_t kBehindLr = 2;
+  add_choices(keys, options, known_optimizers().choices(), kBehindLr);
+  return {"optimizer", std::move(keys)};
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
   const OptimizerKind& kind = known_optimizers().at(options.name);
-  check_common(options);
-  check_special(options);
+  OptimizerOptions checked = options;
+  OptimizerOptions defaults;
+  keys::check_section(optimizer_section(checked), optimizer_section(defaults));
   return kind.make(options);
 }
 

@@ -12,17 +12,18 @@
 namespace lockstep {
 
 /// An optimizer that a config can name, with its options' keys.
-struct OptimizerKind : keys::Choice {
+struct OptimizerKind : keys::ChoiceIn<OptimizerOptions> {
   std::function<std::unique_ptr<Optimizer>(const OptimizerOptions& options)> make;
 };
 
 /// An OptimizerKind from two functions of its options, which OptimizerOptions::own holds. `make`
-/// throws ValueError for options out of range.
+/// gets what the keys' rules let pass.
 template <typename Options>
 [[nodiscard]] OptimizerKind optimizer_kind(
     std::string name, std::string help, keys::ConfigKeys (*keys)(Options& options),
     std::unique_ptr<Optimizer> (*make)(const Options& options)) {
-  return {keys::choice<Options>(std::move(name), std::move(help), keys),
+  return {keys::own_choice<OptimizerOptions>(
+              keys::choice<Options>(std::move(name), std::move(help), keys)),
           [make](const OptimizerOptions& options) {
             return make(options.own.of<Options>(options.name));
           }};
@@ -35,9 +36,12 @@ void register_optimizer(OptimizerKind kind);
 /// All optimizers that are known.
 [[nodiscard]] const keys::Registry<OptimizerKind>& optimizer_registry();
 
+/// A config's section `optimizer`, with the keys of all optimizers that are known.
+[[nodiscard]] keys::Section optimizer_section(OptimizerOptions& options);
+
 /// The optimizer that `options` name; those not registered have torch.optim's formulas. Throws
-/// ValueError for an unknown name, for numbers outside their range, and for an option that is set
-/// but that this optimizer doesn't have.
+/// ValueError for an unknown name, for values that optimizer_section() would refuse, and for an
+/// option that is set but that this optimizer doesn't have.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
 
 /// As torch.optim.RMSprop has them.

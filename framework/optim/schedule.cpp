@@ -3,14 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 #include "framework/base/text.h"
+#include "framework/keys/key_table.h"
 
 namespace lockstep {
 namespace {
 
-// In the order of schedules().
-enum class Curve { constant, linear, cosine, step, one_cycle };
+const keys::Rule<std::int64_t> kLength = keys::from_to<std::int64_t>(1, 1'000'000'000);
+const keys::Rule<std::int64_t> kNatural = keys::at_least<std::int64_t>(0);
+const keys::Rule<double> kNotNegative = keys::at_least(0.0);
+const keys::Rule<double> kAbove0 = keys::greater_than(0.0);
 
 // From `start` to `end` as `part` goes from 0 to 1, along half a cosine or a line.
 double annealed(Anneal strategy, double start, double end, double part) {
@@ -18,93 +22,138 @@ double annealed(Anneal strategy, double start, double end, double part) {
   return end + (start - end) * (1 + std::cos(std::numbers::pi * part)) / 2;
 }
 
-// torch's phases end at steps counted from 0, hence the -1. One that is empty is at its end.
-double one_cycle(const ScheduleOptions& options, double max_lr, double step, double total_steps) {
-  step = std::min(step, total_steps - 1);
-  const Anneal strategy = options.anneal_strategy;
-  const double first_lr = max_lr / options.div_factor;
-  const double last_lr = first_lr / options.final_div_factor;
-  const double peak = options.pct_start * total_steps - 1;
-  if (step <= peak) return annealed(strategy, first_lr, max_lr, peak > 0 ? step / peak : 1);
-  const double length = total_steps - 1 - peak;
-  return annealed(strategy, max_lr, last_lr, length > 0 ? (step - peak) / length : 1);
+double constant_rate(const ScheduleOptions& /*options*/, const ScheduleStep& at) {
+  return at.base_lr;
 }
 
-// The curve that checked options name.
-Curve curve_of(const ScheduleOptions& options) {
-  const std::vector<std::string> names = schedule_names();
-  const auto found = std::ranges::find(names, options.name);
-  if (found == names.end()) {
-    throw ValueError(str("unknown schedule '", options.name, "'", did_you_mean(options.name, names),
-                         "; known are ", join(names)));
-  }
-  const auto curve = static_cast<Curve>(found - names.begin());
-  const auto check = [&](const char* name, auto ScheduleOptions::*option, bool is_its, bool holds,
-                         const char* rule) {
-    require(is_its || options.*option == ScheduleOptions().*option, "schedule ", options.name, ": ",
-            name, " is not an option of it");
-    const auto number = static_cast<double>(options.*option);
-    require(!is_its || (holds && std::isfinite(number)), "schedule ", options.name, ": ", name,
-            " must be ", rule, ", not ", number);
-  };
-  using enum Curve;
-  using Options = ScheduleOptions;
-  require(!options.steps || curve == linear || curve == cosine || curve == one_cycle, "schedule ",
-          options.name, ": steps is not an option of it");
-  check("warmup_steps", &Options::warmup_steps, curve != one_cycle, options.warmup_steps >= 0,
-        "at least 0");
-  check("end_factor", &Options::end_factor, curve == linear, options.end_factor >= 0, "at least 0");
-  check("eta_min", &Options::eta_min, curve == cosine, options.eta_min >= 0, "at least 0");
-  check("step_size", &Options::step_size, curve == step, options.step_size >= 1, "at least 1");
-  check("gamma", &Options::gamma, curve == step, options.gamma > 0, "above 0");
-  check("pct_start", &Options::pct_start, curve == one_cycle,
-        options.pct_start >= 0 && options.pct_start <= 1, "from 0 to 1");
-  check("div_factor", &Options::div_factor, curve == one_cycle, options.div_factor > 0, "above 0");
-  check("final_div_factor", &Options::final_div_factor, curve == one_cycle,
-        options.final_div_factor > 0, "above 0");
-  check("anneal_strategy", &Options::anneal_strategy, curve == one_cycle, true, "");
-  return curve;
+keys::ConfigKeys linear_keys(ScheduleOptions& options) {
+  return {{"end_factor", number(options.end_factor, kNotNegative),
+           "the learning rate at the end, in parts of optimizer.lr"}};
+}
+
+double linear_rate(const ScheduleOptions& options, const ScheduleStep& at) {
+  return at.base_lr * (1 + (options.end_factor - 1) * at.part());
+}
+
+keys::ConfigKeys cosine_keys(ScheduleOptions& options) {
+  return {{"eta_min", number(options.eta_min, kNotNegative), "the learning rate at the end"}};
+}
+
+double cosine_rate(const ScheduleOptions& options, const ScheduleStep& at) {
+  return annealed(Anneal::cosine, at.base_lr, options.eta_min, at.part());
+}
+
+keys::ConfigKeys step_keys(ScheduleOptions& options) {
+  return {{"step_size",
+           number(options.step_size, keys::at_least<std::int64_t>(1)),
+           "after each so many steps the learning rate is multiplied by gamma",
+           {.required = true}},
+          {"gamma", number(options.gamma, kAbove0), "see schedule.step_size"}};
+}
+
+double step_rate(const ScheduleOptions& options, const ScheduleStep& at) {
+  const double falls = std::floor(at.step / static_cast<double>(options.step_size));
+  return at.base_lr * std::pow(options.gamma, falls);
+}
+
+keys::ConfigKeys one_cycle_keys(ScheduleOptions& options) {
+  return {{"pct_start", number(options.pct_start, keys::from_to(0.0, 1.0)),
+           "the part of the steps in which the learning rate rises"},
+          {"div_factor", number(options.div_factor, kAbove0),
+           "the first learning rate is optimizer.lr divided by this"},
+          {"final_div_factor", number(options.final_div_factor, kAbove0),
+           "the last learning rate is the first divided by this"},
+          {"anneal_strategy", keys::one_of(options.anneal_strategy, {"cos", "linear"}),
+           "the learning rate goes along half a cosine or a line"}};
+}
+
+// torch's phases end at steps counted from 0, hence the -1. One that is empty is at its end.
+double one_cycle_rate(const ScheduleOptions& options, const ScheduleStep& at) {
+  const double step = std::min(at.step, at.steps - 1);
+  const Anneal strategy = options.anneal_strategy;
+  const double first_lr = at.base_lr / options.div_factor;
+  const double last_lr = first_lr / options.final_div_factor;
+  const double peak = options.pct_start * at.steps - 1;
+  if (step <= peak) return annealed(strategy, first_lr, at.base_lr, peak > 0 ? step / peak : 1);
+  const double length = at.steps - 1 - peak;
+  return annealed(strategy, at.base_lr, last_lr, length > 0 ? (step - peak) / length : 1);
+}
+
+keys::Registry<ScheduleKind>& known_schedules() {
+  // A new schedule is a file of its own and a line here.
+  static keys::Registry<ScheduleKind> kinds(
+      "schedule",
+      {{{"constant", "the same in all steps", [](ScheduleOptions&) { return keys::ConfigKeys(); }},
+        constant_rate,
+        /*has_end=*/false},
+       {{"linear", "falls along a line", linear_keys}, linear_rate},
+       {{"cosine", "falls along half a cosine", cosine_keys}, cosine_rate},
+       {{"step", "falls by a factor every so many steps", step_keys}, step_rate, /*has_end=*/false},
+       {{"one_cycle",
+         "rises to its full value, then falls far below where it began (arXiv:1708.07120)",
+         one_cycle_keys},
+        one_cycle_rate,
+        /*has_end=*/true,
+        /*warms_up=*/false}});
+  return kinds;
+}
+
+// The schedules that have what all of this kind have.
+std::vector<std::string> owners(bool ScheduleKind::*has) {
+  std::vector<std::string> names = known_schedules().names();
+  std::erase_if(names, [&](const auto& name) { return !(known_schedules().at(name).*has); });
+  return names;
 }
 
 }  // namespace
 
-const std::vector<std::pair<std::string, std::string>>& schedules() {
-  static const std::vector<std::pair<std::string, std::string>> all{
-      {"constant", "the same in all steps"},
-      {"linear", "falls along a line"},
-      {"cosine", "falls along half a cosine"},
-      {"step", "falls by a factor every so many steps"},
-      {"one_cycle",
-       "rises to its full value, then falls far below where it began (arXiv:1708.07120)"}};
-  return all;
+bool operator==(ScheduleOptions a, ScheduleOptions b) {
+  return keys::key_values({schedule_section(a)}) == keys::key_values({schedule_section(b)});
 }
 
-std::vector<std::string> schedule_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, help] : schedules()) names.push_back(name);
-  return names;
+keys::Section schedule_section(ScheduleOptions& options) {
+  keys::ConfigKeys keys{
+      {"name", keys::one_of(options.name, known_schedules().names()),
+       "how the learning rate goes over a run"},
+      {"steps",
+       number_or_null(options.steps, kLength),
+       "the curve's length; then the learning rate stays at its end; null: the run's",
+       {.owners = owners(&ScheduleKind::has_end), .may_change = true}},
+      {"warmup_steps",
+       number(options.warmup_steps, kNatural),
+       "steps in which the learning rate rises to its full value",
+       {.owners = owners(&ScheduleKind::warms_up)}},
+  };
+  add_choices(keys, options, known_schedules().choices(), keys.size());
+  return {"schedule", std::move(keys)};
+}
+
+void register_schedule(ScheduleKind kind) {
+  known_schedules().add(std::move(kind));
+}
+
+const keys::Registry<ScheduleKind>& schedule_registry() {
+  return known_schedules();
 }
 
 double learning_rate(const ScheduleOptions& options, double base_lr, double step,
                      std::int64_t total_steps) {
-  const Curve curve = curve_of(options);
+  const ScheduleKind& kind = known_schedules().at(options.name);
+  ScheduleOptions checked = options;
+  ScheduleOptions defaults;
+  keys::check_section(schedule_section(checked), schedule_section(defaults));
   require(step >= 0 && step <= static_cast<double>(total_steps), "learning_rate: step ", step,
           " is not one of 0 to ", total_steps);
   require(options.warmup_steps <= total_steps, "schedule ", options.name, ": warmup_steps is ",
           options.warmup_steps, ", but the run has ", counted(total_steps, "step"));
   const auto warmup = static_cast<double>(options.warmup_steps);
   if (step < warmup) return base_lr * ((step + 1) / (warmup + 1));
-  const double t = step - warmup;
-  const double total = static_cast<double>(total_steps) - warmup;
-  const double part = total > 0 ? t / total : 1;
-  if (curve == Curve::linear) return base_lr * (1 + (options.end_factor - 1) * part);
-  if (curve == Curve::cosine) return annealed(Anneal::cosine, base_lr, options.eta_min, part);
-  if (curve == Curve::step) {
-    const double falls = std::floor(t / static_cast<double>(options.step_size));
-    return base_lr * std::pow(options.gamma, falls);
-  }
-  if (curve == Curve::one_cycle) return one_cycle(options, base_lr, t, total);
-  return base_lr;
+  const double rate = kind.rate(options, {.base_lr = base_lr,
+                                          .step = step - warmup,
+                                          .steps = static_cast<double>(total_steps) - warmup});
+  require(std::isfinite(rate) && rate >= 0, "schedule ", options.name,
+          ": the learning rate of step ", step, " must be finite and at least 0, not ", rate);
+  return rate;
 }
 
 }  // namespace lockstep

@@ -12,12 +12,6 @@ namespace {
 
 const keys::Rule<double> kNotNegative = keys::at_least(0.0);
 const keys::Rule<double> kAbove0 = keys::greater_than(0.0);
-const keys::Rule<double> kDecay{"at least 0 and less than 1",
-                                [](double part) { return part >= 0 && part < 1; }};
-
-void check(const std::string& option, double value, const keys::Rule<double>& rule) {
-  require(rule.holds(value), "optimizer ", option, " must be ", rule.text, ", not ", value);
-}
 
 class RMSprop final : public ElementwiseOptimizer {
  public:
@@ -65,9 +59,6 @@ keys::ConfigKeys rmsprop_keys(RMSpropOptions& options) {
 }
 
 std::unique_ptr<Optimizer> make_rmsprop(const RMSpropOptions& options) {
-  check("rmsprop: alpha", options.alpha, kDecay);
-  check("rmsprop: eps", options.eps, kAbove0);
-  check("rmsprop: momentum", options.momentum, kDecay);
   return std::make_unique<RMSprop>(options);
 }
 
@@ -102,9 +93,6 @@ keys::ConfigKeys adagrad_keys(AdagradOptions& options) {
 }
 
 std::unique_ptr<Optimizer> make_adagrad(const AdagradOptions& options) {
-  check("adagrad: lr_decay", options.lr_decay, kNotNegative);
-  check("adagrad: initial_accumulator_value", options.initial_accumulator_value, kNotNegative);
-  check("adagrad: eps", options.eps, kAbove0);
   return std::make_unique<Adagrad>(options);
 }
 

@@ -172,30 +172,28 @@ TEST_CASE("an optimizer's name is checked", "[optim]") {
         "adagrad");
 }
 
-TEST_CASE("an optimizer's numbers are checked", "[optim]") {
+TEST_CASE("an optimizer's numbers obey the rules of their keys", "[optim]") {
   const auto message = [](const OptimizerOptions& options) {
     return message_of<ValueError>([&] { (void)make_optimizer(options); });
   };
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  CHECK(message({.lr = -0.1}) ==
-        "optimizer sgd: lr must be a finite number of at least 0, not -0.1");
-  CHECK(message({.lr = nan}) == "optimizer sgd: lr must be a finite number of at least 0, not nan");
-  CHECK_THAT(message({.weight_decay = -1}), ContainsSubstring("weight_decay"));
-  CHECK_THAT(message({.momentum = -0.5}), ContainsSubstring("momentum"));
-  CHECK_THAT(message({.nesterov = true}), ContainsSubstring("nesterov needs a momentum above 0"));
-  CHECK_THAT(message({.dampening = 0.5}), ContainsSubstring("dampening needs a momentum above 0"));
-  CHECK_THAT(message({.momentum = 0.9, .dampening = 0.5, .nesterov = true}),
-             ContainsSubstring("nesterov needs a dampening of 0"));
-  CHECK(message({.momentum = 0.9, .dampening = nan}) ==
-        "optimizer sgd: dampening must be from 0 to 1, not nan");
-  CHECK_THAT(message({.name = "adam", .eps = -1e-8}), ContainsSubstring("eps"));
+  CHECK(message({.lr = -0.1}) == "optimizer sgd: lr must be greater than 0, not -0.1");
+  CHECK(message({.lr = nan}) ==
+        "optimizer sgd: lr must be a finite number, greater than 0, not nan");
+  CHECK(message({.weight_decay = -1}) == "optimizer sgd: weight_decay must be at least 0, not -1");
+  CHECK(message({.momentum = 1}) ==
+        "optimizer sgd: momentum must be at least 0 and less than 1, not 1");
+  CHECK(message({.nesterov = true}) ==
+        "optimizer sgd: nesterov needs optimizer.momentum greater than 0");
+  CHECK(message({.dampening = 0.5}) ==
+        "optimizer sgd: dampening needs optimizer.momentum greater than 0");
+  CHECK(message({.momentum = 0.9, .dampening = 0.5, .nesterov = true}) ==
+        "optimizer sgd: nesterov needs optimizer.dampening 0");
+  CHECK(message({.name = "adam", .eps = 0}) == "optimizer adam: eps must be greater than 0, not 0");
   CHECK(message({.name = "adamw", .betas = {0.9, 1.0}}) ==
-        "optimizer adamw: betas must be at least 0 and below 1, not 1");
-  CHECK(message({.groups = {{.pattern = "*.bias", .weight_decay = -1}}}) ==
-        "optimizer sgd: group '*.bias': weight_decay must be a finite number of at least 0, not "
-        "-1");
-  CHECK(message({.groups = {{.pattern = "*", .lr_scale = nan}}}) ==
-        "optimizer sgd: group '*': lr_scale must be a finite number of at least 0, not nan");
+        "optimizer adamw: betas must be at least 0 and less than 1, not 1");
+  CHECK(message({.groups = {{.pattern = "w"}, {.pattern = "*.bias", .weight_decay = -1}}}) ==
+        "optimizer sgd: groups \"*.bias\": weight_decay must be at least 0, not -1");
   OptimizerOptions options{.name = "rmsprop"};
   options.own.of<RMSpropOptions>("rmsprop").alpha = 1;
   CHECK(message(options) == "optimizer rmsprop: alpha must be at least 0 and less than 1, not 1");
@@ -207,17 +205,14 @@ TEST_CASE("an optimizer's numbers are checked", "[optim]") {
 TEST_CASE("an option that the optimizer doesn't have is refused", "[optim]") {
   CHECK_THROWS_WITH(make_optimizer({.name = "adam", .momentum = 0.9}),
                     ContainsSubstring("optimizer adam: momentum is not an option of it"));
-  CHECK_THROWS_WITH(make_optimizer({.name = "adamw", .nesterov = true}),
-                    ContainsSubstring("nesterov is not an option"));
   CHECK_THROWS_WITH(make_optimizer({.betas = {0.5, 0.9}}),
                     ContainsSubstring("optimizer sgd: betas is not an option of it"));
-  CHECK_THROWS_WITH(make_optimizer({.amsgrad = true}),
-                    ContainsSubstring("optimizer sgd: amsgrad is not an option of it"));
-  CHECK_THROWS_WITH(make_optimizer({.name = "adam", .dampening = 0.1}),
-                    ContainsSubstring("optimizer adam: dampening is not an option of it"));
-  CHECK_THROWS_WITH(make_optimizer({.eps = 1e-3}), ContainsSubstring("eps is not an option"));
   CHECK_THROWS_WITH(make_optimizer({.name = "rmsprop", .momentum = 0.9}),
                     ContainsSubstring("optimizer rmsprop: momentum is not an option of it"));
+  OptimizerOptions other{.name = "adagrad"};
+  other.own.of<RMSpropOptions>("rmsprop").centered = true;
+  CHECK_THROWS_WITH(make_optimizer(other),
+                    ContainsSubstring("optimizer adagrad: centered is not an option of it"));
 }
 
 TEST_CASE("a slice that does not fit is refused", "[optim]") {

@@ -48,7 +48,7 @@ std::string read_text(const std::filesystem::path& file) {
 template <typename Kind>
 std::vector<std::pair<std::string, std::string>> described(const keys::Registry<Kind>& registry) {
   std::vector<std::pair<std::string, std::string>> choices;
-  for (const keys::Choice& choice : registry.choices()) {
+  for (const auto& choice : registry.choices()) {
     choices.emplace_back(choice.name, choice.help);
   }
   return choices;
@@ -111,7 +111,7 @@ std::vector<SectionChoices> config_choices() {
           {"data", described(data_registry())},
           {"loss", described(loss_registry())},
           {"optimizer", described(optimizer_registry())},
-          {"schedule", schedules()}};
+          {"schedule", described(schedule_registry())}};
 }
 
 std::string config_help(const std::optional<std::string>& name) {

@@ -27,7 +27,8 @@ bool is_identifier(const std::string& text) {
 }
 
 const Rule<std::string> kIdentifier{"1 to 100 letters, digits and _, and begin with no digit",
-                                    is_identifier};
+                                    is_identifier,
+                                    {"_a1", "1a", "größe"}};
 const Rule<double> kBucket{"greater than 0 and at most 1000000", is_bucket_mb};
 const Rule<std::int64_t> kReplicas = from_to<std::int64_t>(1, 1024);
 const Rule<std::int64_t> kUpToReplicas = from_to<std::int64_t>(0, 1024);
@@ -36,10 +37,8 @@ const Rule<std::int64_t> kMillion = from_to<std::int64_t>(1, 1'000'000);
 const Rule<std::int64_t> kBillion = from_to<std::int64_t>(1, 1'000'000'000);
 const Rule<std::int64_t> kTrillion = from_to<std::int64_t>(1, 1'000'000'000'000);
 const Rule<std::int64_t> kNatural = at_least<std::int64_t>(0);
-const Rule<double> kNotNegative = at_least(0.0);
 const Rule<double> kAbove0 = greater_than(0.0);
-const Rule<double> kBeta{"at least 0 and less than 1",
-                         [](double part) { return part >= 0 && part < 1; }};
+const Rule<double> kPart = from_below(0.0, 1.0);
 // A millisecond at least, and within 64 bits in any unit of time.
 const Rule<double> kTimeout = from_to(0.001, 1e6);
 const Rule<double> kStallWarning = from_to(0.0, 1e6);
@@ -54,15 +53,11 @@ bool is_link(const std::string& text) {
   }
 }
 
-const Rule<std::string> kLink{"auto, or a speed such as '0.21 ms, 117 MB/s'", is_link};
+const Rule<std::string> kLink{
+    "auto, or a speed such as '0.21 ms, 117 MB/s'", is_link, {"auto", "0.21 ms, 117 MB/s"}};
 
 const KeyTraits kNeeded{.required = true};
 const KeyTraits kMayChange{.may_change = true};
-
-template <typename... Choices>
-KeyTraits only(Choices... choices) {
-  return {.owners = {choices...}};
-}
 
 ConfigKeys model_keys(Picked& model, InitOptions& init) {
   const auto strict_problem = [&init] {
@@ -91,7 +86,7 @@ ConfigKeys data_keys(Picked& data, DataUse& use) {
       {"shuffle", flag(use.shuffle), "draw a new order of the samples for each epoch"},
       {"drop_last", flag(use.drop_last),
        "leave out an epoch's last samples, if they are fewer than a step takes"},
-      {"validation", number(use.validation, kBeta),
+      {"validation", number(use.validation, kPart),
        "the part of the training set that becomes the validation set, if the source has none"},
       {"threads", number_or_auto(use.threads, from_to<std::int64_t>(0, 64)),
        "threads a replica that make batches ahead; auto: one where pictures are decoded, else none",
@@ -108,82 +103,6 @@ ConfigKeys loss_keys(Picked& loss) {
                    {.is_short_form = true}}};
   add_choices(keys, loss.all, loss_registry().choices());
   return keys;
-}
-
-ConfigKeys group_keys(ParameterGroup& group) {
-  return {
-      {"pattern", text(group.pattern, of_length("a pattern for parameters' names", 1000)),
-       "names of parameters, as in a shell (\"*.bias\"); the first group that matches holds",
-       kNeeded},
-      {"weight_decay", number_or_null(group.weight_decay, kNotNegative),
-       "these parameters' weight decay; null: optimizer.weight_decay"},
-      {"lr_scale", number(group.lr_scale, kNotNegative),
-       "these parameters' learning rate, in parts of the others'"},
-  };
-}
-
-ConfigKeys optimizer_keys(OptimizerOptions& optimizer) {
-  constexpr const char* kNeedsMomentum = "needs optimizer.momentum greater than 0";
-  const auto dampening_problem = [&optimizer] {
-    return optimizer.dampening > 0 && optimizer.momentum == 0 ? kNeedsMomentum : "";
-  };
-  const auto nesterov_problem = [&optimizer] {
-    if (!optimizer.nesterov) return "";
-    if (optimizer.momentum == 0) return kNeedsMomentum;
-    return optimizer.dampening > 0 ? "needs optimizer.dampening 0" : "";
-  };
-  const KeyTraits dampening{
-      .owners = {"sgd"}, .problem = dampening_problem, .others = {"momentum"}};
-  const KeyTraits nesterov{
-      .owners = {"sgd"}, .problem = nesterov_problem, .others = {"momentum", "dampening"}};
-  ConfigKeys keys{
-      {"name", one_of(optimizer.name, optimizer_registry().names()),
-       "the rule by which parameters are updated"},
-      {"lr", number(optimizer.lr, kAbove0), "the learning rate, before the schedule"},
-      {"momentum", number(optimizer.momentum, kBeta), "momentum of the gradients", only("sgd")},
-      {"dampening", number(optimizer.dampening, from_to(0.0, 1.0)),
-       "the part of a gradient that is kept out of the momentum", dampening},
-      {"nesterov", flag(optimizer.nesterov), "take Nesterov's momentum", nesterov},
-      {"betas", list(optimizer.betas, kBeta), "decay of the mean gradient and of its mean square",
-       only("adam", "adamw")},
-      {"eps", number(optimizer.eps, kAbove0), "added to the root of the mean square",
-       only("adam", "adamw")},
-      {"amsgrad", flag(optimizer.amsgrad), "divide by the root of the largest mean square so far",
-       only("adam", "adamw")},
-      {"weight_decay", number(optimizer.weight_decay, kNotNegative),
-       "decay of the parameters; of adamw beside the gradient, else in it"},
-      {"groups", maps(optimizer.groups, group_keys), "parameters that have values of their own"},
-  };
-  add_choices(keys, optimizer.own, optimizer_registry().choices(), keys.size());
-  return keys;
-}
-
-ConfigKeys schedule_keys(ScheduleOptions& schedule) {
-  const KeyTraits step_size{.owners = {"step"}, .required = true};
-  const KeyTraits steps{.owners = {"linear", "cosine", "one_cycle"}, .may_change = true};
-  return {
-      {"name", one_of(schedule.name, schedule_names()), "how the learning rate goes over a run"},
-      {"steps", number_or_null(schedule.steps, kBillion),
-       "the curve's length; then the learning rate stays at its end; null: the run's", steps},
-      {"warmup_steps", number(schedule.warmup_steps, kNatural),
-       "steps in which the learning rate rises to its full value",
-       only("constant", "linear", "cosine", "step")},
-      {"end_factor", number(schedule.end_factor, kNotNegative),
-       "the learning rate at the end, in parts of optimizer.lr", only("linear")},
-      {"eta_min", number(schedule.eta_min, kNotNegative), "the learning rate at the end",
-       only("cosine")},
-      {"step_size", number(schedule.step_size, at_least<std::int64_t>(1)),
-       "after each so many steps the learning rate is multiplied by gamma", step_size},
-      {"gamma", number(schedule.gamma, kAbove0), "see schedule.step_size", only("step")},
-      {"pct_start", number(schedule.pct_start, from_to(0.0, 1.0)),
-       "the part of the steps in which the learning rate rises", only("one_cycle")},
-      {"div_factor", number(schedule.div_factor, kAbove0),
-       "the first learning rate is optimizer.lr divided by this", only("one_cycle")},
-      {"final_div_factor", number(schedule.final_div_factor, kAbove0),
-       "the last learning rate is the first divided by this", only("one_cycle")},
-      {"anneal_strategy", one_of(schedule.anneal_strategy, {"cos", "linear"}),
-       "the learning rate goes along half a cosine or a line", only("one_cycle")},
-  };
 }
 
 ConfigKeys parallel_keys(LaunchOptions& launch, ZeroOptions& zero) {
@@ -274,7 +193,7 @@ ConfigKeys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero, const Launch
        "largest norm that the gradients may have; null: any"},
       {"clip_value", number_or_null(zero.clip_value, kAbove0),
        "largest value that a gradient may have; null: any"},
-      {"ema_decay", number_or_null(zero.ema_decay, kBeta),
+      {"ema_decay", number_or_null(zero.ema_decay, kPart),
        "decay of an average of the parameters, with which evaluations compute; null: none"},
       {"ema_warmup",
        flag(trainer.ema_warmup),
@@ -321,8 +240,8 @@ std::vector<keys::Section> config_table(Config& config) {
   return {{"model", model_keys(config.model, config.init)},
           {"data", data_keys(config.data, config.data_use)},
           {"loss", loss_keys(config.loss)},
-          {"optimizer", optimizer_keys(config.zero.optimizer)},
-          {"schedule", schedule_keys(config.schedule)},
+          optimizer_section(config.zero.optimizer),
+          schedule_section(config.schedule),
           {"parallel", parallel_keys(config.launch, config.zero)},
           {"trainer", trainer_keys(config.trainer, config.zero, config.launch)},
           {"checkpoint", checkpoint_keys(config.checkpoint)}};
