@@ -222,30 +222,17 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   return launch([&] { Trainer(config, data, options).run(); }, config.launch);
 }
 
-struct Command {
-  const char* name;
-  int (*run)(int argc, const char* const* argv);
-};
-
-// What it does beside training.
-constexpr Command kCommands[] = {
-    {"export", run_export},   {"inspect", run_inspect}, {"eval", run_eval},
-    {"predict", run_predict}, {"sample", run_sample},   {"summary", run_summary},
-    {"check", run_check},     {"config", run_config},   {"models", run_list},
-    {"datasets", run_list},   {"losses", run_list},     {"optimizers", run_list},
-    {"schedules", run_list},  {"metrics", run_list}};
-
-int train(int argc, const char* const* argv, const Callbacks& callbacks) {
+int train(const std::vector<const char*>& words, const Callbacks& callbacks) {
+  const int argc = static_cast<int>(words.size());
   std::vector<std::string> names{"run"};
-  for (const Command& command : kCommands) names.emplace_back(command.name);
-  const std::string named = command_of(argc, argv, "train", names);
-  if (named.empty()) return run(argc, argv, callbacks);
+  for (const Command& command : commands()) names.push_back(command.name);
+  const std::string named = command_of(argc, words.data(), "train", names);
   // A command's own name stands where the program's is otherwise.
-  --argc, ++argv;
-  for (const Command& command : kCommands) {
-    if (named == command.name) return command.run(argc, argv);
+  for (const Command& command : commands()) {
+    if (named == command.name) return command.run(argc - 1, words.data() + 1);
   }
-  return run(argc, argv, callbacks);
+  const int its = named.empty() ? 0 : 1;
+  return run(argc - its, words.data() + its, callbacks);
 }
 
 }  // namespace
@@ -259,7 +246,7 @@ int train_main(int argc, const char* const* argv, const Callbacks& callbacks) {
   prepare_process();
   try {
     require_stack();
-    return train(argc, argv, callbacks);
+    return train(in_new_spelling(argc, argv), callbacks);
   } catch (const std::exception& error) {
     log_error(replicas::text_of(error));
     return exit_status(error);

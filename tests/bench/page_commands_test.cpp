@@ -6,10 +6,17 @@
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/support/flag_rows.h"
 #include "tests/support/pages.h"
 #include "trainers/bench/flags.h"
 
 using namespace lockstep::testing;
+
+TEST_CASE("the page's table of flags is bench's") {
+  lockstep::bench::Options options;
+  CHECK(flag_rows(read_page("trainers/bench/README.md")) ==
+        flag_rows(lockstep::bench::bench_flags(options)));
+}
 
 TEST_CASE("bench knows the flags of the pages' commands, and writes the pictures that they show") {
   int commands = 0;

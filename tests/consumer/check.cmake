@@ -46,6 +46,10 @@ if(NOT output STREQUAL "export\n--checkpoint\n")
   message(FATAL_ERROR "train's words are completed otherwise:\n${output}")
 endif()
 run(${WORK}/lockstep/bin/train --config ${WORK}/lockstep/share/lockstep/configs/pmean_linear.yaml --print-config)
+run(${WORK}/lockstep/bin/train --help)
+if(NOT output MATCHES " /[^ ]*/lockstep/share/lockstep/configs/pmean_linear.yaml ")
+  message(FATAL_ERROR "train --help does not name the folder of configs:\n${output}")
+endif()
 
 # The package has all of it, and what Debian wants of packages. What takes long is left out: compressing and stripping it, and
 # finding what its programs load.

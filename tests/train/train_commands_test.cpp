@@ -57,7 +57,7 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
   const TemporaryFolder folder;
   const Ended all = train(folder.path(), {"--help"});
   for (const std::string command :
-       {"export", "inspect", "eval", "predict", "sample", "summary", "check", "config", "models"}) {
+       {"export", "inspect", "eval", "predict", "sample", "summary", "check", "list", "keys"}) {
     CHECK_THAT(all.out, ContainsSubstring("\n  train " + command + " "));
     const Ended help = train(folder.path(), {command, "--help"});
     CHECK(help.status == 0);
@@ -65,17 +65,19 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
     CHECK_THAT(help.out, ContainsSubstring("Usage:\n  train " + command + " "));
   }
   CHECK(train(folder.path(), {"run", "--help"}).out == all.out);
-  CHECK_THAT(train(folder.path(), {"metrics"}).out,
+  CHECK_THAT(train(folder.path(), {"list", "metrics"}).out,
              Catch::Matchers::StartsWith(
                  "accuracy             the part of the targets whose class has the ") &&
                  ContainsSubstring("\ntop_K                the part whose class has one of ") &&
                  ContainsSubstring("\nmean_absolute_error  mean over all elements\n"));
-  CHECK_THAT(train(folder.path(), {"schedules"}).out,
+  CHECK_THAT(train(folder.path(), {"list", "schedules"}).out,
              ContainsSubstring("\ncosine     falls along half a cosine\n"));
   check_refused(folder.path(), {"evla", "--help"},
                 "unknown command 'evla' (did you mean 'eval'?): there are run, export, inspect, "
-                "eval, predict, sample, summary, check, config, models, datasets, losses, "
-                "optimizers, schedules, metrics; see train --help");
+                "eval, predict, sample, summary, check, list, keys; see train --help");
+  check_refused(folder.path(), {"list", "modles"},
+                "there is no list 'modles' (did you mean 'models'?); there are models, datasets, "
+                "losses, optimizers, schedules, metrics");
   check_refused(folder.path(), {"export", "--to", "a.safetensors"},
                 "--checkpoint DIR and --to FILE.safetensors are needed; see train export --help");
   check_refused(folder.path(), {"export", "--form", "x"},
@@ -87,6 +89,34 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
   check_refused(folder.path(), {"inspect", "none"}, "checkpoint none: No such file or directory");
   check_refused(folder.path(), {"eval", "--checkpoint", "none"},
                 "checkpoint none: No such file or directory");
+}
+
+TEST_CASE("train list names what there is, and old spellings say which is the new one") {
+  const TemporaryFolder folder;
+  const Ended lists = train(folder.path(), {"list"});
+  CHECK(lists.err.empty());
+  CHECK_THAT(lists.out,
+             Catch::Matchers::StartsWith("models      linear, mlp, cnn, resnet, gpt\n") &&
+                 ContainsSubstring("\nlosses      auto, cross_entropy, ") &&
+                 ContainsSubstring("\nmetrics     accuracy, "));
+  const auto check_same = [&](const Flags& old, const Flags& now) {
+    const Ended before = train(folder.path(), old);
+    const Ended after = train(folder.path(), now);
+    INFO(join(old, " ") << "\n" << before.err << after.err);
+    CHECK(before.status == after.status);
+    CHECK(before.out == after.out);
+    CHECK(before.err == str("lockstep: warning: train ", old[0], " is now train ", now[0],
+                            now[0] == "list" ? " " + now[1] : "", "\n", after.err));
+  };
+  for (const std::string name :
+       {"models", "datasets", "losses", "optimizers", "schedules", "metrics"}) {
+    check_same({name}, {"list", name});
+    check_same({name, "--help"}, {"list", name, "--help"});
+  }
+  check_same({"config"}, {"keys"});
+  check_same({"config", "cosine"}, {"keys", "cosine"});
+  check_same({"config", "cosnie"}, {"keys", "cosnie"});
+  check_same({"--help-config"}, {"keys"});
 }
 
 TEST_CASE("train export writes one file, or several with an index, and never over another") {

@@ -1,21 +1,58 @@
 #include "trainers/commands/command_line.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/number_text.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
 
 namespace lockstep {
 namespace {
 
-std::string error_of_flags(const std::vector<std::string>& arguments) {
+std::int64_t tool_number(const std::string& text) {
+  const auto parsed = parse_number<std::int64_t>(text);
+  require(parsed.has_value(), "'", text, "' is no number");
+  return *parsed;
+}
+
+// A tool, and what its arguments have set.
+struct Tool {
+  std::string output;
+  std::string sets;
+  std::int64_t count = 0;
+  bool is_dry = false;
+  std::optional<std::string> operand;
+
+  [[nodiscard]] CommandLine line(bool takes_operand = false) {
+    CommandLine line{
+        .program = "tool",
+        .usage = "[flags]",
+        .what = "Does what a tool does.",
+        .flags = {{"--output", "DIR", "Where to", lockstep::sets(output)},
+                  {"--set", "KEY", "Again and again",
+                   [this](const Argument& given) { sets += given.flag + "<" + given.value + ">"; }},
+                  {"--count", "N", "How many", lockstep::sets(count, tool_number)},
+                  {"--dry-run", "", "Do nothing", lockstep::sets(is_dry)},
+                  {"--old", "", "", [this](const Argument& given) { sets += given.flag; }}},
+        .more = "It does no more.\n"};
+    if (takes_operand) line.operand = [this](const std::string& given) { operand = given; };
+    return line;
+  }
+};
+
+bool parse_tool(const std::vector<std::string>& arguments, const CommandLine& line) {
   std::vector<const char*> argv{"tool"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-  const FlagNames names{"tool", {"--output", "--set"}, {"--dry-run", "--help"}};
+  return parse_command_line(static_cast<int>(argv.size()), argv.data(), line);
+}
+
+std::string error_of_flags(const std::vector<std::string>& arguments) {
+  Tool tool;
   return testing::message_of<ValueError>([&] {
-    (void)parse_command_line(static_cast<int>(argv.size()), argv.data(), names);
+    (void)parse_tool(arguments, tool.line());
     throw ValueError("");
   });
 }
@@ -57,22 +94,38 @@ TEST_CASE("what is no flag is said so, with what may be meant") {
   CHECK(error_of_flags({"-dry-run"}) ==
         "unknown flag -dry-run (did you mean '--dry-run'?); see tool --help");
   CHECK(error_of_flags({"--" + std::string(1'000'000, 'x')}).size() < 200);
+  // Nobody is told to use an old spelling.
+  CHECK(error_of_flags({"--odl"}) == "unknown flag --odl; see tool --help");
 }
 
-TEST_CASE("flags come with their values, in their order, and operands among them") {
-  const FlagNames names{"tool", {"--set"}, {"--dry-run"}, 1};
-  const std::vector<const char*> argv{"tool", "--set", "a", "folder", "--set=b=c", "--dry-run"};
-  const auto arguments = parse_command_line(static_cast<int>(argv.size()), argv.data(), names);
-  std::string all;
-  for (const auto& [flag, value] : arguments) all += flag + "<" + value + ">";
-  CHECK(all == "--set<a><folder>--set<b=c>--dry-run<>");
-  CHECK(value_of(arguments, "--set") == "b=c");
-  CHECK(value_of(arguments, "") == "folder");
-  CHECK(value_of(arguments, "--dry-run") == "");
-  CHECK(value_of(arguments, "--help") == std::nullopt);
-  const std::vector<const char*> two{"tool", "folder", "stray"};
-  CHECK_THROWS_WITH(parse_command_line(3, two.data(), names),
+TEST_CASE("flags set their variables, in their order, and an operand stands among them") {
+  Tool tool;
+  const std::string longest(1'000'000, 'x');
+  CHECK(parse_tool({"--set", "a,b", "folder", "--set=b=c\nd", "--old", "--dry-run", "--count=7",
+                    "--output=" + longest},
+                   tool.line(true)));
+  CHECK(tool.sets == "--set<a,b>--set<b=c\nd>--old");
+  CHECK(tool.operand == "folder");
+  CHECK(tool.is_dry);
+  CHECK(tool.count == 7);
+  CHECK(tool.output == longest);
+  CHECK(error_of_flags({"--count", "many"}) == "--count: 'many' is no number");
+  CHECK_THROWS_WITH(parse_tool({"folder", "stray"}, tool.line(true)),
                     "'stray' is no flag; see tool --help");
+}
+
+TEST_CASE("the help shows the table, but not old spellings, and sets nothing") {
+  Tool tool;
+  CHECK_FALSE(parse_tool({"--dry-run", "--help", "--count", "many"}, tool.line()));
+  CHECK_FALSE(tool.is_dry);
+  CHECK(help_text(tool.line()) ==
+        "Does what a tool does.\n\nUsage:\n  tool [flags]\n\n"
+        "      --output DIR  Where to\n"
+        "      --set KEY     Again and again\n"
+        "      --count N     How many\n"
+        "      --dry-run     Do nothing\n"
+        "      --help        Print this and end\n"
+        "\nIt does no more.\n");
 }
 
 TEST_CASE("the first argument may be a command") {

@@ -5,6 +5,7 @@
 
 #include "framework/base/errors.h"
 #include "tests/catch.h"
+#include "tests/support/flag_rows.h"
 #include "tests/support/message_of.h"
 
 namespace lockstep {
@@ -30,9 +31,15 @@ TEST_CASE("flags that set keys keep their order and their values") {
   CHECK(flags.overrides[2].key == "trainer.seed");
 }
 
-TEST_CASE("--help-config prints the table of keys, and needs no config") {
+TEST_CASE("--help-config still prints the table of keys, but the help has it no longer") {
   CHECK(parse_arguments({"--help-config"}).text == config_help());
-  CHECK_THAT(*parse_arguments({"--help"}).text, ContainsSubstring("--help-config"));
+  CHECK_THAT(*parse_arguments({"--help"}).text, !ContainsSubstring("--help-config"));
+}
+
+TEST_CASE("the page's table of flags is train's") {
+  Flags flags;
+  CHECK(testing::flag_rows(testing::read_page("trainers/README.md")) ==
+        testing::flag_rows(train_command_line(flags).flags));
 }
 
 TEST_CASE("thousands of flags that set keys are refused") {

@@ -9,7 +9,7 @@
 #include "framework/base/process.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/worker_process.h"
-#include "trainers/bench/measurements.h"
+#include "trainers/bench/flags.h"
 #include "trainers/bench/measuring/workplace.h"
 #include "trainers/bench/systems/own.h"
 
@@ -21,18 +21,9 @@ int run(int argc, const char* const* argv) {
   const replicas::ChildrenToWaitFor their_ends_are_seen;
   if (argc > 1 && std::string(argv[1]) == "worker") return run_worker({argv + 2, argv + argc});
   const Options options = parse_flags(argc, argv);
-  if (!options.text.empty()) {
-    std::cout << options.text;
-  } else if (options.measurement == "collectives") {
-    run_collectives(options);
-  } else if (options.measurement == "vdot") {
-    run_vdot(options);
-  } else if (options.measurement == "checkpoint") {
-    run_checkpoint(options);
-  } else if (options.measurement == "parts") {
-    run_parts(options);
-  } else {
-    run_training(options);
+  std::cout << options.text;
+  for (const Benchmark& benchmark : benchmarks()) {
+    if (options.text.empty() && benchmark.name == options.measurement) benchmark.run(options);
   }
   if (!std::cout.flush()) throw Error("stdout cannot be written");
   return 0;

@@ -12,7 +12,6 @@
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
-#include "trainers/bench/measurements.h"
 #include "trainers/bench/measuring/crew.h"
 #include "trainers/bench/measuring/progress_line.h"
 #include "trainers/bench/reports/json.h"

@@ -9,7 +9,6 @@
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "trainers/bench/hosts.h"
-#include "trainers/bench/measurements.h"
 #include "trainers/bench/measuring/machine.h"
 #include "trainers/bench/measuring/measure.h"
 #include "trainers/bench/measuring/progress_line.h"

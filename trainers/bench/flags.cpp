@@ -1,19 +1,27 @@
 #include "trainers/bench/flags.h"
 
 #include <algorithm>
-#include <cstddef>
+#include <array>
 #include <functional>
+#include <sstream>
+#include <string_view>
+#include <utility>
 
 #include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
+#include "framework/base/text_table.h"
 #include "trainers/bench/reports/report.h"
 #include "trainers/bench/reports/units.h"
-#include "trainers/commands/command_line.h"
 
 namespace lockstep::bench {
+
+// Each in a file of its own.
+using Run = void(const Options& options);
+Run run_collectives, run_vdot, run_training, run_checkpoint, run_parts;
+
 namespace {
 
 using Words = std::vector<std::string>;
@@ -29,20 +37,12 @@ std::function<std::int64_t(const std::string&)> count_between(std::int64_t low, 
   };
 }
 
-std::function<std::int64_t(const std::string&)> count_up_to(std::int64_t high) {
-  return count_between(1, high);
-}
-
 std::function<std::string(const std::string&)> one_of(const Words& known) {
   return [known](const std::string& text) {
-    if (std::ranges::count(known, text) > 0) return text;
-    throw ValueError(
-        str("'", text, "' is unknown", did_you_mean(text, known), "; there are ", join(known)));
+    require(std::ranges::count(known, text) > 0, "'", text, "' is unknown",
+            did_you_mean(text, known), "; there are ", join(known));
+    return text;
   };
-}
-
-std::string any_word(const std::string& text) {
-  return text;
 }
 
 std::int64_t float_size(const std::string& text) {
@@ -56,20 +56,15 @@ std::int64_t float_size(const std::string& text) {
 }
 
 std::int64_t parameter_count(const std::string& text) {
-  std::string digits = text;
-  std::int64_t unit = 1;
-  for (const auto& [suffix, size] :
-       {std::pair{'K', 1'000}, std::pair{'M', 1'000'000}, std::pair{'G', 1'000'000'000}}) {
-    if (text.empty() || text.back() != suffix) continue;
-    unit = size;
-    digits.pop_back();
-  }
   constexpr std::int64_t kMost = 1'000'000'000'000;
-  try {
-    return unit * count_up_to(kMost / unit)(digits);
-  } catch (const ValueError&) {
-    throw ValueError(str("'", text, "' is no number of parameters, such as 5000 or 100M"));
+  constexpr std::array<std::pair<std::string_view, std::int64_t>, 4> kUnits{
+      {{"K", 1'000}, {"M", 1'000'000}, {"G", 1'000'000'000}, {"", 1}}};
+  for (const auto& [suffix, unit] : kUnits) {
+    if (!text.ends_with(suffix)) continue;
+    const auto count = parse_number<std::int64_t>(text.substr(0, text.size() - suffix.size()));
+    if (count && *count >= 1 && *count <= kMost / unit) return *count * unit;
   }
+  throw ValueError(str("'", text, "' is no number of parameters, such as 5000 or 100M"));
 }
 
 std::filesystem::path output_folder(const std::string& text) {
@@ -87,76 +82,45 @@ LaunchMode launch_mode(const std::string& text) {
 }
 
 std::int64_t stage(const std::string& text) {
-  const std::vector<std::int64_t> stages{0, 1, 2, 3};
-  for (const std::int64_t known : stages) {
-    if (text == str(known)) return known;
-  }
-  throw ValueError(str("'", text, "' is no stage; there are ", join(stages)));
+  const auto known = parse_number<std::int64_t>(text);
+  require(known && *known >= 0 && *known <= 3, "'", text, "' is no stage; there are 0, 1, 2, 3");
+  return *known;
 }
 
 // Said before the measurement, not after it.
 std::filesystem::path output_file(const std::string& text) {
   const std::filesystem::path file = text;
-  if (text.empty() || std::filesystem::is_directory(file)) {
-    throw ValueError(str("'", text, "' is no file's name"));
-  }
+  require(!text.empty() && !std::filesystem::is_directory(file), "'", text, "' is no file's name");
   const std::string folder = std::filesystem::absolute(file).parent_path();
-  if (::access(folder.c_str(), W_OK) != 0)
-    throw ValueError(str("the folder ", folder, " cannot be written to"));
+  require(::access(folder.c_str(), W_OK) == 0, "the folder ", folder, " cannot be written to");
   return file;
 }
 
-// Calls `parse`, and adds the flag to what it finds wrong with the value.
-template <typename Parse>
-auto parse_value(const std::string& flag, const std::string& text, const Parse& parse) {
-  try {
-    return parse(text);
-  } catch (const ValueError& error) {
-    throw ValueError(str(flag, ": ", error.what()));
-  }
-}
-
 // The parts of "a,b,c" without spaces around them.
-Words parse_list(const std::string& flag, const std::string& text) {
+Words parse_list(const Argument& list) {
   Words parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    std::string part = text.substr(begin, end - begin);
+  std::istringstream text(list.value + ",");
+  for (std::string part; std::getline(text, part, ',');) {
     part.erase(0, part.find_first_not_of(' '));
     part.erase(part.find_last_not_of(' ') + 1);
-    if (part.empty()) throw ValueError(str(flag, " ", text, ": an entry of the list is empty"));
+    require(!part.empty(), list.flag, " ", list.value, ": an entry of the list is empty");
     parts.push_back(part);
-    begin = end + 1;
   }
   return parts;
 }
 
-// How a flag's text becomes options.
-using Take = std::function<void(Options& options, const std::string& flag, const std::string&)>;
-
-template <typename T, typename Parse>
-Take value(T Options::*member, Parse parse) {
-  return [=](Options& options, const std::string& flag, const std::string& text) {
-    options.*member = parse_value(flag, text, parse);
-  };
-}
-
-// A list whose entries count once.
-template <typename T, typename Parse>
-Take list(std::vector<T> Options::*member, Parse parse) {
-  return [=](Options& options, const std::string& flag, const std::string& text) {
+// For a row: sets a list, whose entries count once.
+template <typename T, typename Parse = std::identity>
+auto sets_list(std::vector<T>& variable, Parse parse = {}) {
+  return [&variable, parse](const Argument& argument) {
     std::vector<T> values;
-    for (const std::string& entry : parse_list(flag, text)) {
-      const T parsed = parse_value(flag, entry, parse);
-      if (std::ranges::count(values, parsed) == 0) values.push_back(parsed);
+    for (const std::string& entry : parse_list(argument)) {
+      T value{};
+      sets(value, parse)({argument.flag, entry});
+      if (std::ranges::count(values, value) == 0) values.push_back(value);
     }
-    options.*member = values;
+    variable = values;
   };
-}
-
-const Words& all_measurements() {
-  static const Words all{"collectives", "vdot", "training", "checkpoint", "parts"};
-  return all;
 }
 
 const Words& all_parts() {
@@ -164,48 +128,25 @@ const Words& all_parts() {
   return all;
 }
 
-struct Flag {
-  std::string name;
-  Words measurements;  // that have it
-  Take take;
-};
-
-const std::vector<Flag>& all_flags() {
-  const Words& all = all_measurements();
-  static const Words with_systems{"collectives", "vdot", "training", "checkpoint"};
-  static const Words replicated{"collectives", "training", "checkpoint"};
-  static const Words drawn{"collectives", "training"};
-  static const std::vector<Flag> flags{
-      {"--systems", with_systems, list(&Options::systems, any_word)},
-      {"--repetitions", all, value(&Options::repetitions, count_up_to(10'000))},
-      {"--python", all, list(&Options::pythons, any_word)},
-      {"--json", all, value(&Options::json, output_file)},
-      {"--operations", {"collectives"}, list(&Options::operations, parse_operation)},
-      {"--sizes", {"collectives"}, list(&Options::sizes, float_size)},
-      {"--measure", {"training"}, list(&Options::measured, one_of({"steps", "launches"}))},
-      {"--measure", {"parts"}, list(&Options::measured, one_of(all_parts()))},
-      {"--models", {"training"}, list(&Options::models, one_of({"mlp", "cnn", "resnet", "gpt"}))},
-      {"--replicas", replicated, list(&Options::replicas, count_up_to(64))},
-      {"--stages", {"training"}, list(&Options::stages, stage)},
-      {"--data", {"training"}, list(&Options::data, one_of({"memory", kAugmented}))},
-      {"--batch", {"training"}, value(&Options::batch, count_up_to(4096))},
-      {"--launch", drawn, list(&Options::launch, launch_mode)},
-      {"--hosts", drawn, value(&Options::hosts, count_up_to(16))},
-      {"--rate-mbit", drawn, value(&Options::rate_mbit, count_between(0, 100'000))},
-      {"--delay-ms", drawn, value(&Options::delay_ms, count_between(0, 1000))},
-      {"--plot", drawn, value(&Options::plot, output_file)},
-      {"--parameters", {"checkpoint"}, value(&Options::parameters, parameter_count)},
-      {"--folders", {"checkpoint"}, list(&Options::folders, output_folder)},
-      {"--columns", {"parts"}, value(&Options::columns, count_between(2, 1'000'000))},
-  };
-  return flags;
+const Words& all_steps() {
+  static const Words all{"steps", "launches"};
+  return all;
 }
 
-// The text of `--help` or `--version`, "" for anything else.
-std::string text_for(const std::string& flag) {
-  return flag == "--help"      ? help_text()
-         : flag == "--version" ? "lockstep " LOCKSTEP_VERSION "\n"
-                               : "";
+constexpr const char* kVersion = "lockstep " LOCKSTEP_VERSION "\n";
+
+std::string text_of_help() {
+  TextTable commands;
+  for (const Benchmark& benchmark : benchmarks()) {
+    commands.push_back({benchmark.name + " [flags]", benchmark.help});
+  }
+  Options none;
+  return str(
+      "Measures Lockstep on this machine, beside other libraries and beside what the machine "
+      "can do.\n\nUsage:\n",
+      table_text(commands, "l", "  bench "), "  bench --help | --version\n\n",
+      "Flags. A LIST is a,b,c. In brackets stand the commands that have a flag, if not all do.\n",
+      flags_text(shown_flags(bench_flags(none))), "\n", help_on_measuring());
 }
 
 // What depends on the measurement, and on the number of hosts.
@@ -230,54 +171,143 @@ void add_defaults(Options& options) {
 // What several hosts can measure.
 void check_hosts(const Options& options) {
   for (const std::int64_t replicas : options.replicas) {
-    if (replicas % options.hosts == 0) continue;
-    throw ValueError(
-        str("--replicas: ", replicas, " cannot be spread evenly over ", options.hosts, " hosts"));
+    require(replicas % options.hosts == 0, "--replicas: ", replicas,
+            " cannot be spread evenly over ", options.hosts, " hosts");
   }
-  if (std::ranges::count(options.measured, "launches") > 0)
-    throw ValueError("--measure: launches are those of one host");
-  if (options.launch != std::vector{LaunchMode::processes})
-    throw ValueError("--launch: on several hosts replicas are processes");
-  if (!options.plot.empty()) throw ValueError("--plot: there are no pictures of several hosts");
+  require(std::ranges::count(options.measured, "launches") == 0,
+          "--measure: launches are those of one host");
+  require(options.launch == std::vector{LaunchMode::processes},
+          "--launch: on several hosts replicas are processes");
+  require(options.plot.empty(), "--plot: there are no pictures of several hosts");
 }
 
 }  // namespace
 
+const std::vector<Benchmark>& benchmarks() {
+  static const std::vector<Benchmark> all{
+      {"collectives", "all-reduce, reduce-scatter and all-gather over sizes and replicas",
+       run_collectives},
+      {"vdot", "the dot product of two arrays of 10,000,000 x 3 over 8 replicas", run_vdot},
+      {"training", "a training step of four models, and launch to first step", run_training},
+      {"checkpoint", "saving and loading a training's state, on the disk and in memory",
+       run_checkpoint},
+      {"parts", "what single parts cost: the start on a wide table, shard_map's check", run_parts}};
+  return all;
+}
+
+std::vector<Flag> bench_flags(Options& options) {
+  const Words all;
+  const Words with_systems{"collectives", "vdot", "training", "checkpoint"};
+  const Words replicated{"collectives", "training", "checkpoint"};
+  const Words drawn{"collectives", "training"};
+  const std::vector<std::pair<Words, Flag>> rows{
+      {with_systems,
+       {"--systems", "LIST", "The systems that are measured (default: all that this machine has)",
+        sets_list(options.systems)}},
+      {all,
+       {"--repetitions", "N", "Samples a case (default: until 2 seconds have passed, from 5 to 25)",
+        sets(options.repetitions, count_between(1, 10'000))}},
+      {all,
+       {"--python", "LIST",
+        "Interpreters for c10d, jax, pandas and NumPy (default: python3). Debian's python3-torch "
+        "has PyTorch 1.13, PyPI the current PyTorch and JAX; of several versions each is a system",
+        sets_list(options.pythons)}},
+      {all,
+       {"--json", "FILE", "Write all samples, and what is known of the machine and the systems",
+        sets(options.json, output_file)}},
+      {{"collectives"},
+       {"--operations", "LIST", "Operations: all_reduce, reduce_scatter, all_gather (default: all)",
+        sets_list(options.operations, parse_operation)}},
+      {{"collectives"},
+       {"--sizes", "LIST",
+        "Sizes of the whole buffer, such as 8, 64KiB, 1MiB (default: ten from 8 B to 256 MiB)",
+        sets_list(options.sizes, float_size)}},
+      {{"training", "parts"},
+       {"--measure", "LIST",
+        "What of a training: steps, launches; which parts: table, replicated (default: all)",
+        sets_list(options.measured,
+                  one_of(options.measurement == "parts" ? all_parts() : all_steps()))}},
+      {{"training"},
+       {"--models", "LIST",
+        "Models: mlp, cnn: those of configs/fashion_mnist_*.yaml; resnet: of depth 8; gpt: 4 "
+        "layers "
+        "of 4 heads, width 128, on 128 bytes of text (default: all)",
+        sets_list(options.models, one_of({"mlp", "cnn", "resnet", "gpt"}))}},
+      {replicated,
+       {"--replicas", "LIST",
+        "Numbers of replicas (default: 2,4; of training 1,2,4; of checkpoint 2)",
+        sets_list(options.replicas, count_between(1, 64))}},
+      {{"training"},
+       {"--stages", "LIST", "Stages of ZeRO (default: all)", sets_list(options.stages, stage)}},
+      {{"training"},
+       {"--data", "LIST",
+        "Data: memory, augmented: images as they are, or cropped by 2 and mirrored at random, by "
+        "Lockstep alone (default: memory)",
+        sets_list(options.data, one_of({"memory", kAugmented}))}},
+      {{"training"},
+       {"--batch", "N", "Samples a replica (default: 64 images, 8 texts)",
+        sets(options.batch, count_between(1, 4096))}},
+      {drawn,
+       {"--launch", "LIST",
+        "How Lockstep's own replicas run: processes, threads (default: processes)",
+        sets_list(options.launch, launch_mode)}},
+      {drawn,
+       {"--hosts", "N", "Spread each system's replicas over so many hosts: see \"Several hosts\"",
+        sets(options.hosts, count_between(1, 16))}},
+      {drawn,
+       {"--rate-mbit", "N",
+        "Speed of each host's cable, either way; 0 for as fast as it goes (default: 1000)",
+        sets(options.rate_mbit, count_between(0, 100'000))}},
+      {drawn,
+       {"--delay-ms", "N", "Delay from any host to any other, one way (default: 0)",
+        sets(options.delay_ms, count_between(0, 1000))}},
+      {drawn,
+       {"--plot", "FILE.svg",
+        "Draw the table: time and bus bandwidth over size, or the parts of a step",
+        sets(options.plot, output_file)}},
+      {{"checkpoint"},
+       {"--parameters", "N", "Parameters of the model, such as 5000 or 20M (default: 100M)",
+        sets(options.parameters, parameter_count)}},
+      {{"checkpoint"},
+       {"--folders", "LIST", "Where to save (default: the temporary folder, and /dev/shm)",
+        sets_list(options.folders, output_folder)}},
+      {{"parts"},
+       {"--columns", "N", "Columns of the table (default: 20000)",
+        sets(options.columns, count_between(2, 1'000'000))}},
+      {all,
+       {"--version", "", "Print the version and end",
+        [&options](const Argument& /*argument*/) { options.text = kVersion; }}}};
+  const std::string& measurement = options.measurement;
+  std::vector<Flag> flags;
+  for (auto [measurements, flag] : rows) {
+    const bool is_for_all = measurements.empty();
+    if (measurement.empty() && !is_for_all) flag.help += str(" [", join(measurements), "]");
+    if (measurement.empty() || is_for_all || std::ranges::count(measurements, measurement) > 0)
+      flags.push_back(flag);
+  }
+  return flags;
+}
+
 Options parse_flags(int argc, const char* const* argv) {
   Options options;
   options.measurement = argc > 1 ? argv[1] : "";
-  options.text = text_for(options.measurement);
+  if (options.measurement == "--help") options.text = text_of_help();
+  if (options.measurement == "--version") options.text = kVersion;
   if (!options.text.empty()) return options;
-  if (std::ranges::count(all_measurements(), options.measurement) == 0) {
+  Words names;
+  for (const Benchmark& benchmark : benchmarks()) names.push_back(benchmark.name);
+  if (std::ranges::count(names, options.measurement) == 0) {
     const std::string what = options.measurement.empty()
                                  ? "a measurement is needed"
                                  : str("unknown measurement '", options.measurement, "'",
-                                       did_you_mean(options.measurement, all_measurements()));
-    throw ValueError(
-        str(what, ": collectives, vdot, training, checkpoint or parts; see bench --help"));
+                                       did_you_mean(options.measurement, names));
+    const std::string last = names.back();
+    names.pop_back();
+    throw ValueError(str(what, ": ", join(names), " or ", last, "; see bench --help"));
   }
-
-  std::vector<Flag> flags;
-  FlagNames names{"bench", {}, {"--help", "--version"}};
-  for (const Flag& flag : all_flags()) {
-    if (std::ranges::count(flag.measurements, options.measurement) == 0) continue;
-    flags.push_back(flag);
-    names.with_value.push_back(flag.name);
-  }
-  (void)parse_command_line(argc - 1, argv + 1, names);
-  for (int i = 2; i < argc; ++i) {
-    if (!(options.text = text_for(argv[i])).empty()) return options;
-  }
-  for (int i = 2; i < argc; ++i) {
-    const std::string argument = argv[i];
-    const std::size_t equals = argument.find('=');
-    const std::string name = argument.substr(0, equals);
-    for (const Flag& flag : flags) {
-      if (name != flag.name) continue;
-      flag.take(options, name,
-                equals == std::string::npos ? argv[++i] : argument.substr(equals + 1));
-    }
-  }
+  const CommandLine line{.program = "bench", .flags = bench_flags(options)};
+  if (!parse_command_line(argc - 1, argv + 1, line)) options.text = text_of_help();
+  if (!options.text.empty()) return options;
   add_defaults(options);
   if (options.hosts > 1) check_hosts(options);
   std::sort(options.sizes.begin(), options.sizes.end());

@@ -7,6 +7,7 @@
 
 #include "framework/replicas/launch.h"
 #include "trainers/bench/reports/operation.h"
+#include "trainers/commands/command_line.h"
 
 namespace lockstep::bench {
 
@@ -53,10 +54,23 @@ struct Options {
   std::int64_t columns = 20'000;  ///< of the table
 };
 
+/// What bench measures, by the name that its command line begins with.
+struct Benchmark {
+  std::string name;
+  std::string help;  ///< one line
+  /// Measures, prints its tables to stdout and writes the requested files.
+  void (*run)(const Options& options);
+};
+
+[[nodiscard]] const std::vector<Benchmark>& benchmarks();
+
+/// The flags of options.measurement, or of all if that is empty, which set `options`.
+[[nodiscard]] std::vector<Flag> bench_flags(Options& options);
+
 /// Throws ValueError for a flag that is unknown, lacks its value or breaks a rule.
 [[nodiscard]] Options parse_flags(int argc, const char* const* argv);
 
-/// The text of `bench --help`: the commands, their flags, and how bench measures.
-[[nodiscard]] std::string help_text();
+/// The last part of `bench --help`: the systems, and how bench measures.
+[[nodiscard]] std::string help_on_measuring();
 
 }  // namespace lockstep::bench

@@ -2,55 +2,8 @@
 
 namespace lockstep::bench {
 
-std::string help_text() {
-  return R"(Measures Lockstep on this machine, beside other libraries and beside what the machine can do.
-
-Usage:
-  bench collectives [flags]   all-reduce, reduce-scatter and all-gather over sizes and replicas
-  bench vdot [flags]          the dot product of two arrays of 10,000,000 x 3 over 8 replicas
-  bench training [flags]      a training step of four models, and launch to first step
-  bench checkpoint [flags]    saving and loading a training's state, on the disk and in memory
-  bench parts [flags]         what single parts cost: the start on a wide table, shard_map's check
-  bench --help | --version
-
-Flags of bench collectives (bench vdot has --systems, --repetitions, --python and --json):
-  --operations LIST   all_reduce, reduce_scatter, all_gather (default: all)
-  --sizes LIST        of the whole buffer, such as 8, 64KiB, 1MiB (default: ten from 8 B to 256 MiB)
-  --replicas LIST     default: 2,4
-  --systems LIST      of those below (default: all that this machine has)
-  --launch LIST       processes, threads: how Lockstep's own replicas run (default: processes)
-  --repetitions N     samples a case (default: until 2 seconds have passed, from 5 to 25)
-  --python LIST       interpreters for c10d and jax (default: python3). Debian's python3-torch has
-                      PyTorch 1.13, PyPI the current PyTorch and JAX; of several versions each is a
-                      system
-  --json FILE         write all samples, and what is known of the machine and the systems
-  --plot FILE.svg     draw time and bus bandwidth over size, a line a system, dashed for peers
-  --hosts N           spread each system's replicas over so many hosts: see "Several hosts"
-  --rate-mbit N       of each host's cable, either way; 0 for as fast as it goes (default: 1000)
-  --delay-ms N        from any host to any other, one way (default: 0)
-
-Flags of bench training, beside --systems, --repetitions, --python, --json and --plot:
-  --measure LIST      steps, launches (default: both)
-  --models LIST       mlp, cnn: those of configs/fashion_mnist_*.yaml; resnet: of depth 8; gpt: 4
-                      layers of 4 heads, width 128, on 128 bytes of text (default: all)
-  --replicas LIST     default: 1,2,4
-  --stages LIST       of ZeRO (default: all)
-  --data LIST         memory, augmented: images as they are, or cropped by 2 and mirrored at random,
-                      by Lockstep alone (default: memory)
-  --batch N           samples a replica (default: 64 images, 8 texts)
-  --launch LIST       processes, threads, as above
-  --hosts N, --rate-mbit N, --delay-ms N: as above
-
-Flags of bench checkpoint, beside --systems, --repetitions, --python and --json:
-  --parameters N      of the model, such as 5000 or 20M (default: 100M)
-  --replicas LIST     default: 2
-  --folders LIST      where to save (default: the temporary folder, and /dev/shm)
-
-Flags of bench parts, beside --repetitions, --python (for pandas and NumPy) and --json:
-  --measure LIST      table, replicated (default: all)
-  --columns N         of the table (default: 20000)
-
-Systems. Buffers are float32; "threads" behind a name says that its replicas are threads.
+std::string help_on_measuring() {
+  return R"(Systems. Buffers are float32; "threads" behind a name says that its replicas are threads.
   symmetric  Lockstep: psum_, psum_scatter_into and all_gather_into on symmetric_zeros(), memory
              that the replicas share; each replica's own part is a slice of the whole buffer
   psum       Lockstep: psum, psum_scatter and all_gather on ordinary tensors, all checks on

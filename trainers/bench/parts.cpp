@@ -10,7 +10,6 @@
 #include "framework/base/memory.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
-#include "trainers/bench/measurements.h"
 #include "trainers/bench/measuring/launches.h"
 #include "trainers/bench/measuring/machine.h"
 #include "trainers/bench/measuring/measure.h"

@@ -7,7 +7,6 @@
 
 #include "framework/base/text.h"
 #include "trainers/bench/hosts.h"
-#include "trainers/bench/measurements.h"
 #include "trainers/bench/measuring/launches.h"
 #include "trainers/bench/measuring/machine.h"
 #include "trainers/bench/measuring/measure.h"

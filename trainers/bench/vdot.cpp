@@ -1,6 +1,5 @@
 #include <iostream>
 
-#include "trainers/bench/measurements.h"
 #include "trainers/bench/measuring/measure.h"
 #include "trainers/bench/measuring/progress_line.h"
 #include "trainers/bench/reports/json.h"

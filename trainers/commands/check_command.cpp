@@ -2,13 +2,11 @@
 #include <cstdio>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/data/data.h"
-#include "trainers/commands/command_line.h"
-#include "trainers/commands/commands.h"
+#include "trainers/commands/flags.h"
 #include "trainers/commands/shown_search.h"
 #include "trainers/config/config.h"
 #include "trainers/config/config_options.h"
@@ -18,16 +16,7 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kCheckHelp =
-    R"(Reads all files of all sets of a config once, and names all that are damaged.
-
-Usage:
-  train check --config FILE [--set dotted.key=value]...
-
-  --config FILE           The config
-  --set dotted.key=value  Sets a key of the config; may be repeated
-  --help                  Print this and end
-
-It prints what a run would say of its data, a line for each damaged file, row or value, and how many
+    R"(It prints what a run would say of its data, a line for each damaged file, row or value, and how many
 samples each set has. Of a table or an array with many wrong samples the first 100 are printed. Every
 sample is made once and dropped, in data.threads threads, or one a core. Nothing is trained or
 written. Exit status: 0 if all can be read, 2 if something is damaged.
@@ -91,16 +80,13 @@ DataSets load(const Config& config, Findings& findings, const DamageSearch& sear
 }  // namespace
 
 int run_check(int argc, const char* const* argv) {
-  const auto arguments =
-      parse_command_line(argc, argv, {"train check", {"--config", "--set"}, {"--help"}});
-  if (value_of(arguments, "--help")) return print(kCheckHelp);
-  const auto file = value_of(arguments, "--config");
-  require(file.has_value(), "--config FILE is needed; see train check --help");
-  std::vector<keys::Override> overrides;
-  for (const auto& [flag, value] : arguments) {
-    if (flag == "--set") overrides.push_back(keys::parse_set(value));
-  }
-  const Config config = load_config(*file, overrides);
+  const auto read = config_of(
+      argc, argv,
+      {.program = "train check",
+       .what = "Reads all files of all sets of a config once, and names all that are damaged.",
+       .more = kCheckHelp});
+  if (!read) return 0;
+  const Config& config = *read;
   ShownSearch shown(stdout, /*quiet=*/false);
   const DamageSearch search = shown.of(data_context(config).search);
   Findings findings(shown);

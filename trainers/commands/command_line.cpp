@@ -1,75 +1,111 @@
 #include "trainers/commands/command_line.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <iostream>
+#include <memory>
+#include <optional>
 
-#include "framework/base/errors.h"
-#include "framework/base/text.h"
+// A value may hold commas: a flag that comes again and again takes each value as it is.
+#define CXXOPTS_VECTOR_DELIMITER '\0'
+#include <cxxopts.hpp>
 
 namespace lockstep {
 namespace {
 
-bool contains(const std::vector<std::string>& list, const std::string& word) {
-  return std::find(list.begin(), list.end(), word) != list.end();
+constexpr const char* kOldSpellings = "old spellings";  // a group of options
+
+std::vector<Flag> with_help(std::vector<Flag> flags) {
+  flags.push_back({"--help", "", "Print this and end", {}});
+  return flags;
+}
+
+cxxopts::Options options_of(const std::vector<Flag>& flags) {
+  cxxopts::Options options("");
+  options.custom_help("").set_width(100);
+  for (const Flag& flag : flags) {
+    std::shared_ptr<cxxopts::Value> value = cxxopts::value<bool>();
+    if (!flag.argument.empty()) value = cxxopts::value<std::vector<std::string>>();
+    options.add_options(flag.help.empty() ? kOldSpellings : "")(flag.name.substr(2), flag.help,
+                                                                value, flag.argument);
+  }
+  return options;
 }
 
 }  // namespace
 
-std::vector<Argument> parse_command_line(int argc, const char* const* argv,
-                                         const FlagNames& names) {
+std::vector<Flag> shown_flags(const std::vector<Flag>& flags) {
+  std::vector<Flag> shown = with_help(flags);
+  std::erase_if(shown, [](const Flag& flag) { return flag.help.empty(); });
+  return shown;
+}
+
+bool parse_command_line(int argc, const char* const* argv, const CommandLine& line) {
   const auto fail = [&](const std::string& what) {
-    throw ValueError(str(what, "; see ", names.program, " --help"));
+    throw ValueError(str(what, "; see ", line.program, " --help"));
   };
-  std::vector<Argument> arguments;
-  std::size_t operands = 0;
+  const std::vector<Flag> flags = with_help(line.flags);
+  std::optional<std::string> operand;
+  // Values as words of their own: cxxopts takes those as they are, however long.
+  std::vector<std::string> words{line.program};
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument.rfind('-', 0) != 0) {
-      if (++operands > names.most_operands) fail(str("'", cut(argument), "' is no flag"));
-      arguments.push_back({"", argument});
+      if (!line.operand || operand) fail(str("'", cut(argument), "' is no flag"));
+      operand = argument;
       continue;
     }
     const std::size_t equals = argument.find('=');
     const std::string name = argument.substr(0, equals);
-    const bool takes_value = contains(names.with_value, name);
-    if (!takes_value && !contains(names.alone, name)) {
-      std::vector<std::string> all = names.with_value;
-      all.insert(all.end(), names.alone.begin(), names.alone.end());
+    const auto flag = std::ranges::find(flags, name, &Flag::name);
+    if (flag == flags.end()) {
+      std::vector<std::string> all;
+      for (const Flag& shown : shown_flags(line.flags)) all.push_back(shown.name);
       fail(str("unknown flag ", cut(name), did_you_mean(name, all)));
     }
-    if (!takes_value && equals != std::string::npos) {
+    words.push_back(name);
+    if (flag->argument.empty() && equals != std::string::npos) {
       fail(str(name, " takes no value, but is given '", cut(argument.substr(equals + 1)), "'"));
     }
-    if (!takes_value || equals != std::string::npos) {
-      arguments.push_back({name, takes_value ? argument.substr(equals + 1) : ""});
+    if (flag->argument.empty()) continue;
+    if (equals != std::string::npos) {
+      words.push_back(argument.substr(equals + 1));
       continue;
     }
     if (++i == argc) fail(str(name, " lacks its value"));
-    const std::string value = argv[i];
-    if (value.rfind("--", 0) == 0) {
-      fail(str(name, " lacks its value: ", cut(value), " follows (if that is meant: ", name, "=",
-               cut(value), ")"));
-    }
-    arguments.push_back({name, value});
+    words.emplace_back(argv[i]);
+    if (!words.back().starts_with("--")) continue;
+    const std::string value = cut(words.back());
+    fail(str(name, " lacks its value: ", value, " follows (if that is meant: ", name, "=", value,
+             ")"));
   }
-  return arguments;
+  std::vector<const char*> pointers;
+  for (const std::string& word : words) pointers.push_back(word.c_str());
+  const auto parsed = options_of(flags).parse(static_cast<int>(words.size()), pointers.data());
+  if (parsed.count("help") > 0) return false;
+  for (const cxxopts::KeyValue& argument : parsed.arguments()) {
+    const std::string name = "--" + argument.key();
+    std::ranges::find(flags, name, &Flag::name)->set({name, argument.value()});
+  }
+  if (operand) line.operand(*operand);
+  return true;
 }
 
-std::optional<std::string> value_of(const std::vector<Argument>& arguments,
-                                    const std::string& flag) {
-  std::optional<std::string> value;
-  for (const Argument& argument : arguments) {
-    if (argument.flag == flag) value = argument.value;
-  }
-  return value;
+std::string flags_text(const std::vector<Flag>& flags) {
+  const std::string text = options_of(flags).help({""}, false);
+  return text.substr(text.find_first_not_of('\n'));
+}
+
+std::string help_text(const CommandLine& line) {
+  return str(line.what, "\n\nUsage:\n  ", line.program, " ", line.usage, "\n\n",
+             flags_text(shown_flags(line.flags)), line.more.empty() ? "" : "\n", line.more);
 }
 
 std::string command_of(int argc, const char* const* argv, const std::string& program,
                        const std::vector<std::string>& commands) {
   const std::string word = argc > 1 ? argv[1] : "";
-  if (word.empty() || word.starts_with('-') || contains(commands, word)) {
-    return word.starts_with('-') ? "" : word;
-  }
+  if (word.empty() || word.starts_with('-')) return "";
+  if (std::ranges::count(commands, word) > 0) return word;
   throw ValueError(str("unknown command '", cut(word), "'", did_you_mean(word, commands),
                        ": there are ", join(commands), "; see ", program, " --help"));
 }

@@ -1,34 +1,71 @@
 #pragma once
 
-#include <cstddef>
-#include <optional>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
 namespace lockstep {
 
-/// The flags of a program's command line, each with its dashes ("--config").
-struct FlagNames {
-  std::string program;                  ///< as in "see train --help"
-  std::vector<std::string> with_value;  ///< followed by it, or by = and it
-  std::vector<std::string> alone;
-  std::size_t most_operands = 0;  ///< arguments that are no flags
-};
-
-/// An argument with its value.
+/// A flag as it stands on a command line.
 struct Argument {
-  std::string flag;  ///< with its dashes; "": an operand
-  std::string value = {};
+  std::string flag;  ///< with its dashes
+  std::string value;
 };
 
-/// Throws ValueError for the first wrong argument: an unknown flag (names the nearest one), a flag
-/// without its value (what follows begins with --), a value for a flag that takes none, and any
-/// argument that is no flag, but for the operands. `argc` and `argv` as main's.
-std::vector<Argument> parse_command_line(int argc, const char* const* argv, const FlagNames& names);
+/// A row of a command's table of flags.
+struct Flag {
+  std::string name;      ///< with its dashes
+  std::string argument;  ///< what its value is called; "": it takes none
+  std::string help;      ///< "": an old spelling, which neither help nor pages show
+  std::function<void(const Argument&)> set;  ///< called each time the flag stands there, in order
+};
 
-/// The value of the last argument with this flag, which is "" for a flag alone; none without one.
-[[nodiscard]] std::optional<std::string> value_of(const std::vector<Argument>& arguments,
-                                                  const std::string& flag);
+/// For a row: sets `variable` to what `parse` makes of the value; what that finds wrong gets the
+/// flag's name.
+template <typename T, typename Parse = std::identity>
+[[nodiscard]] auto sets(T& variable, Parse parse = {}) {
+  return [&variable, parse](const Argument& argument) {
+    try {
+      variable = parse(argument.value);
+    } catch (const ValueError& error) {
+      throw ValueError(str(argument.flag, ": ", error.what()));
+    }
+  };
+}
+
+/// For the row of a flag without a value.
+[[nodiscard]] inline auto sets(bool& variable) {
+  return [&variable](const Argument& /*argument*/) { variable = true; };
+}
+
+/// All that a command takes, from which its arguments are read and its help is made.
+struct CommandLine {
+  std::string program;           ///< "train eval"
+  std::string usage = {};        ///< what follows it
+  std::string what = {};         ///< the first line of its help
+  std::vector<Flag> flags = {};  ///< but --help, which all have
+  std::string more = {};         ///< the last lines of its help
+  /// Takes one argument that is no flag; nullptr: none may be there.
+  std::function<void(const std::string&)> operand = nullptr;
+};
+
+/// The flags that help and pages show: --help, which all have, is the last.
+[[nodiscard]] std::vector<Flag> shown_flags(const std::vector<Flag>& flags);
+
+/// Sets what the arguments say; false, and nothing is set, if --help is among them. Throws
+/// ValueError for the first wrong one: an unknown flag (names the nearest one), a flag without its
+/// value (what follows begins with --), a value for a flag that takes none, and an argument that is
+/// no flag, but for the operand. `argc` and `argv` as main's.
+[[nodiscard]] bool parse_command_line(int argc, const char* const* argv, const CommandLine& line);
+
+/// A line for each flag, or more.
+[[nodiscard]] std::string flags_text(const std::vector<Flag>& flags);
+
+/// The text of --help.
+[[nodiscard]] std::string help_text(const CommandLine& line);
 
 /// The command that the first argument names; "" if that is a flag or missing. ValueError, with the
 /// nearest of `commands`, for an unknown one.

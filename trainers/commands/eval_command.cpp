@@ -1,9 +1,9 @@
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/checkpoint/weights.h"
@@ -12,7 +12,7 @@
 #include "framework/replicas/launch.h"
 #include "models/model.h"
 #include "trainers/commands/command_line.h"
-#include "trainers/commands/commands.h"
+#include "trainers/commands/flags.h"
 #include "trainers/commands/opened_checkpoint.h"
 #include "trainers/config/config_options.h"
 #include "trainers/run/evaluate.h"
@@ -21,45 +21,11 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kEvalHelp =
-    R"(Evaluates a checkpoint on the validation and the test set, as the run that saved it did.
-
-Usage:
-  train eval --checkpoint DIR [flags]
-
-  --checkpoint DIR        The checkpoint, such as runs/a/checkpoints/latest
-  --replicas N            Number of replicas (default: the run's)
-  --workers W             How many of them run at once
-  --launch HOW            How replicas run, processes or threads
-  --set dotted.key=value  Sets a key of data or parallel; may be repeated
-  --quiet                 Print the figures, errors and warnings only
-  --help                  Print this and end
-
-With the run's number of replicas and math threads the figures are those of the run, to the last
-bit. Of a run with trainer.ema_decay they are those of the averages; where the parameters' own
+    R"(With the run's number of replicas (the default) and math threads the figures are those of the run,
+to the last bit. Of a run with trainer.ema_decay they are those of the averages; where the parameters' own
 differ much, they stand beside them. Nothing is written. The training set is read only where the
 validation set is a part of it: --set data.validation=0 does without both.
 )";
-
-// Flags that stand for a key of `parallel`.
-const std::vector<std::string> kParallelFlags{"--replicas", "--workers", "--launch"};
-
-std::vector<keys::Override> overrides_of(const std::vector<Argument>& arguments) {
-  std::vector<keys::Override> overrides;
-  for (const auto& [flag, value] : arguments) {
-    if (flag == "--set") {
-      overrides.push_back(parse_set_of("train eval", {"data", "parallel"}, value));
-    }
-    for (const std::string& known : kParallelFlags) {
-      if (flag != known) continue;
-      overrides.push_back({"parallel." + flag.substr(2), value, str(flag, " ", cut(value, 200))});
-      // The run's own number of workers, and of samples a step, may not fit the new one.
-      if (flag != "--replicas") continue;
-      overrides.insert(overrides.begin(), {"trainer.accumulate", "1", overrides.back().origin});
-      overrides.insert(overrides.begin(), {"parallel.workers", "0", overrides.back().origin});
-    }
-  }
-  return overrides;
-}
 
 // In each replica.
 void evaluate_checkpoint(const OpenedCheckpoint& checkpoint, const DataSets& data) {
@@ -95,12 +61,34 @@ void evaluate_checkpoint(const OpenedCheckpoint& checkpoint, const DataSets& dat
 }  // namespace
 
 int run_eval(int argc, const char* const* argv) {
-  FlagNames names{"train eval", {"--checkpoint", "--set"}, {"--quiet", "--help"}};
-  names.with_value.insert(names.with_value.end(), kParallelFlags.begin(), kParallelFlags.end());
-  const auto arguments = parse_command_line(argc, argv, names);
-  if (value_of(arguments, "--help")) return print(kEvalHelp);
-  set_quiet(value_of(arguments, "--quiet").has_value());
-  const auto checkpoint = open_checkpoint("train eval", arguments, overrides_of(arguments));
+  const std::string program = "train eval";
+  std::optional<std::string> named;
+  std::vector<keys::Override> overrides;
+  bool quiet = false;
+  CommandLine line{
+      .program = program,
+      .usage = "--checkpoint DIR [flags]",
+      .what =
+          "Evaluates a checkpoint on the validation and the test set, as the run "
+          "that saved it did.",
+      .flags = {checkpoint_flag(named),
+                set_flag(overrides, "Sets a key of data or parallel; may be repeated", program,
+                         {"data", "parallel"}),
+                {"--quiet", "", "Print the figures, errors and warnings only", sets(quiet)}},
+      .more = kEvalHelp};
+  const auto parallel = parallel_flags(overrides);
+  line.flags.insert(line.flags.begin() + 1, parallel.begin(), parallel.end());
+  if (!parse_command_line(argc, argv, line)) return print(help_text(line));
+  set_quiet(quiet);
+  // With another number of replicas the run's own number of workers, and of samples a step, may not
+  // fit.
+  const auto replicas = std::ranges::find(overrides, "parallel.replicas", &keys::Override::key);
+  if (replicas != overrides.end()) {
+    const std::string origin = replicas->origin;
+    overrides.insert(overrides.begin(),
+                     {{"parallel.workers", "0", origin}, {"trainer.accumulate", "1", origin}});
+  }
+  const auto checkpoint = open_checkpoint(program, named, overrides);
   DataContext context;
   context.wanted.train = false;
   const DataSets data = checkpoint.data(context);

@@ -1,44 +1,31 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 
-#include "framework/base/errors.h"
 #include "framework/base/memory.h"
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "framework/storage/export.h"
 #include "framework/training/state.h"
 #include "trainers/commands/command_line.h"
-#include "trainers/commands/commands.h"
+#include "trainers/commands/flags.h"
 #include "trainers/run/resume.h"
 
 namespace lockstep {
 namespace {
 
 constexpr const char* kExportHelp =
-    R"(Writes a checkpoint's parameters and buffers to a safetensors file, under the model's names.
-
-Usage:
-  train export --checkpoint DIR --to FILE.safetensors [--averaged] [--max-shard-size SIZE]
-
-  --checkpoint DIR       The checkpoint, such as runs/a/checkpoints/latest
-  --to FILE.safetensors  The new file; no file may have the name
-  --averaged             The averages of the parameters (trainer.ema_decay) in their place
-  --max-shard-size SIZE  The most bytes of tensors in a file, such as 500MB, 5GB or 4GiB; a larger
-                         tensor gets a file of its own. Several files are named
-                         FILE-00001-of-00003.safetensors, …, with FILE.safetensors.index.json
-  --help                 Print this and end
-
-Parameters are float32, also those of a run in bf16; buffers keep their type. The metadata have, as
+    R"(Parameters are float32, also those of a run in bf16; buffers keep their type. The metadata have, as
 "fitted", what was fitted to the training data: columns, means, deviations and classes, in JSON. All
 checksums are compared first.
 )";
 
 std::uint64_t size_of_flag(const std::string& text) {
   const auto size = parse_size(text);
-  require(size.has_value(), "--max-shard-size: '", cut(text),
+  require(size.has_value(), "'", cut(text),
           "' is no size: expected a whole number of bytes above 0, such as 500MB, 5GB or 4GiB");
   return static_cast<std::uint64_t>(*size);
 }
@@ -46,24 +33,35 @@ std::uint64_t size_of_flag(const std::string& text) {
 }  // namespace
 
 int run_export(int argc, const char* const* argv) {
-  const auto arguments = parse_command_line(
-      argc, argv,
-      {"train export", {"--checkpoint", "--to", "--max-shard-size"}, {"--averaged", "--help"}});
-  if (value_of(arguments, "--help")) return print(kExportHelp);
-  const auto checkpoint = value_of(arguments, "--checkpoint");
-  const auto to = value_of(arguments, "--to");
+  std::optional<std::string> checkpoint, to;
+  bool is_averaged = false;
+  storage::ExportOptions options{.prefixes = {training::kParameters, training::kBuffers}};
+  const CommandLine line{
+      .program = "train export",
+      .usage = "--checkpoint DIR --to FILE.safetensors [--averaged] [--max-shard-size SIZE]",
+      .what =
+          "Writes a checkpoint's parameters and buffers to a safetensors file, under the "
+          "model's names.",
+      .flags = {checkpoint_flag(checkpoint),
+                {"--to", "FILE.safetensors", "The new file; no file may have the name", sets(to)},
+                {"--averaged", "",
+                 "The averages of the parameters (trainer.ema_decay) in their place",
+                 sets(is_averaged)},
+                {"--max-shard-size", "SIZE",
+                 "The most bytes of tensors in a file, such as 500MB, 5GB or 4GiB; a larger tensor "
+                 "gets a file of its own. Several files are named "
+                 "FILE-00001-of-00003.safetensors, …, with FILE.safetensors.index.json",
+                 sets(options.most_bytes, size_of_flag)}},
+      .more = kExportHelp};
+  if (!parse_command_line(argc, argv, line)) return print(help_text(line));
   require(checkpoint && to,
           "--checkpoint DIR and --to FILE.safetensors are needed; see train export --help");
   const auto folder = std::filesystem::path(*to).parent_path();
   std::error_code missing;
   require(folder.empty() || std::filesystem::is_directory(folder, missing), "--to ", *to,
           ": there is no folder ", folder.string());
-  const bool is_averaged = value_of(arguments, "--averaged").has_value();
-  const auto most = value_of(arguments, "--max-shard-size");
   const storage::CheckpointReader reader(*checkpoint);
-  storage::ExportOptions options{.prefixes = {training::kParameters, training::kBuffers},
-                                 .instead = is_averaged ? training::kAverages : "",
-                                 .most_bytes = most ? size_of_flag(*most) : 0};
+  if (is_averaged) options.instead = training::kAverages;
   // Checkpoints of other programs may have none.
   const auto& texts = reader.manifest().texts;
   if (const auto fitted = texts.find(kFittedText); fitted != texts.end()) {

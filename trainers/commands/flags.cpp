@@ -1,191 +1,204 @@
 #include "trainers/commands/flags.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <system_error>
+#include <utility>
 
-// Values of --set may hold commas: a list option takes each as it is.
-#define CXXOPTS_VECTOR_DELIMITER '\0'
-#include <cxxopts.hpp>
-
-#include "framework/base/errors.h"
+#include "framework/base/logging.h"
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
+#include "framework/base/text_table.h"
 #include "framework/comm/network/link.h"
-#include "trainers/commands/command_line.h"
+#include "trainers/commands/commands.h"
 
 namespace lockstep {
 namespace {
 
-cxxopts::Options make_options() {
-  cxxopts::Options options("train",
-                           "Trains a model on data-parallel replicas, as a YAML config says.\n");
-  options.custom_help("[run] --config FILE [flags]");
-  options.add_options()                                                                           //
-      ("config", "The config: see configs/", cxxopts::value<std::string>(), "FILE")               //
-      ("replicas", "Number of replicas (parallel.replicas)", cxxopts::value<std::string>(), "N")  //
-      ("workers", "How many of them run at once (parallel.workers; default: all)",
-       cxxopts::value<std::string>(), "W")  //
-      ("launch", "How replicas run, processes or threads (parallel.launch)",
-       cxxopts::value<std::string>(), "HOW")  //
-      ("set", "Sets a key of the config, again and again; wins over the file",
-       cxxopts::value<std::vector<std::string>>(), "dotted.key=value")  //
-      ("output",
-       "Folder for results; one that holds a run needs --resume (default: a new one under runs/)",
-       cxxopts::value<std::string>(), "DIR")  //
-      ("resume",
-       "Go on from the newest whole checkpoint in --output (auto; none: begin anew), or from that "
-       "in DIR",
-       cxxopts::value<std::string>(), "auto|DIR")  //
-      ("resume-with-changes",
-       "Go on even if keys have changed that change what is computed")  //
-      ("max-restarts",
-       "How many times at most to start again, from the newest checkpoint, after a replica is lost",
-       cxxopts::value<std::string>(), "K")  //
-      ("nnodes", "Number of hosts that run this job together", cxxopts::value<std::string>(),
-       "H")                                                                                   //
-      ("node-rank", "This host's number, from 0 to H-1", cxxopts::value<std::string>(), "I")  //
-      ("rendezvous", "Where the hosts meet: host 0 listens there", cxxopts::value<std::string>(),
-       "HOST:PORT")  //
-      ("host-replicas", "How many of the replicas run on this host (default: an even share)",
-       cxxopts::value<std::string>(), "K")  //
-      ("secret-file",
-       "The hosts' common secret (default: ~/.config/lockstep/secret, which host 0 makes)",
-       cxxopts::value<std::string>(), "FILE")  //
-      ("interface", "Network interface for replicas' bytes (default: that of the rendezvous)",
-       cxxopts::value<std::string>(), "NAME")                           //
-      ("print-config", "Print the config with all its values and end")  //
-      ("help-config",
-       "Print each key of the config with its default and what it is for, and end")  //
-      ("dry-run", "Print what memory the job will take, and end")                    //
-      ("quiet", "Print errors and warnings only")                                    //
-      ("help", "Print this and end")                                                 //
-      ("version", "Print the version and end");
-  return options;
+constexpr std::size_t kMostOverrides = 1000;
+constexpr std::int64_t kNone = -1;  // of a flag that is not there
+
+constexpr const char* kSetHelp = "Sets a key of the config, again and again; wins over the file";
+
+Flag config_flag(std::filesystem::path& config) {
+  return {"--config", "FILE", "The config, in YAML", sets(config)};
 }
 
-constexpr const char* kAfterHelp =
-    "\nOther commands; each has its own --help:\n"
-    "  train export      write a checkpoint's weights to a safetensors file\n"
-    "  train inspect     print what a checkpoint holds, and compare its checksums\n"
-    "  train eval        evaluate a checkpoint\n"
-    "  train predict     write a checkpoint's predictions, a line a sample\n"
-    "  train sample      continue a text, with a checkpoint that models bytes\n"
-    "  train summary     print what the data are, a model's layers, parameters, FLOPs and memory\n"
-    "  train check       read all files of all sets, and name those that are damaged\n"
-    "  train config      print a config's keys, or those of one model, data set, …\n"
-    "  train models      print the models that there are; likewise datasets, losses, optimizers,\n"
-    "                    schedules and metrics\n"
-    "\nExit status: 0 done; 2 arguments, config or an input file; 3 a replica died, timed out or "
-    "fell\n"
-    "out of step; 1 any other error; 130 Ctrl-C; 129 SIGHUP; 143 SIGTERM, SIGUSR1, SIGUSR2, "
-    "SIGXCPU.\n"
-    "\n"
-    "Examples:\n"
-    "  train --config configs/pmean_linear.yaml --replicas 4\n"
-    "  train --config configs/fashion_mnist_mlp.yaml --set optimizer.lr=0.0005 --output "
-    "runs/slow\n"
-    "  train --config configs/fashion_mnist_mlp.yaml --set checkpoint.every=100 --output runs/slow "
-    "--resume auto\n"
-    "  train --config configs/fashion_mnist_mlp.yaml --nnodes 2 --node-rank 0 --rendezvous "
-    "node0:29500\n";
+// The folder of configs: beside an installed program, or in the sources.
+std::string configs_folder() {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const auto installed = program.parent_path().parent_path() / "share/lockstep/configs";
+  return std::filesystem::is_directory(installed, error) ? installed.string() : "configs";
+}
 
-constexpr std::size_t kMostOverrides = 1000;
+std::string after_flags() {
+  TextTable others;
+  for (const Command& command : commands()) others.push_back({command.name, command.help});
+  const std::string train = "  train --config " + configs_folder();
+  return str("Other commands; each has its own --help:\n", table_text(others, "l", "  train "),
+             "\nExit status: 0 done; 2 arguments, config or an input file; 3 a replica died, timed "
+             "out or fell\nout of step; 1 any other error; 130 Ctrl-C; 129 SIGHUP; 143 SIGTERM, "
+             "SIGUSR1, SIGUSR2, SIGXCPU.\n\nExamples:\n",
+             train, "/pmean_linear.yaml --replicas 4\n",  //
+             train, "/fashion_mnist_mlp.yaml --set optimizer.lr=0.0005 --output runs/slow\n", train,
+             "/fashion_mnist_mlp.yaml --set checkpoint.every=100 --output runs/slow ",
+             "--resume auto\n",  //
+             train, "/fashion_mnist_mlp.yaml --nnodes 2 --node-rank 0 --rendezvous node0:29500\n");
+}
 
-const FlagNames kNames{"train",
-                       {"--config", "--replicas", "--workers", "--launch", "--set", "--output",
-                        "--resume", "--max-restarts", "--nnodes", "--node-rank", "--rendezvous",
-                        "--host-replicas", "--secret-file", "--interface"},
-                       {"--resume-with-changes", "--print-config", "--dry-run", "--quiet", "--help",
-                        "--help-config", "--version"}};
-
-std::int64_t parse_count(const std::string& flag, const std::string& text) {
+std::int64_t whole_number(const std::string& text) {
   const auto count = parse_number<std::int64_t>(text);
-  require(count && *count >= 0 && *count <= 1'000'000, flag,
-          ": must be an integer from 0 to 1000000, is ", cut(text, 200));
+  require(count && *count >= 0 && *count <= 1'000'000, "must be an integer from 0 to 1000000, is ",
+          cut(text, 200));
   return *count;
 }
 
-HostOptions host_flags(const cxxopts::ParseResult& parsed) {
-  const auto has = [&](const std::string& flag) { return parsed.count(flag) > 0; };
-  const auto text = [&](const std::string& flag) {
-    const auto value = has(flag) ? parsed[flag].as<std::string>() : std::string();
-    require(!has(flag) || !value.empty(), "--", flag, " is empty");
-    return value;
+void require_config(const std::filesystem::path& config, const std::string& program) {
+  require(!config.empty(), "--config FILE is needed; see ", program, " --help");
+}
+
+auto not_empty(const char* otherwise) {
+  return [otherwise](const std::string& text) {
+    require(!text.empty(), otherwise);
+    return text;
   };
-  const auto count = [&](const std::string& flag, std::int64_t none) {
-    return has(flag) ? parse_count("--" + flag, text(flag)) : none;
-  };
-  HostOptions hosts{.count = count("nnodes", 1),
-                    .rank = count("node-rank", 0),
-                    .rendezvous = text("rendezvous"),
-                    .replicas = count("host-replicas", 0),
-                    .secret_file = text("secret-file"),
-                    .interface = text("interface")};
+}
+
+void check_hosts(const HostOptions& hosts) {
   require(hosts.count >= 1, "--nnodes must be at least 1");
   require(hosts.rank < hosts.count, "--node-rank is ", hosts.rank, " and --nnodes ", hosts.count,
           ": ranks are from 0 to ", hosts.count - 1);
-  require(!has("host-replicas") || hosts.replicas > 0, "--host-replicas must be at least 1");
-  for (const char* const flag : {"rendezvous", "host-replicas", "secret-file", "interface"}) {
-    require(hosts.count > 1 || !has(flag), "--", flag, " needs --nnodes of at least 2");
+  require(hosts.replicas != 0, "--host-replicas must be at least 1");
+  for (const auto& [flag, stands] : {std::pair("--rendezvous", !hosts.rendezvous.empty()),
+                                     {"--host-replicas", hosts.replicas != kNone},
+                                     {"--secret-file", !hosts.secret_file.empty()},
+                                     {"--interface", !hosts.interface.empty()}}) {
+    require(hosts.count > 1 || !stands, flag, " needs --nnodes of at least 2");
   }
-  require(hosts.count == 1 || has("node-rank"), "--nnodes needs --node-rank I, this host's number");
-  require(hosts.count == 1 || has("rendezvous"),
+  if (hosts.count == 1) return;
+  require(hosts.rank != kNone, "--nnodes needs --node-rank I, this host's number");
+  require(!hosts.rendezvous.empty(),
           "--nnodes needs --rendezvous HOST:PORT, an address of host 0 and a free port there");
-  if (hosts.count > 1) (void)comm::HostAndPort::parse(hosts.rendezvous);
-  return hosts;
+  (void)comm::HostAndPort::parse(hosts.rendezvous);
 }
 
 }  // namespace
 
+Flag checkpoint_flag(std::optional<std::string>& checkpoint) {
+  return {"--checkpoint", "DIR", "The checkpoint, such as runs/a/checkpoints/latest",
+          sets(checkpoint)};
+}
+
+Flag set_flag(std::vector<keys::Override>& overrides, const std::string& help,
+              const std::string& program, const std::vector<std::string>& sections) {
+  return {"--set", "dotted.key=value", help, [=, &overrides](const Argument& argument) {
+            const keys::Override& added = overrides.emplace_back(keys::parse_set(argument.value));
+            const bool is_taken = std::ranges::any_of(sections, [&](const std::string& section) {
+              return added.key.starts_with(section + ".");
+            });
+            require(is_taken || sections.empty(), "--set ", cut(argument.value, 200), ": ", program,
+                    " takes keys of ", join(sections, " and "), "; the model is the checkpoint's");
+          }};
+}
+
+std::vector<Flag> parallel_flags(std::vector<keys::Override>& overrides) {
+  const auto set = [&overrides](const Argument& argument) {
+    overrides.push_back({"parallel." + argument.flag.substr(2), argument.value,
+                         str(argument.flag, " ", cut(argument.value, 200))});
+  };
+  return {{"--replicas", "N", "Number of replicas (parallel.replicas)", set},
+          {"--workers", "W", "How many of them run at once (parallel.workers; default: all)", set},
+          {"--launch", "HOW", "How replicas run, processes or threads (parallel.launch)", set}};
+}
+
+CommandLine train_command_line(Flags& flags) {
+  HostOptions& hosts = flags.hosts;
+  CommandLine line{
+      .program = "train",
+      .usage = "[run] --config FILE [flags]",
+      .what = "Trains a model on data-parallel replicas, as a YAML config says.",
+      .flags =
+          {config_flag(flags.config),
+           set_flag(flags.overrides, kSetHelp),
+           {"--output", "DIR",
+            "Folder for results; one that holds a run needs --resume (default: a new one under "
+            "runs/)",
+            sets(flags.output, not_empty("the folder's name is empty"))},
+           {"--resume", "auto|DIR",
+            "Go on from the newest whole checkpoint in --output (auto; none: begin anew), or from "
+            "that in DIR",
+            sets(flags.resume, not_empty("expected auto or a checkpoint's folder"))},
+           {"--resume-with-changes", "",
+            "Go on even if keys have changed that change what is computed",
+            sets(flags.resume_with_changes)},
+           {"--max-restarts", "K",
+            "How many times at most to start again, from the newest checkpoint, after a replica is "
+            "lost",
+            sets(flags.max_restarts, whole_number)},
+           {"--nnodes", "H", "Number of hosts that run this job together",
+            sets(hosts.count, whole_number)},
+           {"--node-rank", "I", "This host's number, from 0 to H-1",
+            sets(hosts.rank, whole_number)},
+           {"--rendezvous", "HOST:PORT", "Where the hosts meet: host 0 listens there",
+            sets(hosts.rendezvous, not_empty("is empty"))},
+           {"--host-replicas", "K",
+            "How many of the replicas run on this host (default: an even share)",
+            sets(hosts.replicas, whole_number)},
+           {"--secret-file", "FILE",
+            "The hosts' common secret (default: ~/.config/lockstep/secret, which host 0 makes)",
+            sets(hosts.secret_file, not_empty("is empty"))},
+           {"--interface", "NAME",
+            "Network interface for replicas' bytes (default: that of the rendezvous)",
+            sets(hosts.interface, not_empty("is empty"))},
+           {"--print-config", "", "Print the config with all its values and end",
+            sets(flags.print_config)},
+           {"--dry-run", "", "Print what memory the job will take, and end", sets(flags.dry_run)},
+           {"--quiet", "", "Print errors and warnings only", sets(flags.quiet)},
+           {"--version", "", "Print the version and end",
+            [&flags](const Argument& /*argument*/) {
+              flags.text = "lockstep " LOCKSTEP_VERSION "\n";
+            }},
+           {"--help-config", "", "",
+            [&flags](const Argument& /*argument*/) {
+              log_warning("train --help-config is now train keys");
+              flags.text = config_help();
+            }}},
+      .more = after_flags()};
+  const auto parallel = parallel_flags(flags.overrides);
+  line.flags.insert(line.flags.begin() + 1, parallel.begin(), parallel.end());
+  return line;
+}
+
 Flags parse_flags(int argc, const char* const* argv) {
-  (void)parse_command_line(argc, argv, kNames);
-  cxxopts::Options options = make_options();
   Flags flags;
-  try {
-    const cxxopts::ParseResult parsed = options.parse(argc, argv);
-    const auto has = [&](const char* flag) { return parsed.count(flag) > 0; };
-    if (has("version")) flags.text = "lockstep " LOCKSTEP_VERSION "\n";
-    if (has("help-config")) flags.text = config_help();
-    if (has("help")) flags.text = options.help() + kAfterHelp;
-    if (flags.text) return flags;
-    if (!has("config")) throw ValueError("--config FILE is needed; see train --help");
-    flags.config = parsed["config"].as<std::string>();
-    if (has("output")) {
-      flags.output = parsed["output"].as<std::string>();
-      if (flags.output.empty()) throw ValueError("--output: the folder's name is empty");
-    }
-    if (has("resume")) {
-      flags.resume = parsed["resume"].as<std::string>();
-      if (flags.resume.empty())
-        throw ValueError("--resume: expected auto or a checkpoint's folder");
-      if (flags.resume == "auto" && flags.output.empty()) {
-        throw ValueError("--resume auto needs --output DIR, the folder of the run that goes on");
-      }
-    }
-    flags.resume_with_changes = has("resume-with-changes");
-    if (has("max-restarts")) {
-      flags.max_restarts = parse_count("--max-restarts", parsed["max-restarts"].as<std::string>());
-    }
-    flags.hosts = host_flags(parsed);
-    flags.print_config = has("print-config");
-    flags.dry_run = has("dry-run");
-    flags.quiet = has("quiet");
-    for (const auto& argument : parsed.arguments()) {
-      const std::string& value = argument.value();
-      if (argument.key() == "set") flags.overrides.push_back(keys::parse_set(value));
-      for (const char* const key : {"replicas", "workers", "launch"}) {
-        if (argument.key() != key) continue;
-        flags.overrides.push_back(
-            {str("parallel.", key), value, str("--", key, " ", cut(value, 200))});
-      }
-    }
-    if (flags.overrides.size() > kMostOverrides) {
-      throw ValueError(str(flags.overrides.size(), " flags set keys of the config; ",
-                           kMostOverrides, " may: write a config"));
-    }
-  } catch (const cxxopts::exceptions::exception& error) {
-    throw ValueError(str(error.what(), "; see train --help"));
-  }
+  HostOptions& hosts = flags.hosts;
+  hosts.rank = hosts.replicas = kNone;
+  const CommandLine line = train_command_line(flags);
+  if (!parse_command_line(argc, argv, line)) flags.text = help_text(line);
+  if (flags.text) return flags;
+  require_config(flags.config, line.program);
+  require(flags.resume != "auto" || !flags.output.empty(),
+          "--resume auto needs --output DIR, the folder of the run that goes on");
+  check_hosts(hosts);
+  hosts.rank = std::max<std::int64_t>(hosts.rank, 0);
+  hosts.replicas = std::max<std::int64_t>(hosts.replicas, 0);
+  require(flags.overrides.size() <= kMostOverrides, flags.overrides.size(),
+          " flags set keys of the config; ", kMostOverrides, " may: write a config");
   return flags;
+}
+
+std::optional<Config> config_of(int argc, const char* const* argv, CommandLine line) {
+  std::filesystem::path file;
+  std::vector<keys::Override> overrides;
+  line.usage = "--config FILE [--set dotted.key=value]...";
+  line.flags = {config_flag(file), set_flag(overrides, kSetHelp)};
+  if (!parse_command_line(argc, argv, line)) {
+    (void)print(help_text(line));
+    return std::nullopt;
+  }
+  require_config(file, line.program);
+  return load_config(file, overrides);
 }
 
 }  // namespace lockstep

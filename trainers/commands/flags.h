@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/replicas/launch.h"
+#include "trainers/commands/command_line.h"
 #include "trainers/config/config.h"
 
 namespace lockstep {
@@ -27,8 +28,25 @@ struct Flags {
   std::optional<std::string> text;  ///< --help and the like: to be printed, and nothing else done
 };
 
+/// The command line of a training, which sets `flags`.
+[[nodiscard]] CommandLine train_command_line(Flags& flags);
+
 /// Throws ValueError for unknown flags, flags without their value, and more than 1000 flags that
 /// set keys.
 [[nodiscard]] Flags parse_flags(int argc, const char* const* argv);
+
+/// Rows that several commands have.
+[[nodiscard]] Flag checkpoint_flag(std::optional<std::string>& checkpoint);
+/// --set of `program`, which takes keys of `sections` alone: the rest is a checkpoint's. Without
+/// sections it takes all keys.
+[[nodiscard]] Flag set_flag(std::vector<keys::Override>& overrides, const std::string& help,
+                            const std::string& program = {},
+                            const std::vector<std::string>& sections = {});
+/// --replicas, --workers and --launch, for keys of `parallel`.
+[[nodiscard]] std::vector<Flag> parallel_flags(std::vector<keys::Override>& overrides);
+
+/// The config of a command whose flags are --config and --set. Without one its help was asked for,
+/// and is printed.
+[[nodiscard]] std::optional<Config> config_of(int argc, const char* const* argv, CommandLine line);
 
 }  // namespace lockstep

@@ -14,7 +14,6 @@
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/storage/checkpoint_reader.h"
 #include "trainers/commands/command_line.h"
-#include "trainers/commands/commands.h"
 #include "trainers/run/resume.h"
 
 namespace fs = std::filesystem;
@@ -23,14 +22,8 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kInspectHelp =
-    R"(Prints what a checkpoint holds and compares all checksums.
-
-Usage:
-  train inspect DIR
-
-  DIR     A checkpoint, such as runs/a/checkpoints/latest; or a run's folder, whose checkpoints
-          are then listed, the newest first
-  --help  Print this and end
+    R"(DIR is a checkpoint, such as runs/a/checkpoints/latest; or a run's folder, whose checkpoints are
+then listed, the newest first.
 
 Exit status: 0 all is right; 2 something is damaged or missing.
 )";
@@ -144,9 +137,13 @@ int inspect_folder(const fs::path& path, const std::vector<std::int64_t>& steps)
 }  // namespace
 
 int run_inspect(int argc, const char* const* argv) {
-  const auto arguments = parse_command_line(argc, argv, {"train inspect", {}, {"--help"}, 1});
-  if (value_of(arguments, "--help")) return print(kInspectHelp);
-  const auto operand = value_of(arguments, "");
+  std::optional<std::string> operand;
+  const CommandLine line{.program = "train inspect",
+                         .usage = "DIR",
+                         .what = "Prints what a checkpoint holds and compares all checksums.",
+                         .more = kInspectHelp,
+                         .operand = [&](const std::string& given) { operand = given; }};
+  if (!parse_command_line(argc, argv, line)) return print(help_text(line));
   require(operand.has_value(), "a checkpoint's folder is needed; see train inspect --help");
   const fs::path path = storage::CheckpointFolder::resolved(*operand);
   std::error_code error;

@@ -1,91 +1,88 @@
-#include <algorithm>
-#include <cstddef>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/base/text_table.h"
 #include "framework/keys/choice.h"
 #include "framework/objectives/metric.h"
 #include "trainers/commands/command_line.h"
-#include "trainers/commands/commands.h"
 #include "trainers/config/config.h"
 
 namespace lockstep {
 namespace {
 
-// A command that lists names, and the section of a config in which they are picked.
-struct List {
-  const char* command;
-  const char* section;
-};
-
-constexpr List kLists[] = {{"models", "model"},
-                           {"datasets", "data"},
-                           {"losses", "loss"},
-                           {"optimizers", "optimizer"},
-                           {"schedules", "schedule"}};
-constexpr const char* kMetrics = "metrics";
-
-constexpr const char* kConfigHelp =
-    R"(Prints the keys of a config: what each is for, what may stand there and its default.
-
-Usage:
-  train config [NAME]
-
-  NAME    A model, data set, loss, optimizer or schedule: only the keys that a config with it may
-          have in its section; without a name all keys
-  --help  Print this and end
-)";
-
-std::string list_help(const std::string& command) {
-  return str(
-      "Prints the ", command, " that there are.\n\nUsage:\n  train ", command,
-      " [--help]\n\n  --help  Print this and end\n",
-      command == kMetrics ? "" : "\ntrain config NAME prints the keys of one in a config.\n");
+// What there is of each kind, by the name of its list: names, each with its help.
+std::vector<std::pair<std::string, TextTable>> lists() {
+  const std::map<std::string, std::string> names{{"model", "models"},
+                                                 {"data", "datasets"},
+                                                 {"loss", "losses"},
+                                                 {"optimizer", "optimizers"},
+                                                 {"schedule", "schedules"}};
+  std::vector<std::pair<std::string, TextTable>> all;
+  for (const auto& [section, choices] : config_choices()) {
+    TextTable& rows = all.emplace_back(names.at(section), TextTable()).second;
+    for (const auto& [choice, help] : choices) rows.push_back({choice, help});
+  }
+  TextTable& metrics = all.emplace_back("metrics", TextTable()).second;
+  for (const keys::Choice& metric : metric_registry().choices()) {
+    metrics.push_back({metric.name, metric.help});
+  }
+  return all;
 }
 
-// Each with its help.
-std::vector<std::pair<std::string, std::string>> names_of(const std::string& command) {
-  std::vector<std::pair<std::string, std::string>> names;
-  if (command == kMetrics) {
-    for (const keys::Choice& metric : metric_registry().choices()) {
-      names.emplace_back(metric.name, metric.help);
-    }
-    return names;
+std::string list_text(const std::optional<std::string>& name) {
+  std::vector<std::string> names;
+  TextTable lines;
+  for (const auto& [list, rows] : lists()) {
+    if (list == name) return table_text(rows, "l");
+    names.push_back(list);
+    std::vector<std::string> entries;
+    for (const auto& row : rows) entries.push_back(row[0]);
+    lines.push_back({list, join(entries)});
   }
-  for (const List& list : kLists) {
-    if (list.command != command) continue;
-    for (const SectionChoices& choices : config_choices()) {
-      if (choices.section == list.section) names = choices.choices;
-    }
-  }
-  return names;
+  if (!name) return table_text(lines, "l");
+  throw ValueError(str("there is no list '", cut(*name), "'", did_you_mean(*name, names),
+                       "; there are ", join(names)));
+}
+
+// A command whose one argument may be a name; `text` is printed for it, or for none.
+int run_on_name(int argc, const char* const* argv, CommandLine line,
+                std::string (*text)(const std::optional<std::string>& name)) {
+  std::optional<std::string> name;
+  line.operand = [&](const std::string& given) { name = given; };
+  return print(parse_command_line(argc, argv, line) ? text(name) : help_text(line));
 }
 
 }  // namespace
 
 int run_list(int argc, const char* const* argv) {
-  const std::string command = argv[0];
-  const auto arguments = parse_command_line(argc, argv, {"train " + command, {}, {"--help"}});
-  if (value_of(arguments, "--help")) return print(list_help(command));
-  const auto names = names_of(command);
-  std::size_t width = 0;
-  for (const auto& [name, help] : names) width = std::max(width, name.size());
-  std::string text;
-  for (const auto& [name, help] : names) {
-    text += name;
-    if (!help.empty()) text += std::string(width - name.size() + 2, ' ') + help;
-    text += "\n";
-  }
-  return print(text);
+  std::vector<std::string> names;
+  for (const auto& [list, rows] : lists()) names.push_back(list);
+  return run_on_name(
+      argc, argv,
+      {.program = "train list",
+       .usage = str("[", join(names, "|"), "]"),
+       .what = "Prints the models that there are, the data sets, …, each with what it is; without "
+               "a name\nall lists.",
+       .more = "train keys NAME prints the keys of one in a config.\n"},
+      list_text);
 }
 
-int run_config(int argc, const char* const* argv) {
-  const auto arguments = parse_command_line(argc, argv, {"train config", {}, {"--help"}, 1});
-  if (value_of(arguments, "--help")) return print(kConfigHelp);
-  return print(config_help(value_of(arguments, "")));
+int run_keys(int argc, const char* const* argv) {
+  return run_on_name(
+      argc, argv,
+      {.program = "train keys",
+       .usage = "[NAME]",
+       .what = "Prints the keys of a config: what each is for, what may stand there and its "
+               "default.",
+       .more =
+           "NAME is a model, data set, loss, optimizer or schedule: only the keys that a config "
+           "with it may\nhave in its section are printed; without a name all keys.\n"},
+      config_help);
 }
 
 }  // namespace lockstep

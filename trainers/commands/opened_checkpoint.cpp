@@ -1,6 +1,5 @@
 #include "trainers/commands/opened_checkpoint.h"
 
-#include <algorithm>
 #include <system_error>
 
 #include "framework/base/errors.h"
@@ -29,9 +28,9 @@ std::shared_ptr<Model> OpenedCheckpoint::model() const {
   return made;
 }
 
-OpenedCheckpoint open_checkpoint(const std::string& program, const std::vector<Argument>& arguments,
+OpenedCheckpoint open_checkpoint(const std::string& program,
+                                 const std::optional<std::string>& named,
                                  const std::vector<keys::Override>& overrides) {
-  const auto named = value_of(arguments, "--checkpoint");
   require(named.has_value(), "--checkpoint DIR is needed; see ", program, " --help");
   std::error_code error;
   const auto folder = storage::CheckpointFolder::resolved(*named);
@@ -42,26 +41,6 @@ OpenedCheckpoint open_checkpoint(const std::string& program, const std::vector<A
   verify_checkpoint(opened.folder);
   opened.record = data_record(opened.folder, opened.info);
   return opened;
-}
-
-keys::Override parse_set_of(const std::string& program, const std::vector<std::string>& sections,
-                            const std::string& argument) {
-  keys::Override override = keys::parse_set(argument);
-  const bool is_taken = std::ranges::any_of(sections, [&](const std::string& section) {
-    return override.key.starts_with(section + ".");
-  });
-  require(is_taken, "--set ", cut(argument, 200), ": ", program, " takes keys of ",
-          join(sections, " and "), "; the model is the checkpoint's");
-  return override;
-}
-
-std::vector<keys::Override> data_overrides(const std::string& program,
-                                           const std::vector<Argument>& arguments) {
-  std::vector<keys::Override> overrides;
-  for (const auto& [flag, value] : arguments) {
-    if (flag == "--set") overrides.push_back(parse_set_of(program, {"data"}, value));
-  }
-  return overrides;
 }
 
 }  // namespace lockstep

@@ -2,13 +2,13 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/data/data.h"
 #include "models/model.h"
-#include "trainers/commands/command_line.h"
 #include "trainers/config/config.h"
 #include "trainers/run/data_record.h"
 
@@ -32,21 +32,11 @@ struct OpenedCheckpoint {
   [[nodiscard]] std::shared_ptr<Model> model() const;
 };
 
-/// Opens the checkpoint of `--checkpoint` and compares its checksums. `overrides` win over its
-/// run's config. `program` ("train eval") is for messages. ValueError without the flag; DataError
-/// for what can't be used.
+/// Opens the checkpoint that --checkpoint has named, and compares its checksums. `overrides` win
+/// over its run's config. `program` ("train eval") is for messages. ValueError without a name;
+/// DataError for what can't be used.
 [[nodiscard]] OpenedCheckpoint open_checkpoint(const std::string& program,
-                                               const std::vector<Argument>& arguments,
+                                               const std::optional<std::string>& named,
                                                const std::vector<keys::Override>& overrides = {});
-
-/// The argument of --set, for a command that takes keys of `sections` alone: the rest is the
-/// checkpoint's. ValueError for others.
-[[nodiscard]] keys::Override parse_set_of(const std::string& program,
-                                          const std::vector<std::string>& sections,
-                                          const std::string& argument);
-
-/// All --set of a command that takes keys of data alone.
-[[nodiscard]] std::vector<keys::Override> data_overrides(const std::string& program,
-                                                         const std::vector<Argument>& arguments);
 
 }  // namespace lockstep

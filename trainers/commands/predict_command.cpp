@@ -11,7 +11,7 @@
 #include "framework/base/text.h"
 #include "framework/storage/file.h"
 #include "trainers/commands/command_line.h"
-#include "trainers/commands/commands.h"
+#include "trainers/commands/flags.h"
 #include "trainers/commands/opened_checkpoint.h"
 #include "trainers/commands/predictions.h"
 #include "trainers/run/run_alone.h"
@@ -20,20 +20,7 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kPredictHelp =
-    R"(Writes what a checkpoint's model says of each sample of a set, in the set's order.
-
-Usage:
-  train predict --checkpoint DIR [flags]
-
-  --checkpoint DIR     The checkpoint, such as runs/a/checkpoints/latest
-  --split SET          train, validation or test (default: see below)
-  --format FORMAT      csv (default) or jsonl, one JSON object a line
-  --output FILE        The new file; no file may have the name (default: stdout)
-  --set data.key=value Sets a key of data, such as other files; may be repeated. The training set
-                       is then whole: data.validation takes no part of it
-  --help               Print this and end
-
-Without --split it is the test set. With --set, such as another data.file, it is the first of these:
+    R"(Without --split it is the test set. With --set, such as another data.file, it is the first of these:
 the test set, if it has other samples than the run's; the training set, if it has other samples than
 the run's or there is no test set; the test set; the validation set. A line on stderr says which.
 
@@ -110,11 +97,6 @@ NamedSet default_set(const OpenedCheckpoint& checkpoint, bool has_other_data) {
   return test.set ? test : look_for(kValidationSet);
 }
 
-PredictionFormat format_of(const std::string& name) {
-  require(name == "csv" || name == "jsonl", "--format ", cut(name), ": must be csv or jsonl");
-  return name == "csv" ? PredictionFormat::csv : PredictionFormat::jsonl;
-}
-
 void check_output(const std::string& output) {
   const auto folder = std::filesystem::path(output).parent_path();
   std::error_code error;
@@ -128,22 +110,34 @@ void check_output(const std::string& output) {
 
 int run_predict(int argc, const char* const* argv) {
   const std::string program = "train predict";
-  const auto arguments = parse_command_line(
-      argc, argv,
-      {program, {"--checkpoint", "--split", "--format", "--output", "--set"}, {"--help"}});
-  if (value_of(arguments, "--help")) return print(kPredictHelp);
-  const auto split = value_of(arguments, "--split");
+  std::optional<std::string> named, split, output;
+  std::string format = "csv";
+  Overrides overrides;
+  const CommandLine line{
+      .program = program,
+      .usage = "--checkpoint DIR [flags]",
+      .what = "Writes what a checkpoint's model says of each sample of a set, in the set's order.",
+      .flags = {checkpoint_flag(named),
+                {"--split", "SET", "train, validation or test (default: see below)", sets(split)},
+                {"--format", "FORMAT", "csv (default) or jsonl, one JSON object a line",
+                 sets(format)},
+                {"--output", "FILE", "The new file; no file may have the name (default: stdout)",
+                 sets(output)},
+                set_flag(overrides,
+                         "Sets a key of data, such as other files; may be repeated. The training "
+                         "set is then whole: data.validation takes no part of it",
+                         program, {"data"})},
+      .more = kPredictHelp};
+  if (!parse_command_line(argc, argv, line)) return print(help_text(line));
   require(!split || *split == kTrainSet || *split == kValidationSet || *split == kTestSet,
-          "--split ", cut(*split), ": must be train, validation or test");
-  const auto format = format_of(value_of(arguments, "--format").value_or("csv"));
-  const auto output = value_of(arguments, "--output");
+          "--split ", cut(split.value_or("")), ": must be train, validation or test");
+  require(format == "csv" || format == "jsonl", "--format ", cut(format), ": must be csv or jsonl");
   if (output) check_output(*output);
-  Overrides overrides = data_overrides(program, arguments);
   const bool has_other_data = !overrides.empty();
   if (has_other_data && split != kValidationSet) {
     overrides.insert(overrides.begin(), {"data.validation", "0", "train predict"});
   }
-  OpenedCheckpoint checkpoint = open_checkpoint(program, arguments, overrides);
+  OpenedCheckpoint checkpoint = open_checkpoint(program, named, overrides);
   const NamedSet picked = split ? NamedSet{*split, load_set(checkpoint, *split)}
                                 : default_set(checkpoint, has_other_data);
   const std::shared_ptr<const Dataset>& set = picked.set;
@@ -156,13 +150,14 @@ int run_predict(int argc, const char* const* argv) {
   }
   const auto model = checkpoint.model();
   std::int64_t damaged = 0;
-  const PredictionOptions options{.batch_size = checkpoint.config.data_use.batch_size,
-                                  .format = format,
-                                  .target_scales = checkpoint.record.fitted.target_scales,
-                                  .on_damaged = [&](const DamagedSample& sample) {
-                                    ++damaged;
-                                    log_error(str("sample ", sample.index, ": ", sample.reason));
-                                  }};
+  const PredictionOptions options{
+      .batch_size = checkpoint.config.data_use.batch_size,
+      .format = format == "csv" ? PredictionFormat::csv : PredictionFormat::jsonl,
+      .target_scales = checkpoint.record.fitted.target_scales,
+      .on_damaged = [&](const DamagedSample& sample) {
+        ++damaged;
+        log_error(str("sample ", sample.index, ": ", sample.reason));
+      }};
   checkpoint.config.launch.threads_per_replica = 0;  // all cores are this replica's
   const int status = run_alone(checkpoint.config, [&] {
     if (!output) {

@@ -1,0 +1,41 @@
+#include "trainers/commands/commands.h"
+
+#include "framework/base/logging.h"
+#include "framework/base/text.h"
+
+namespace lockstep {
+
+// Each in a file of its own, which has its flags and its help.
+using Run = int(int argc, const char* const* argv);
+Run run_export, run_inspect, run_eval, run_predict, run_sample, run_summary, run_check, run_list,
+    run_keys;
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> all{
+      {"export", "write a checkpoint's weights to a safetensors file", run_export},
+      {"inspect", "print what a checkpoint holds, and compare its checksums", run_inspect},
+      {"eval", "evaluate a checkpoint", run_eval},
+      {"predict", "write a checkpoint's predictions, a line a sample", run_predict},
+      {"sample", "continue a text, with a checkpoint that models bytes", run_sample},
+      {"summary", "print what the data are, a model's layers, parameters, FLOPs and memory",
+       run_summary},
+      {"check", "read all files of all sets, and name those that are damaged", run_check},
+      {"list", "print the models that there are, the data sets, …", run_list},
+      {"keys", "print a config's keys, or those of one model, data set, …", run_keys}};
+  return all;
+}
+
+std::vector<const char*> in_new_spelling(int argc, const char* const* argv) {
+  std::vector<const char*> words(argv, argv + argc);
+  for (const std::string old :
+       {"config", "models", "datasets", "losses", "optimizers", "schedules", "metrics"}) {
+    if (argc < 2 || argv[1] != old) continue;
+    const bool is_list = old != "config";
+    words.insert(words.begin() + 1, is_list ? "list" : "keys");
+    if (!is_list) words.erase(words.begin() + 2);
+    log_warning(str("train ", old, " is now train ", words[1], is_list ? " " + old : ""));
+  }
+  return words;
+}
+
+}  // namespace lockstep
