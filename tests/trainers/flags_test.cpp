@@ -7,6 +7,7 @@
 #include "tests/catch.h"
 #include "tests/support/flag_rows.h"
 #include "tests/support/message_of.h"
+#include "trainers/commands/commands.h"
 
 namespace lockstep {
 namespace {
@@ -40,6 +41,15 @@ TEST_CASE("the page's table of flags is train's") {
   Flags flags;
   CHECK(testing::flag_rows(testing::read_page("trainers/README.md")) ==
         testing::flag_rows(train_command_line(flags).flags));
+}
+
+TEST_CASE("the README has every command of train") {
+  const std::string page = testing::read_page("README.md").text;
+  for (const Command& command : commands()) {
+    INFO(command.name);
+    CHECK((page.find("`train " + command.name) != std::string::npos ||
+           page.find("`" + command.name + "`") != std::string::npos));
+  }
 }
 
 TEST_CASE("thousands of flags that set keys are refused") {
