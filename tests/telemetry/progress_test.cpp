@@ -1,19 +1,13 @@
 #include "framework/telemetry/progress.h"
 
-#include <array>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
 
-#include <poll.h>
-#include <pty.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
-
-#include "framework/base/non_copyable.h"
 #include "tests/catch.h"
 #include "tests/support/terminals.h"
 
@@ -33,87 +27,36 @@ const ProgressState kLate{.step = 150,
                           .samples_per_s = 12.345,
                           .elapsed_s = 300.0};
 
+using TemporaryFile = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+TemporaryFile temporary_file() {
+  TemporaryFile file(std::tmpfile(), std::fclose);
+  if (file == nullptr) throw std::runtime_error("tmpfile failed");
+  return file;
+}
+
+// What was written to it.
+std::string text_of(const TemporaryFile& file) {
+  std::string text(static_cast<std::size_t>(std::ftell(file.get())), '\0');
+  std::rewind(file.get());
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  return text;
+}
+
 // What `show` writes to a stream that is a terminal as `columns` says.
 template <typename Show>
 std::string shown(const Progress::Columns& columns, const Show& show, bool quiet = false) {
-  std::FILE* file = std::tmpfile();
-  if (file == nullptr) throw std::runtime_error("tmpfile failed");
+  const TemporaryFile file = temporary_file();
   {
-    Progress progress(file, quiet, columns);
+    Progress progress(file.get(), quiet, columns);
     show(progress);
   }
-  std::string text(static_cast<std::size_t>(std::ftell(file)), '\0');
-  std::rewind(file);
-  const std::size_t read = std::fread(text.data(), 1, text.size(), file);
-  std::fclose(file);
-  text.resize(read);
-  return text;
+  return text_of(file);
 }
 
 Progress::Columns terminal_of(int columns) {
   return [columns](std::FILE*) { return columns; };
 }
-
-// A terminal that a program could be started in, seen from the other side.
-class Terminal : private NonCopyable {
- public:
-  explicit Terminal(unsigned short columns) {
-    winsize size = window(columns);
-    int terminal = -1;
-    if (openpty(&master_, &terminal, nullptr, nullptr, &size) != 0) {
-      throw std::runtime_error("openpty failed");
-    }
-    stream_.reset(fdopen(terminal, "w"));
-  }
-  ~Terminal() { close(master_); }
-
-  [[nodiscard]] std::FILE* stream() const { return stream_.get(); }
-
-  void resize(unsigned short columns) const {
-    const winsize size = window(columns);
-    if (ioctl(master_, TIOCSWINSZ, &size) != 0) throw std::runtime_error("TIOCSWINSZ failed");
-  }
-
-  // Hangs up and returns all that was written.
-  std::string text() {
-    stream_.reset();
-    std::string all;
-    std::array<char, 4096> buffer{};
-    for (;;) {
-      const ssize_t size = read(master_, buffer.data(), buffer.size());
-      if (size <= 0) return all;  // EIO: the other side is closed and everything read
-      all.append(buffer.data(), static_cast<std::size_t>(size));
-    }
-  }
-
-  // Whether this is written to it, before a deadline.
-  bool shows(const std::string& wanted) const {
-    std::string all;
-    std::array<char, 4096> buffer{};
-    pollfd ready{.fd = master_, .events = POLLIN, .revents = 0};
-    while (all.find(wanted) == std::string::npos) {
-      if (::poll(&ready, 1, 30'000) != 1) return false;
-      const ssize_t size = read(master_, buffer.data(), buffer.size());
-      if (size <= 0) return false;
-      all.append(buffer.data(), static_cast<std::size_t>(size));
-    }
-    return true;
-  }
-
- private:
-  static winsize window(unsigned short columns) {
-    winsize size{};
-    size.ws_row = 24;
-    size.ws_col = columns;
-    return size;
-  }
-
-  struct Close {
-    void operator()(std::FILE* stream) const { std::fclose(stream); }
-  };
-  int master_ = -1;
-  std::unique_ptr<std::FILE, Close> stream_;
-};
 
 TEST_CASE("durations read as minutes or hours", "[telemetry]") {
   CHECK(duration_text(0) == "0:00");
@@ -239,9 +182,7 @@ TEST_CASE("other lines appear above the one that is redrawn", "[telemetry]") {
 }
 
 TEST_CASE("what is no terminal has no columns", "[telemetry]") {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
-  REQUIRE(file != nullptr);
-  CHECK_FALSE(terminal_columns(file.get()).has_value());
+  CHECK_FALSE(terminal_columns(temporary_file().get()).has_value());
 }
 
 // Time as a test says it goes.
@@ -257,15 +198,10 @@ struct FakeTime {
 template <typename Show>
 std::string shown_in_time(const Progress::Columns& columns, const Show& show) {
   FakeTime time;
-  std::FILE* file = std::tmpfile();
-  if (file == nullptr) throw std::runtime_error("tmpfile failed");
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> owner(file, std::fclose);
-  Progress progress(file, false, columns, time.clock());
+  const TemporaryFile file = temporary_file();
+  Progress progress(file.get(), false, columns, time.clock());
   show(progress, time);
-  std::string text(static_cast<std::size_t>(std::ftell(file)), '\0');
-  std::rewind(file);
-  text.resize(std::fread(text.data(), 1, text.size(), file));
-  return text;
+  return text_of(file);
 }
 
 ProgressState later(ProgressState state, double seconds) {
@@ -333,7 +269,7 @@ TEST_CASE("a real terminal is redrawn as wide as it is at the time", "[telemetry
     WARN("no terminal can be made here: /dev/pts is not mounted");
     return;
   }
-  Terminal terminal(100);
+  testing::Terminal terminal(100);
   CHECK(terminal_columns(terminal.stream()) == 100);
   {
     Progress progress(terminal.stream());
@@ -354,13 +290,13 @@ TEST_CASE("a real terminal's line follows its width while nothing else happens",
     WARN("no terminal can be made here: /dev/pts is not mounted");
     return;
   }
-  Terminal terminal(100);
+  testing::Terminal terminal(100);
   Progress progress(terminal.stream());
   const std::jthread ticks = progress_ticks(progress);
   progress.update(kEarly);
   terminal.resize(50);
   // In 50 columns there is no room for a bar before the step.
-  CHECK(terminal.shows("\r\x1b[Kstep 20/200"));
+  CHECK(terminal.shows("\r\x1b\\[Kstep 20/200"));
 }
 
 }  // namespace

@@ -1,17 +1,9 @@
-#include <array>
 #include <csignal>
 #include <filesystem>
-#include <memory>
-#include <regex>
-#include <stdexcept>
 #include <string>
 
-#include <poll.h>
-#include <pty.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "framework/base/non_copyable.h"
 #include "tests/catch.h"
 #include "tests/support/ended.h"
 #include "tests/support/terminals.h"
@@ -35,38 +27,6 @@ std::vector<std::string> endless(const std::string& launch) {
           "--launch",   launch,
           "--output",   "run"};
 }
-
-// Both ends of a terminal of 100 columns.
-struct Terminal : private NonCopyable {
-  Terminal() {
-    winsize size{.ws_row = 24, .ws_col = 100, .ws_xpixel = 0, .ws_ypixel = 0};
-    if (::openpty(&master, &slave, nullptr, nullptr, &size) != 0) {
-      throw std::runtime_error("openpty failed");
-    }
-  }
-  ~Terminal() {
-    ::close(master);
-    ::close(slave);
-  }
-
-  // Whether `wanted` is written to it from now on, before a deadline.
-  bool shows(const std::string& wanted) const {
-    const std::regex pattern(wanted);
-    std::string all;
-    std::array<char, 4096> buffer{};
-    pollfd ready{.fd = master, .events = POLLIN, .revents = 0};
-    while (!std::regex_search(all, pattern)) {
-      if (::poll(&ready, 1, 60'000) != 1) return false;
-      const ssize_t size = ::read(master, buffer.data(), buffer.size());
-      if (size <= 0) return false;
-      all.append(buffer.data(), static_cast<std::size_t>(size));
-    }
-    return true;
-  }
-
-  int master = -1;
-  int slave = -1;
-};
 
 }  // namespace
 
@@ -121,11 +81,11 @@ TEST_CASE("on a terminal progress comes by time, as wide as its window is") {
   }
   for (const std::string launch : {"processes", "threads"}) {
     const TemporaryFolder folder;
-    const Terminal terminal;
+    const Terminal terminal(100);
     std::vector<std::string> command = train_command(endless(launch));
     ChildProgram program([&] {
       if (::chdir(folder.path().c_str()) != 0) return 1;
-      ::dup2(terminal.slave, STDOUT_FILENO);
+      ::dup2(::fileno(terminal.stream()), STDOUT_FILENO);
       std::vector<char*> arguments;
       for (std::string& argument : command) arguments.push_back(argument.data());
       arguments.push_back(nullptr);
@@ -133,8 +93,7 @@ TEST_CASE("on a terminal progress comes by time, as wide as its window is") {
       return 1;
     });
     CHECK(terminal.shows("\r\x1b\\[K\\[>  *\\]  step [0-9]+/1000000000  epoch [0-9]+  [^\r]*left"));
-    winsize narrow{.ws_row = 24, .ws_col = 30, .ws_xpixel = 0, .ws_ypixel = 0};
-    REQUIRE(::ioctl(terminal.master, TIOCSWINSZ, &narrow) == 0);
+    terminal.resize(30);
     CHECK(terminal.shows("\r\x1b\\[Kstep [0-9]+/1000000000\r"));
     ::kill(program.pid(), SIGTERM);
     CHECK(program.wait().status == 143);
