@@ -17,17 +17,10 @@ using objectives::ClassBatch;
 
 constexpr std::string_view kName = "cross_entropy";
 
-// So that their sums are neither 0 nor infinite in float32.
-constexpr double kLeastWeight = 1e-30;
-constexpr double kMostWeight = 1e30;
-
 void check(const CrossEntropyOptions& options) {
-  require(options.label_smoothing >= 0 && options.label_smoothing < 1, kName,
-          ": label_smoothing must be from 0 to below 1, not ", options.label_smoothing);
+  keys::check(str(kName, ": label_smoothing"), options.label_smoothing, kLabelSmoothingRule);
   for (const double weight : options.class_weights) {
-    require(weight == 0 || (weight >= kLeastWeight && weight <= kMostWeight), kName,
-            ": class_weights must be 0 or from ", kLeastWeight, " to ", kMostWeight, ", not ",
-            join(options.class_weights));
+    keys::check(str(kName, ": class_weights"), weight, kClassWeightRule);
   }
   require(options.class_weights.empty() ||
               std::ranges::any_of(options.class_weights, [](double w) { return w > 0; }),

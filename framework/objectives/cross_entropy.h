@@ -5,15 +5,22 @@
 #include <optional>
 #include <vector>
 
+#include "framework/keys/key.h"
 #include "framework/objectives/loss.h"
 
 namespace lockstep {
 
+/// What the options may be. Sums of weights are then neither 0 nor infinite in float32.
+inline const keys::Rule<double> kLabelSmoothingRule = keys::from_below(0.0, 1.0);
+inline const keys::Rule<double> kClassWeightRule{
+    "0 or from 1e-30 to 1e+30",
+    [](double weight) { return weight == 0 || (weight >= 1e-30 && weight <= 1e30); }};
+
 /// Names, defaults and meaning are those of torch.nn.CrossEntropyLoss.
 struct CrossEntropyOptions {
-  /// How much of a target's probability goes to all classes in equal parts, in [0, 1).
+  /// How much of a target's probability goes to all classes in equal parts.
   double label_smoothing = 0;
-  /// What a target of each class weighs, 0 or from 1e-30 to 1e30; empty: all 1.
+  /// What a target of each class weighs; empty: all 1.
   std::vector<double> class_weights = {};
   /// A target that does not count. Without one (std::nullopt), and without class weights, the loss
   /// is weighted by samples (see Loss), which spares a message a step.

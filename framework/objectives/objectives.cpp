@@ -39,13 +39,11 @@ std::shared_ptr<const Loss> usual_loss(const SampleType& sample) {
 }
 
 keys::ConfigKeys cross_entropy_keys(CrossEntropyChoice& options) {
-  const keys::Rule<double> part{"at least 0 and less than 1",
-                                [](double value) { return value >= 0 && value < 1; }};
   constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
   return {
-      {"label_smoothing", number(options.label_smoothing, part),
+      {"label_smoothing", number(options.label_smoothing, kLabelSmoothingRule),
        "the part of each target that is spread over all classes"},
-      {"class_weights", keys::list(options.class_weights, keys::at_least(0.0)),
+      {"class_weights", keys::list(options.class_weights, kClassWeightRule),
        "a weight for each class; []: all 1"},
       {"ignore_index",
        number_or_null(options.ignore_index, keys::from_to<std::int64_t>(-kMost, kMost)),

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "framework/keys/key.h"
+
 namespace lockstep {
 
 /// Whether gradients are reduced while the backward runs. `automatic` does so over a network, where
@@ -13,11 +15,10 @@ struct LinkCost {
   double bytes_per_s = 1e8;
 };
 
-/// Whether an option called bucket_mb may be so many MB. Such an option says how many MB of
-/// gradients travel together; without a value bucket_sizes() chooses (training/bucket_sizes.h).
-[[nodiscard]] constexpr bool is_bucket_mb(double mb) {
-  return mb > 0 && mb <= 1e6;
-}
+/// What an option called bucket_mb may be: how many MB of gradients travel together. Without a
+/// value bucket_sizes() chooses (training/bucket_sizes.h).
+inline const keys::Rule<double> kBucketMbRule{"greater than 0 and at most 1000000",
+                                              [](double mb) { return mb > 0 && mb <= 1e6; }};
 
 /// The type in which gradients travel between replicas. bf16 sends float32 gradients as bfloat16,
 /// and adds each replica's rounding error to its next gradient (error feedback).

@@ -29,8 +29,7 @@ training::ModuleParameters tree_parameters(const std::vector<at::Tensor>& leaves
 // `parameters`, which have values if the options are in range.
 const training::ModuleParameters& checked(const training::ModuleParameters& parameters,
                                           const DataParallelOptions& options) {
-  require(!options.bucket_mb || is_bucket_mb(*options.bucket_mb), "DataParallel: bucket_mb is ",
-          options.bucket_mb.value_or(0), "; it must be above 0 and at most 1000000");
+  keys::check("DataParallel: bucket_mb", options.bucket_mb, kBucketMbRule);
   training::check_values("DataParallel", parameters);
   return parameters;
 }

@@ -18,7 +18,7 @@
 namespace lockstep {
 
 struct DataParallelOptions {
-  std::optional<double> bucket_mb{};  ///< see is_bucket_mb()
+  std::optional<double> bucket_mb{};  ///< see kBucketMbRule
   Overlap overlap = Overlap::automatic;
   Compression compression = Compression::none;
   Buffers buffers = Buffers::mean;

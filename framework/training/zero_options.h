@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
+#include "framework/keys/key.h"
 #include "framework/optim/optimizer_options.h"
 #include "framework/training/averaging_options.h"
 
@@ -17,12 +18,18 @@ namespace lockstep {
 /// a step that changes nothing.
 enum class NonFinite { stop, skip };
 
+/// What its numbers may be.
+inline const keys::Rule<int> kStageRule = keys::from_to(0, 3);
+inline const keys::Rule<std::int64_t> kAccumulateRule = keys::from_to<std::int64_t>(1, 1'000'000);
+inline const keys::Rule<double> kClipRule = keys::greater_than(0.0);
+inline const keys::Rule<double> kEmaDecayRule = keys::from_below(0.0, 1.0);
+
 struct ZeroOptions {
   AxisNames axis_name = "data";
   /// What is cut into shards, of which each replica holds one: 0 nothing; 1 the optimizer's state;
   /// 2 also the gradients; 3 also the parameters.
   int stage = 0;
-  std::optional<double> bucket_mb{};  ///< see is_bucket_mb()
+  std::optional<double> bucket_mb{};  ///< see kBucketMbRule
   Overlap overlap = Overlap::automatic;
   /// Whether step() returns, at stages 1 and 2 where it overlaps over a network, while the updated
   /// parameters of Blocks are under way: each Block waits for its own ones when it runs. So they

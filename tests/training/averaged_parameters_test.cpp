@@ -284,7 +284,8 @@ TEST_CASE("averages start at what parameters are before the first step") {
 }
 
 TEST_CASE("what can't be done with averages says so") {
-  CHECK_THROWS_WITH(check_options({.ema_decay = 1}), "ZeRO: ema_decay is 1; it must be in [0, 1)");
+  CHECK_THROWS_WITH(check_options({.ema_decay = 1}),
+                    "ZeRO: ema_decay must be at least 0 and less than 1, not 1");
   in_every_placement(2, [] {
     OddModel model;
     {

@@ -163,13 +163,13 @@ TEST_CASE("what a trainer is told must make sense") {
           if (message.find(text) == std::string::npos) throw Error(message + " without " + text);
         };
         ZeroOptions options = adam(4);
-        refused(options, "stage is 4; it must be 0, 1, 2 or 3");
+        refused(options, "stage must be from 0 to 3, not 4");
         options = adam(1);
         options.bucket_mb = 0;
-        refused(options, "bucket_mb is 0");
+        refused(options, "bucket_mb must be greater than 0 and at most 1000000, not 0");
         options = adam(1);
         options.accumulate = 0;
-        refused(options, "accumulate is 0");
+        refused(options, "accumulate must be from 1 to 1000000, not 0");
         options = adam(1);
         options.optimizer.name = "adan";
         refused(options, "there is no optimizer 'adan'");

@@ -29,16 +29,14 @@ bool is_identifier(const std::string& text) {
 const Rule<std::string> kIdentifier{"1 to 100 letters, digits and _, and begin with no digit",
                                     is_identifier,
                                     {"_a1", "1a", "größe"}};
-const Rule<double> kBucket{"greater than 0 and at most 1000000", is_bucket_mb};
 const Rule<std::int64_t> kReplicas = from_to<std::int64_t>(1, 1024);
 const Rule<std::int64_t> kUpToReplicas = from_to<std::int64_t>(0, 1024);
-const Rule<std::int64_t> kMillion = from_to<std::int64_t>(1, 1'000'000);
+
 // What a step takes, over all microbatches and replicas, fits in 63 bits.
 const Rule<std::int64_t> kBillion = from_to<std::int64_t>(1, 1'000'000'000);
 const Rule<std::int64_t> kTrillion = from_to<std::int64_t>(1, 1'000'000'000'000);
 const Rule<std::int64_t> kNatural = at_least<std::int64_t>(0);
-const Rule<double> kAbove0 = greater_than(0.0);
-const Rule<double> kPart = from_below(0.0, 1.0);
+
 // A millisecond at least, and within 64 bits in any unit of time.
 const Rule<double> kTimeout = from_to(0.001, 1e6);
 const Rule<double> kStallWarning = from_to(0.0, 1e6);
@@ -86,7 +84,7 @@ ConfigKeys data_keys(Picked& data, DataUse& use) {
       {"shuffle", flag(use.shuffle), "draw a new order of the samples for each epoch"},
       {"drop_last", flag(use.drop_last),
        "leave out an epoch's last samples, if they are fewer than a step takes"},
-      {"validation", number(use.validation, kPart),
+      {"validation", number(use.validation, from_below(0.0, 1.0)),
        "the part of the training set that becomes the validation set, if the source has none"},
       {"threads", number_or_auto(use.threads, from_to<std::int64_t>(0, 64)),
        "threads a replica that make batches ahead; auto: one where pictures are decoded, else none",
@@ -136,9 +134,9 @@ ConfigKeys parallel_keys(LaunchOptions& launch, ZeroOptions& zero) {
       {"allow_mixed", flag(launch.hosts.allow_mixed),
        "hosts may differ in program, LibTorch, BLAS and CPU, which may change the results",
        kMayChange},
-      {"zero_stage", number(zero.stage, from_to(0, 3)),
+      {"zero_stage", number(zero.stage, kStageRule),
        "ZeRO shards from 1 the optimizer's state, 2 also gradients, 3 also parameters", kMayChange},
-      {"bucket_mb", number_or_auto(zero.bucket_mb, kBucket),
+      {"bucket_mb", number_or_auto(zero.bucket_mb, kBucketMbRule),
        "MB of gradients that travel together; auto: by the model and, over a network, its speed",
        kMayChange},
       {"overlap", one_of(zero.overlap, {"auto", "on", "off"}),
@@ -160,7 +158,7 @@ ConfigKeys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero, const Launch
                *trainer.global_batch);
   };
   // One of the two is printed: the other would be refused beside it.
-  Value accumulate = number(zero.accumulate, kMillion);
+  Value accumulate = number(zero.accumulate, kAccumulateRule);
   accumulate.print = [&zero, &trainer] {
     return trainer.global_batch ? "" : yaml_text(zero.accumulate);
   };
@@ -189,11 +187,11 @@ ConfigKeys trainer_keys(TrainerOptions& trainer, ZeroOptions& zero, const Launch
        "where the loss or a gradient is not finite, stop the run or skip the step"},
       {"check_every", number(trainer.check_every, kNatural),
        "after each so many steps replicas compare their parameters; 0: never", kMayChange},
-      {"clip_norm", number_or_null(zero.clip_norm, kAbove0),
+      {"clip_norm", number_or_null(zero.clip_norm, kClipRule),
        "largest norm that the gradients may have; null: any"},
-      {"clip_value", number_or_null(zero.clip_value, kAbove0),
+      {"clip_value", number_or_null(zero.clip_value, kClipRule),
        "largest value that a gradient may have; null: any"},
-      {"ema_decay", number_or_null(zero.ema_decay, kPart),
+      {"ema_decay", number_or_null(zero.ema_decay, kEmaDecayRule),
        "decay of an average of the parameters, with which evaluations compute; null: none"},
       {"ema_warmup",
        flag(trainer.ema_warmup),
@@ -223,7 +221,8 @@ ConfigKeys checkpoint_keys(CheckpointOptions& checkpoint) {
        "what a run leaves: all that it needs to go on, or nothing", short_form},
       {"every", number(checkpoint.every, kNatural),
        "steps between checkpoints; there is one at the end, with 0 only that", kMayChange},
-      {"keep", number(checkpoint.keep, kMillion), "how many of the newest remain", kMayChange},
+      {"keep", number(checkpoint.keep, from_to<std::int64_t>(1, 1'000'000)),
+       "how many of the newest remain", kMayChange},
       {"async", flag(checkpoint.async), "write beside the training", kMayChange},
       {"on_error", one_of(checkpoint.on_error, {"stop", "warn"}),
        "where one can't be saved, stop the run or go on with a warning", kMayChange},
