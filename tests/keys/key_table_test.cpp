@@ -36,8 +36,6 @@ struct Values {
 std::vector<Section> table_of(Values& values) {
   const Rule<std::string> is_short{"short",
                                    [](const std::string& word) { return word.size() <= 4; }};
-  const Rule<double> part{"at least 0 and less than 1",
-                          [](double value) { return value >= 0 && value < 1; }};
   const auto odd = [&values] {
     return values.number > 10 * values.maybe.value_or(1) ? "must be at most 10 times paint.maybe"
                                                          : "";
@@ -64,7 +62,7 @@ std::vector<Section> table_of(Values& values) {
          "any",
          {.instead_of = {"small"}}},
         {"natural", number(values.natural, at_least<std::uint64_t>(0)), "not negative"},
-        {"pair", list(values.pair, part), "two"},
+        {"pair", list(values.pair, from_below(0.0, 1.0)), "two"},
         {"list", list(values.list, at_least<std::int64_t>(1)), "many"}}},
   };
 }
@@ -243,6 +241,56 @@ TEST_CASE("an impossible value says the rule and the value") {
         "file.yaml:3:5: sizes.list: must be at least 1, is 0");
   CHECK(problems_in("sizes: {list: 3}") ==
         "file.yaml:1:15: sizes.list: expected a list of integers, found '3'");
+}
+
+TEST_CASE("samples that are good are read and printed as they are, bad ones are refused") {
+  Values defaults;
+  for (const Section& section : table_of(defaults)) {
+    for (const ConfigKey& key : section.keys) {
+      const auto& owners = key.traits.owners;
+      const std::string begin = section.name + ": {" + (owners.empty() ? "" : "color: green, ");
+      const Samples samples = key.value.samples();
+      CHECK(samples.good.size() >= 2);
+      for (const std::string& value : samples.good) {
+        INFO(key.name << ": " << value);
+        Values values;
+        const std::vector<Section> table = table_of(values);
+        const std::string more = key.name == "number" ? ", maybe: 1.0e+300" : "";
+        (void)read_keys(begin + key.name + ": " + value + more + "}", "file.yaml", table);
+        CHECK(key_values(table).at(section.name + "." + key.name) == value);
+      }
+      for (const std::string& value : samples.bad) {
+        CHECK_THAT(problems_in(begin + key.name + ": " + value + "}"),
+                   ContainsSubstring(section.name + "." + key.name + ": "));
+      }
+    }
+  }
+}
+
+TEST_CASE("a section's variables are checked however they were set") {
+  Values values;
+  Values defaults;
+  const auto problem = [&](std::size_t section) {
+    return message_of<ValueError>(
+        [&] { check_section(table_of(values).at(section), table_of(defaults).at(section)); });
+  };
+  CHECK_NOTHROW(check_section(table_of(values).at(0), table_of(defaults).at(0)));
+  values.number = 0;
+  CHECK(problem(0) == "paint red: number must be greater than 0, not 0");
+  values.number = 20;
+  CHECK(problem(0) == "paint red: number must be at most 10 times paint.maybe");
+  values.number = std::numeric_limits<double>::infinity();
+  CHECK(problem(0) == "paint red: number must be a finite number, greater than 0, not inf");
+  values = {};
+  values.gloss = true;
+  CHECK(problem(0) == "paint red: gloss is not an option of it");
+  values.color = "green";
+  CHECK_NOTHROW(check_section(table_of(values).at(0), table_of(defaults).at(0)));
+  values.pair = {0.5, 1};
+  CHECK(problem(1) == "sizes 3: pair must be at least 0 and less than 1, not 1");
+  values = {};
+  values.list = {1, 0};
+  CHECK(problem(1) == "sizes 3: list must be at least 1, not 0");
 }
 
 TEST_CASE("an unknown key gets the nearest one, its own section, or the list") {

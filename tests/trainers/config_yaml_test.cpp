@@ -1,161 +1,53 @@
-#include <chrono>
-#include <cmath>
-#include <cstdint>
-#include <random>
+#include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "framework/data/fashion_mnist.h"
-#include "framework/optim/optimizers.h"
-#include "models/cnn.h"
-#include "models/mlp.h"
+#include "framework/base/errors.h"
+#include "framework/base/random.h"
 #include "tests/catch.h"
+#include "tests/support/damage.h"
+#include "tests/support/settings.h"
 #include "tests/trainers/parsed_config.h"
 #include "trainers/config/config.h"
 
 namespace lockstep {
 namespace {
 
+using testing::below;
 using testing::kNames;
 using testing::parse;
+using testing::Random;
 
-// Any config that a file can say, with numbers from all over their range.
-class RandomConfig {
- public:
-  explicit RandomConfig(unsigned seed) : random_(seed) {}
+std::string one_of(const std::vector<std::string>& texts, Random& random) {
+  return texts[below(random, texts.size())];
+}
 
-  Config operator()() {
-    Config config;
-    config.model.name = pick({"linear", "mlp", "cnn"});
-    if (config.model.name == "mlp") {
-      config.model.options<MlpOptions>().hidden.resize(below(4));
-      for (std::int64_t& width : config.model.options<MlpOptions>().hidden)
-        width = 1 + below(1000000);
+// A text with any of all that may be picked, and with samples of its keys' values. Of those that
+// may not stand together one, and of keys whose values depend on others none unless asked for.
+std::string random_config(const std::vector<keys::Section>& table, bool has_dependent,
+                          Random& random) {
+  std::string text;
+  for (const keys::Section& section : table) {
+    text += section.name + ":\n";
+    std::set<std::string> written;
+    std::string choice = section.keys.front().value.print();
+    for (const keys::ConfigKey& key : section.keys) {
+      const keys::KeyTraits& traits = key.traits;
+      const bool is_its = traits.owners.empty() || std::ranges::count(traits.owners, choice) > 0;
+      const bool is_excluded = std::ranges::any_of(
+          traits.instead_of, [&](const std::string& other) { return written.contains(other); });
+      const bool is_left_out = !traits.required && below(random, 2) == 0;
+      if (!is_its || is_excluded || is_left_out || (traits.problem && !has_dependent)) continue;
+      const std::string value = one_of(key.value.samples().good, random);
+      if (&key == &section.keys.front()) choice = value;
+      written.insert(key.name);
+      text += "  " + key.name + ": " + value + "\n";
     }
-    if (config.model.name == "cnn") {
-      config.model.options<CnnOptions>().channels.resize(below(4));
-      for (std::int64_t& width : config.model.options<CnnOptions>().channels)
-        width = 1 + below(1000000);
-      config.model.options<CnnOptions>().dense.resize(below(4));
-      for (std::int64_t& width : config.model.options<CnnOptions>().dense)
-        width = 1 + below(1000000);
-    }
-    config.data.name = pick({"pmean_example", "fashion_mnist"});
-    if (config.data.name == "fashion_mnist") {
-      config.data.options<FashionMnistOptions>().root = pick({"x", "/", ".", "3"}) + letters();
-    }
-    config.data_use.batch_size = 1 + static_cast<std::int64_t>(below(1'000'000'000));
-    config.data_use.shuffle = coin();
-    config.data_use.drop_last = coin();
-    if (coin()) config.data_use.validation = unit();
-    if (coin()) config.data_use.threads = static_cast<std::int64_t>(below(65));
-    config.loss.name = pick({"auto", "cross_entropy", "mean_squared_error"});
-    optimizer(config.zero.optimizer);
-    schedule(config.schedule);
-    config.launch.replicas = 1 + static_cast<std::int64_t>(below(1024));
-    config.launch.workers = static_cast<std::int64_t>(below(config.launch.replicas + 1));
-    config.launch.mode = static_cast<LaunchMode>(below(2));
-    config.launch.backend = static_cast<Backend>(below(2));
-    config.launch.axis_name = pick({"data", "_a1", "TRUE", "null", "n", "e1"});
-    config.launch.threads_per_replica = static_cast<std::int64_t>(below(1025));
-    config.launch.timeout = std::chrono::milliseconds(1 + below(1000000000));
-    config.zero.stage = static_cast<int>(below(4));
-    if (coin()) config.zero.bucket_mb = unit() * 1e6;
-    config.zero.overlap = static_cast<Overlap>(below(3));
-    config.zero.compression = static_cast<Compression>(below(2));
-    config.zero.reduce_every_microbatch = coin();
-    config.launch.hosts.link = pick({"auto", "0.21 ms, 117 MB/s"});
-    config.launch.hosts.allow_mixed = coin();
-    const std::size_t unit_of_length = below(3);
-    config.trainer.epochs.reset();
-    const auto length = static_cast<std::int64_t>(1 + below(1000000000));
-    if (unit_of_length == 0) config.trainer.epochs = length;
-    if (unit_of_length == 1) config.trainer.steps = length;
-    if (unit_of_length == 2) config.trainer.samples = length;
-    config.zero.seed = random_();
-    config.zero.accumulate = 1 + static_cast<std::int64_t>(below(1'000'000));
-    config.trainer.precision = static_cast<Precision>(below(2));
-    config.zero.non_finite = static_cast<NonFinite>(below(2));
-    config.trainer.check_every = positive() - 1;
-    if (coin()) config.zero.clip_norm = any_positive();
-    if (coin()) config.zero.clip_value = any_positive();
-    config.trainer.log_every = 1 + below(1000000000);
-    config.trainer.eval_every = positive() - 1;
-    config.checkpoint = {
-        .save = coin() ? CheckpointOptions::Save::state : CheckpointOptions::Save::none,
-        .every = positive() - 1,
-        .keep = static_cast<std::int64_t>(1 + below(1'000'000)),
-        .async = coin(),
-        .on_error = coin() ? CheckpointOptions::OnError::stop : CheckpointOptions::OnError::warn,
-        .best = pick({"none", "loss", "accuracy"})};
-    return config;
+    if (written.empty()) text += "  {}\n";
   }
-
- private:
-  void optimizer(OptimizerOptions& options) {
-    options.name = pick({"sgd", "adam", "adamw", "rmsprop", "adagrad"});
-    options.lr = any_positive();
-    options.weight_decay = coin() ? 0 : any_positive();
-    if (options.name == "sgd") {
-      options.momentum = coin() ? 0 : unit();
-      if (options.momentum > 0 && coin()) options.dampening = unit();
-      options.nesterov = options.momentum > 0 && options.dampening == 0 && coin();
-    } else if (options.name == "rmsprop") {
-      options.own.of<RMSpropOptions>("rmsprop") = {.alpha = 1 - unit(),
-                                                   .eps = any_positive(),
-                                                   .momentum = coin() ? 0 : 1 - unit(),
-                                                   .centered = coin()};
-    } else if (options.name == "adagrad") {
-      options.own.of<AdagradOptions>("adagrad") = {.lr_decay = coin() ? 0 : any_positive(),
-                                                   .eps = any_positive()};
-    } else {
-      options.betas = {1 - unit(), 1 - unit()};
-      options.eps = any_positive();
-      options.amsgrad = coin();
-    }
-    options.groups.resize(below(3));
-    for (ParameterGroup& group : options.groups) {
-      group.pattern = pick({"*.bias", "norm?.*", "[a-c]*", "fc1.weight", "null", "3"}) + letters();
-      if (coin()) group.weight_decay = coin() ? 0 : any_positive();
-      group.lr_scale = coin() ? 0 : any_positive();
-    }
-  }
-
-  void schedule(ScheduleOptions& options) {
-    options.name = pick({"constant", "linear", "cosine", "step", "one_cycle"});
-    const bool has_end = options.name != "constant" && options.name != "step";
-    if (has_end && coin()) options.steps = 1 + static_cast<std::int64_t>(below(1000));
-    if (options.name != "one_cycle") options.warmup_steps = positive() - 1;
-    if (options.name == "linear") options.end_factor = coin() ? 0 : any_positive();
-    if (options.name == "cosine") options.eta_min = coin() ? 0 : any_positive();
-    if (options.name == "step") {
-      options.step_size = positive();
-      options.gamma = any_positive();
-    }
-    if (options.name == "one_cycle") {
-      options.pct_start = coin() ? 1 : unit();
-      options.div_factor = any_positive();
-      options.final_div_factor = any_positive();
-      options.anneal_strategy = static_cast<Anneal>(below(2));
-    }
-  }
-
-  std::uint64_t below(std::uint64_t end) { return random_() % end; }
-  bool coin() { return below(2) == 0; }
-  std::string pick(const std::vector<std::string>& words) { return words[below(words.size())]; }
-  std::int64_t positive() { return 1 + static_cast<std::int64_t>(random_() >> (1 + below(63))); }
-  // In (0, 1), and never so near to 0 or 1 that the difference from one rounds away.
-  double unit() { return static_cast<double>(1 + (random_() >> 12)) / 4503599627370497.0; }
-  double any_positive() { return std::ldexp(unit(), static_cast<int>(below(1900)) - 1000); }
-  std::string letters() {
-    const std::string all = "ab/ :#'\"\\\t\n-,[]{}&*!%@~\x01\x7fé";
-    std::string text;
-    for (std::uint64_t i = below(12); i > 0; --i) text += all[below(all.size() - 2)];
-    return text + (coin() ? "é/" : "");
-  }
-
-  std::mt19937_64 random_;
-};
+  return text;
+}
 
 }  // namespace
 
@@ -245,16 +137,37 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
 }
 
 TEST_CASE("any resolved config loads again as the same config") {
-  const unsigned seed = std::random_device{}();
-  INFO("seed " << seed);
-  RandomConfig random_config(seed);
+  INFO("seed " << testing::seed());
+  Config defaults;
+  const std::vector<keys::Section> table = config_table(defaults);
+  Random random(Key(testing::seed()).fold("any config").bits());
+  std::set<std::string> picked;
+  int dependent = 0;
   for (int i = 0; i < 500; ++i) {
-    const Config config = random_config();
-    const std::string text = to_yaml(config);
+    const bool has_dependent = i % 2 == 0;
+    const std::string text = random_config(table, has_dependent, random);
     INFO(text);
-    const Config again = parse(text);
+    Config config;
+    try {
+      config = parse(text);
+    } catch (const ValueError&) {
+      if (!has_dependent) throw;
+      continue;
+    }
+    dependent += has_dependent ? 1 : 0;
+    for (const keys::Section& section : config_table(config)) {
+      picked.insert(section.name + " " + section.keys.front().value.print());
+    }
+    const Config again = parse(to_yaml(config));
     REQUIRE(again == config);
-    REQUIRE(to_yaml(again) == text);
+    REQUIRE(to_yaml(again) == to_yaml(config));
+  }
+  CHECK(dependent > 0);
+  for (const SectionChoices& section : config_choices()) {
+    for (const auto& [name, help] : section.choices) {
+      INFO(section.section << " " << name);
+      CHECK(picked.contains(section.section + " " + name));
+    }
   }
 }
 
