@@ -5,8 +5,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export LOCKSTEP_FUZZ=${1-10000}
 source trainers/setup.sh
-build framework_tests tests/framework_tests 6
+build trainers_tests tests/trainers_tests 5
 cmake --preset asan >/dev/null
-cmake --build --preset asan --target core_tests
-build/asan/tests/core_tests '[fuzz]'
-exec build/release/tests/framework_tests '[fuzz]'
+cmake --build --preset asan --target formats_tests keys_tests
+build/asan/tests/formats_tests '[fuzz]'
+build/asan/tests/keys_tests '[fuzz]'
+exec build/release/tests/trainers_tests '[fuzz]'

@@ -12,20 +12,20 @@ if [[ ${1-} == --rounds ]]; then
 fi
 extra_packages=(iproute2 nftables util-linux)
 source trainers/setup.sh
-build host_tests tests/host_tests 4
+build hosts_tests tests/hosts_tests 4
 as_root=()
 [[ $(id -u) == 0 ]] || as_root=(sudo)
 if ! problem=$("${as_root[@]}" unshare --net --uts --mount mount -t sysfs sysfs /sys 2>&1); then
   echo "tests/hosts.sh needs to make network namespaces, which this user may not on this machine: $problem" >&2
   exit 2
 fi
-[[ $rounds != 1 ]] || exec "${as_root[@]}" build/release/tests/host_tests "$@"
+[[ $rounds != 1 ]] || exec "${as_root[@]}" build/release/tests/hosts_tests "$@"
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 for ((round = 1; round <= rounds; ++round)); do
   echo "== round $round of $rounds"
-  "${as_root[@]}" env LOCKSTEP_SEED="$round" build/release/tests/host_tests "$@" | tee -a "$log"
+  "${as_root[@]}" env LOCKSTEP_SEED="$round" build/release/tests/hosts_tests "$@" | tee -a "$log"
 done
 echo "From fault to end, in seconds: fault, median, most"
 sed -n 's/^from fault to end: \(.*\): \([0-9.e-]*\) s$/\1\t\2/p' "$log" | sort -t$'\t' -k1,1 -k2,2g |

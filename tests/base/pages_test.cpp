@@ -78,7 +78,7 @@ std::string runner_of(const std::string& command) {
                   "build/release/trainers/bench .*"),
        "bench"},
       {std::regex("cmake (--install|-G Ninja) .*"), "programs"},
-      {std::regex("\\./tests/run\\.sh|cmake --preset debug && .*|build/debug/tests/.*|"
+      {std::regex("\\./tests/run\\.sh\\b.*|cmake --preset debug && .*|"
                   "gdb --args build/debug/tests/.*"),
        ""}};
   for (const auto& [words, runner] : known) {

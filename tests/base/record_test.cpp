@@ -14,7 +14,7 @@
 
 #include "framework/base/errors.h"
 #include "tests/catch.h"
-#include "tests/formats/allocated_bytes.h"
+#include "tests/support/allocated_bytes.h"
 
 namespace lockstep {
 namespace {

@@ -22,13 +22,13 @@ using reduce::Subtree;
 namespace {
 
 // A sum as it is added: "((0+1)+2)".
-std::string sum_of(const Subtree& node) {
+std::string sum_text(const Subtree& node) {
   if (node.count == 1) return str(node.first);
-  return str("(", sum_of(node.left()), "+", sum_of(node.right()), ")");
+  return str("(", sum_text(node.left()), "+", sum_text(node.right()), ")");
 }
-std::string sum_of(const std::vector<std::string>& parts, const Subtree& node) {
+std::string sum_text(const std::vector<std::string>& parts, const Subtree& node) {
   if (node.count == 1) return parts[static_cast<std::size_t>(node.first)];
-  return str("(", sum_of(parts, node.left()), "+", sum_of(parts, node.right()), ")");
+  return str("(", sum_text(parts, node.left()), "+", sum_text(parts, node.right()), ")");
 }
 
 // Members that do what a schedule says, with sums as texts. Those of no use are "".
@@ -62,7 +62,7 @@ class Simulation {
         if (had_own.count(where) == 0) parts[member] = at(member, slice);
         std::vector<std::string> in_order;
         for (const auto& [first, part] : parts) in_order.push_back(part);
-        at(member, slice) = sum_of(in_order, {0, static_cast<std::int64_t>(in_order.size())});
+        at(member, slice) = sum_text(in_order, {0, static_cast<std::int64_t>(in_order.size())});
       }
     }
     for (const auto& round : schedule.passing) {
@@ -82,7 +82,7 @@ class Simulation {
       CHECK(each.from != each.to);
       CHECK(pairs.insert({each.from, each.to}).second);
       for (int i = 0; i < each.slices.count; ++i) {
-        CHECK(at(each.from, each.slices[i]) == sum_of(each.of));
+        CHECK(at(each.from, each.slices[i]) == sum_text(each.of));
         body(each, each.slices[i]);
       }
     }
@@ -144,7 +144,7 @@ TEST_CASE("recursive doubling gives all members the canonical sum, in the fewest
     simulation.give_inputs();
     simulation.run(schedule);
     for (int member = 0; member < members; ++member) {
-      CHECK(simulation.at(member, 0) == sum_of({0, members}));
+      CHECK(simulation.at(member, 0) == sum_text({0, members}));
     }
     CHECK(static_cast<int>(schedule.adding.size()) == rounds_for(members, levels));
   });
@@ -157,7 +157,7 @@ TEST_CASE("recursive halving gives each member its slice of the canonical sum", 
     simulation.give_inputs();
     simulation.run(schedule);
     for (int member = 0; member < members; ++member) {
-      CHECK(simulation.at(member, member) == sum_of({0, members}));
+      CHECK(simulation.at(member, member) == sum_text({0, members}));
     }
     CHECK(static_cast<int>(schedule.adding.size()) == rounds_for(members, levels));
     const auto [sent, received] = moved(schedule.adding, members);
@@ -175,12 +175,12 @@ TEST_CASE("gathering gives all members all slices, each of them once", "[schedul
     const Schedule schedule = comm::gathering(members, levels);
     Simulation simulation(members, members);
     for (int member = 0; member < members; ++member) {
-      simulation.at(member, member) = sum_of({0, members});
+      simulation.at(member, member) = sum_text({0, members});
     }
     simulation.run(schedule);
     for (int member = 0; member < members; ++member) {
       for (int slice = 0; slice < members; ++slice) {
-        CHECK(simulation.at(member, slice) == sum_of({0, members}));
+        CHECK(simulation.at(member, slice) == sum_text({0, members}));
       }
       if (!is_power_of_two(members) && schedule.passing.size() > 1) continue;
       CHECK(moved(schedule.passing, members).second[static_cast<std::size_t>(member)] ==
@@ -197,12 +197,12 @@ TEST_CASE("a broadcast reaches all members, whole or in slices", "[schedule]") {
           comm::in_turn(comm::scattering(members), comm::gathering(members, levels))}) {
       Simulation simulation(members, schedule.slices);
       for (int slice = 0; slice < schedule.slices; ++slice) {
-        simulation.at(0, slice) = sum_of({0, members});
+        simulation.at(0, slice) = sum_text({0, members});
       }
       simulation.run(schedule);
       for (int member = 0; member < members; ++member) {
         for (int slice = 0; slice < schedule.slices; ++slice) {
-          CHECK(simulation.at(member, slice) == sum_of({0, members}));
+          CHECK(simulation.at(member, slice) == sum_text({0, members}));
         }
       }
     }

@@ -13,7 +13,7 @@
 #include "tests/catch.h"
 #include "tests/comm/broken_network.h"
 #include "tests/comm/words.h"
-#include "tests/formats/allocated_bytes.h"
+#include "tests/support/allocated_bytes.h"
 #include "tests/support/message_of.h"
 
 using namespace lockstep;

@@ -12,7 +12,7 @@
 #include "framework/keys/choice.h"
 #include "framework/keys/key_table.h"
 #include "tests/catch.h"
-#include "tests/formats/allocated_bytes.h"
+#include "tests/support/allocated_bytes.h"
 #include "tests/support/damage.h"
 #include "tests/support/settings.h"
 

@@ -12,8 +12,8 @@
 
 #include "framework/base/errors.h"
 #include "tests/catch.h"
-#include "tests/formats/allocated_bytes.h"
 #include "tests/storage/sample_checkpoint.h"
+#include "tests/support/allocated_bytes.h"
 #include "tests/support/message_of.h"
 #include "tests/support/settings.h"
 

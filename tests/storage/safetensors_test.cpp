@@ -12,7 +12,7 @@
 
 #include "framework/base/errors.h"
 #include "tests/catch.h"
-#include "tests/formats/allocated_bytes.h"
+#include "tests/support/allocated_bytes.h"
 #include "tests/support/message_of.h"
 #include "tests/support/settings.h"
 #include "trainers/bench/testing/temporary_folder.h"

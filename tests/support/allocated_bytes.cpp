@@ -1,4 +1,4 @@
-#include "tests/formats/allocated_bytes.h"
+#include "tests/support/allocated_bytes.h"
 
 #include <cstddef>
 
