@@ -2,7 +2,6 @@
 #include <cstdint>
 
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "framework/base/non_copyable.h"
@@ -11,6 +10,7 @@
 #include "framework/replicas/launch.h"
 #include "framework/replicas/stop_signals.h"
 #include "tests/catch.h"
+#include "trainers/bench/testing/child_program.h"
 
 using namespace lockstep;
 
@@ -34,17 +34,13 @@ class DefaultStops : private NonCopyable {
 TEST_CASE("all threads' processor time counts for how early the end of it is told") {
   constexpr rlim_t kHour = 3600;
   const auto warned_before = [](std::int64_t threads, rlim_t time) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      rlimit limit{time, time};
-      ::setrlimit(RLIMIT_CPU, &limit);
-      replicas::be_warned_of_cpu_limit(threads);
-      ::getrlimit(RLIMIT_CPU, &limit);
-      ::_exit(static_cast<int>((limit.rlim_max - limit.rlim_cur) / 2));
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    return 2 * WEXITSTATUS(status);
+    return 2 * testing::run_forked([&] {
+                 rlimit limit{time, time};
+                 ::setrlimit(RLIMIT_CPU, &limit);
+                 replicas::be_warned_of_cpu_limit(threads);
+                 ::getrlimit(RLIMIT_CPU, &limit);
+                 return static_cast<int>((limit.rlim_max - limit.rlim_cur) / 2);
+               }).status;
   };
   CHECK(warned_before(1, kHour) == 30);
   CHECK(warned_before(10, kHour) == 300);
