@@ -5,13 +5,12 @@
 #include <string>
 
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "tests/base/control_groups.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
+#include "trainers/bench/testing/child_program.h"
 
 using namespace lockstep;
 
@@ -25,13 +24,10 @@ void set_limit(__rlimit_resource resource, rlim_t number) {
 // Whether `text`, with this limit, has the part. In a fork: limits can't be raised again.
 bool has_part_under(__rlimit_resource resource, rlim_t number, const std::string& part,
                     const std::function<std::string()>& text) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    set_limit(resource, number);
-    ::_exit(text().find(part) == std::string::npos ? 1 : 0);
-  }
-  int status = 0;
-  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  return testing::run_forked([&] {
+           set_limit(resource, number);
+           return text().find(part) == std::string::npos ? 1 : 0;
+         }).status == 0;
 }
 
 }  // namespace

@@ -11,13 +11,12 @@
 #include <vector>
 
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "framework/base/limits.h"
 #include "framework/base/non_copyable.h"
 #include "tests/base/control_groups.h"
 #include "tests/catch.h"
+#include "trainers/bench/testing/child_program.h"
 
 using namespace lockstep;
 using lockstep::testing::ControlGroups;
@@ -154,8 +153,7 @@ TEST_CASE("a container's own control group counts, where its path is the host's"
 }
 
 TEST_CASE("a limit of private memory (ulimit -d) leaves what processes share") {
-  const pid_t child = ::fork();
-  if (child == 0) {
+  const testing::Ended end = testing::run_forked([] {
     rlimit limit{RLIM_INFINITY - 1, RLIM_INFINITY - 1};
     ::setrlimit(RLIMIT_DATA, &limit);
     constexpr std::size_t kLeft = std::size_t{64} << 20;
@@ -164,11 +162,9 @@ TEST_CASE("a limit of private memory (ulimit -d) leaves what processes share") {
     const bool is_right = available_memory() <= kLeft && available_memory() > kLeft / 2 &&
                           available_shared_memory() > kLeft && memory_of_host() > kLeft &&
                           lack_of_memory(2 * kLeft).find("(ulimit -d)") != std::string::npos;
-    ::_exit(is_right ? 0 : 1);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    return is_right ? 0 : 1;
+  });
+  CHECK(end.status == 0);
 }
 
 TEST_CASE("memory that can't be had is told with both numbers") {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <iostream>
 #include <memory>
 #include <set>
 #include <string>
@@ -14,7 +15,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "framework/base/errors.h"
@@ -22,7 +22,9 @@
 #include "framework/comm/shared/flag.h"
 #include "tests/catch.h"
 #include "tests/comm/replicas.h"
+#include "tests/support/ended.h"
 #include "tests/support/message_of.h"
+#include "trainers/bench/testing/child_program.h"
 
 using namespace lockstep;
 using std::chrono::milliseconds;
@@ -59,17 +61,14 @@ TEST_CASE("who holds a group's region has what the others have", "[shared]") {
   region->line(0).round.raise(9);
   CHECK(other->line(0).round.value() == 0);
   CHECK(other->chunk(1, 1)[0] == std::byte{0});
-  const pid_t child = ::fork();
-  if (child == 0) {
+  const testing::Ended end = testing::run_forked([&] {
     // The child has the parent's mapping, and finds the region by its key, too.
     const auto same = memory->hold(5, 3);
     const bool right = same->chunk(2, 1)[0] == std::byte{7} && same->line(0).round.reached(9);
     same->line(1).round.raise(4);
-    ::_exit(right ? 0 : 1);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    return right ? 0 : 1;
+  });
+  CHECK(end.status == 0);
   CHECK(region->line(1).round.value() == 4);
 }
 
@@ -143,55 +142,41 @@ TEST_CASE("an extent takes the memory that is reserved and gives it back", "[sha
 }
 
 TEST_CASE("a limit on the size of files is an error that says so", "[shared]") {
-  const pid_t child = ::fork();
-  if (child == 0) {
+  const testing::Ended end = testing::run_forked([] {
     const rlimit limit{1 << 20, 1 << 20};
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    const std::string text =
-        testing::message_of<ValueError>([] { (void)comm::HostMemory::make_memory(2); });
-    ::_exit(text.find("files may have no more than 1.0 MiB here (ulimit -f)") < text.size() ? 0
-                                                                                            : 1);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    std::cout << testing::message_of<ValueError>([] { (void)comm::HostMemory::make_memory(2); });
+    return 0;
+  });
+  CHECK(end.status == 0);
+  CHECK_THAT(end.out, ContainsSubstring("files may have no more than 1.0 MiB here (ulimit -f)"));
 }
 
 TEST_CASE("under a larger limit on the size of files the memory has fewer groups", "[shared]") {
-  const pid_t child = ::fork();
-  if (child == 0) {
+  const testing::Ended end = testing::run_forked([] {
     const rlimit limit{256 << 20, 256 << 20};
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    std::string text;
-    try {
-      const int descriptor = comm::HostMemory::make_memory(2);
-      const auto memory = std::make_shared<comm::HostMemory>(2, descriptor);
-      const auto others = std::make_shared<comm::HostMemory>(2, descriptor);
-      memory->hold(7, 2)->small(1, 0)[0] = std::byte{9};
-      const auto extent = memory->extents()->allocate(8 << 20);
-      extent->reserve(extent->data());
-      extent->data()[5] = std::byte{3};
-      const auto same = others->extents()->attach(extent->offset(), 8 << 20);
-      std::vector<std::shared_ptr<comm::HostMemory::Region>> held;
-      const auto all = [&] {
-        for (std::uint64_t key = 100;; ++key) held.push_back(memory->hold(key, 2));
-      };
-      const auto more = [&] { (void)memory->extents()->allocate(200 << 20); };
-      if (same->data()[5] == std::byte{3}) {
-        text = testing::message_of<CommError>(all) + testing::message_of<CommError>(more);
-      }
-    } catch (const std::exception& error) {
-      text = error.what();
-    }
-    const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
-    ::_exit(has("no room for another group: ") && has("the addresses for them are used up; files "
-                                                      "may have no more than 256.0 MiB (ulimit -f)")
-                ? 0
-                : 1);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    const int descriptor = comm::HostMemory::make_memory(2);
+    const auto memory = std::make_shared<comm::HostMemory>(2, descriptor);
+    const auto others = std::make_shared<comm::HostMemory>(2, descriptor);
+    memory->hold(7, 2)->small(1, 0)[0] = std::byte{9};
+    const auto extent = memory->extents()->allocate(8 << 20);
+    extent->reserve(extent->data());
+    extent->data()[5] = std::byte{3};
+    const auto same = others->extents()->attach(extent->offset(), 8 << 20);
+    if (same->data()[5] != std::byte{3}) return 1;
+    std::vector<std::shared_ptr<comm::HostMemory::Region>> held;
+    std::cout << testing::message_of<CommError>([&] {
+      for (std::uint64_t key = 100;; ++key) held.push_back(memory->hold(key, 2));
+    });
+    std::cout << testing::message_of<CommError>(
+        [&] { (void)memory->extents()->allocate(200 << 20); });
+    return 0;
+  });
+  testing::check_status(end, 0);
+  CHECK_THAT(end.out, ContainsSubstring("no room for another group: ") &&
+                          ContainsSubstring("the addresses for them are used up; files may have no "
+                                            "more than 256.0 MiB (ulimit -f)"));
 }
 
 TEST_CASE("the memory of a host has no name, a fixed size and ends on exec", "[shared]") {

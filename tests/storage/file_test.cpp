@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iostream>
 #include <span>
 #include <string>
 #include <utility>
@@ -9,34 +10,30 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/process.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
+#include "trainers/bench/testing/child_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 
 TEST_CASE("a file that may not grow (ulimit -f) is an error with the limit") {
   const testing::TemporaryFolder folder;
-  const pid_t child = ::fork();
-  if (child == 0) {
+  const testing::Ended end = testing::run_forked([&] {
     prepare_process();
     const rlimit limit{4096, 4096};
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    const std::string text = testing::message_of<Error>(
+    std::cout << testing::message_of<Error>(
         [&] { write_file_atomically(folder.path() / "file", std::string(8192, 'x')); });
-    const bool is_named = text.find(
-                              "can't be written: File too large; files may have no more than "
-                              "4.0 KiB (ulimit -f)") != std::string::npos;
-    ::_exit(is_named ? 0 : 1);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    return 0;
+  });
+  CHECK(end.status == 0);
+  CHECK_THAT(end.out, ContainsSubstring("can't be written: File too large; files may have no more "
+                                        "than 4.0 KiB (ulimit -f)"));
   CHECK(testing::entries(folder.path()) == 0);
 }
 
