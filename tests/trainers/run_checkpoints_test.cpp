@@ -35,7 +35,7 @@ TEST_CASE("a best checkpoint that could not be saved is not the one to beat") {
         });
         const auto save = [&](std::optional<double> figure) {
           ++step;
-          checkpoints.owe_best(figure);
+          checkpoints.note_evaluation(figure);
           checkpoints.save();
         };
         const auto expect_best = [&](double figure, std::int64_t last_step) {

@@ -15,14 +15,17 @@ const std::string& owes_count(const std::string& set) {
 
 }  // namespace
 
-bool Evaluations::owes(const std::string& set) const {
-  const auto& data = set == kTestSet ? data_.test : data_.validation;
-  const auto found = owed_.find(set);
-  return data && found != owed_.end() && found->second;
+void Evaluations::owe(const std::string& set) {
+  if (set == kTestSet ? data_.test : data_.validation) owed_.insert(set);
+}
+
+void Evaluations::owe_both() {
+  owe(kValidationSet);
+  owe(kTestSet);
 }
 
 bool Evaluations::note(const std::string& set, const Figures& figures) {
-  owe(set, false);
+  drop(set);
   last_[set] = figures;
   if (set != kValidationSet) return false;
   ++patience_.evaluations;
@@ -53,15 +56,17 @@ std::string Evaluations::progress_text() const {
 void Evaluations::add_to(CheckpointInfo& info) const {
   for (const auto& [set, figures] : last_) {
     for (const auto& [name, value] : figures) info.figures[prefix_of(set) + name] = value;
-    if (owes(set)) info.counts[owes_count(set)] = 1;
   }
+  for (const std::string& set : owed_) info.counts[owes_count(set)] = 1;
   if (patience_.best) info.figures[kPatienceFigures + deciding_metric()] = *patience_.best;
   info.counts[kPatienceCount] = patience_.evaluations;
   info.texts[kPatienceText] = deciding_metric();
 }
 
 void Evaluations::go_on(const CheckpointInfo& info) {
-  for (const auto& [set, figures] : last_) owe(set, info.counts.contains(owes_count(set)));
+  for (const auto& [set, figures] : last_) {
+    if (info.counts.contains(owes_count(set))) owe(set);
+  }
   for (const auto& [name, value] : info.figures) {
     if (name == kPatienceFigures + deciding_metric()) patience_.best = value;
     for (auto& [set, figures] : last_) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "framework/checkpoint/checkpoint.h"
@@ -27,10 +28,11 @@ class Evaluations {
   Evaluations(const Config& config, const DataSets& data, const Objective& objective)
       : config_(config), data_(data), objective_(objective) {}
 
-  /// Says whether an evaluation of the last step is to come.
-  void owe(const std::string& set, bool is_owed = true) { owed_[set] = is_owed; }
-  /// Whether it is, of a set that the run has.
-  [[nodiscard]] bool owes(const std::string& set) const;
+  /// The last step is still to be evaluated on the set, if the run has it; on both; on it no more.
+  void owe(const std::string& set);
+  void owe_both();
+  void drop(const std::string& set) { owed_.erase(set); }
+  [[nodiscard]] bool owes(const std::string& set) const { return owed_.contains(set); }
   /// Notes an evaluation, which is no longer owed. Returns whether it is one of the validation set,
   /// and the best so far.
   bool note(const std::string& set, const Figures& figures);
@@ -61,7 +63,7 @@ class Evaluations {
   const Config& config_;
   const DataSets& data_;
   const Objective& objective_;
-  std::map<std::string, bool> owed_;
+  std::set<std::string> owed_;
   std::map<std::string, Figures> last_{{kValidationSet, {}}, {kTestSet, {}}};
   Patience patience_;
 };

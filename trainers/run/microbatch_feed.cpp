@@ -27,6 +27,7 @@ MicrobatchFeed::MicrobatchFeed(const Config& config, const DataSets& data, const
 
 void MicrobatchFeed::request(std::int64_t position) {
   const auto indices = sampler_.indices(position, replica_);
+  const std::int64_t epoch = sampler_.start_of_step(position) / train_.size();
   for (std::int64_t m = 0; m < count_; ++m) {
     const Range part = shard(std::ssize(indices), count_, m);
     const auto begin = indices.begin() + part.offset;
@@ -34,7 +35,7 @@ void MicrobatchFeed::request(std::int64_t position) {
     // Without samples the model is run all the same, on one that does not count: others may wait
     // for it in the collectives inside, or to gather its blocks.
     if (own.empty()) own.push_back(0);
-    loader_.request(std::move(own), epoch(position));
+    loader_.request(std::move(own), epoch);
     coming_.push_back({.samples = part.size, .weight = static_cast<double>(part.size)});
   }
 }
@@ -69,18 +70,15 @@ std::optional<Microbatch> MicrobatchFeed::next() {
 
 void MicrobatchFeed::check_samples(const std::string& what, std::int64_t step) {
   if (are_samples_told_) return;
-  const std::string found =
-      first_non_finite(train_, sampler_.indices(position_, replica_), epoch(position_));
+  const auto indices = sampler_.indices(position_, replica_);
+  const std::int64_t epoch = sampler_.start_of_step(position_) / train_.size();
+  const std::string found = first_non_finite(train_, indices, epoch);
   if (found.empty()) return;
   const std::string text =
       str(what, " is not finite at step ", step, ": of the training set, ", found);
   if (config_.zero.non_finite == NonFinite::stop) throw DataError(text);
   log_warning(text + " (said once)");
   are_samples_told_ = true;
-}
-
-std::int64_t MicrobatchFeed::epoch(std::int64_t position) const {
-  return sampler_.start_of_step(position) / train_.size();
 }
 
 }  // namespace lockstep

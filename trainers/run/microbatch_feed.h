@@ -44,8 +44,6 @@ class MicrobatchFeed {
   void check_samples(const std::string& what, std::int64_t step);
 
  private:
-  [[nodiscard]] std::int64_t epoch(std::int64_t position) const;  // of the step there
-
   const Config& config_;
   const Dataset& train_;
   const Loss& loss_;

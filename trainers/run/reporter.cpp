@@ -1,11 +1,13 @@
 #include "trainers/run/reporter.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
+#include "framework/replicas/launch.h"
 #include "framework/replicas/machine.h"
 #include "trainers/run/evaluations.h"
 #include "trainers/run/memory_report.h"
@@ -15,6 +17,25 @@ namespace {
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::string backend_of(const LaunchOptions& launch) {
+  if (launch.hosts.count > 1) return "shared_memory and tcp";
+  return launch.backend == Backend::gloo ? "gloo" : "shared_memory";
+}
+
+// Why the bits may differ from those of a run that was not interrupted, a line each.
+std::vector<std::string> waived(const Config& config, const ResumePoint* resume) {
+  std::vector<std::string> lines;
+  if (config.launch.hosts.count > 1 && config.launch.hosts.allow_mixed) {
+    lines.emplace_back("parallel.allow_mixed lets hosts differ, which may round differently");
+  }
+  if (config.zero.compression != Compression::none) {
+    lines.emplace_back("parallel.compression rounds what replicas send");
+  }
+  std::istringstream text(resume != nullptr ? resume->waived : "");
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
 }
 
 }  // namespace
@@ -90,10 +111,6 @@ void Reporter::tell_evaluation(const RunState& state, const std::string& set,
   write_metrics(state, line);
 }
 
-void Reporter::print(const std::string& line) {
-  if (output_) output_->progress.print(line);
-}
-
 void Reporter::print_parameters(const std::string& title, const Model& model) {
   if (!output_) return;
   std::vector<std::string> texts;
@@ -115,10 +132,6 @@ void Reporter::warn(const std::string& text) {
   log_warning(text);
 }
 
-void Reporter::finish_line() {
-  if (output_) output_->progress.finish();
-}
-
 void Reporter::finish(const RunResult& result) {
   if (!output_) return;
   write_files(true, [&] { write_result(output_->folder, result); });
@@ -131,10 +144,6 @@ void Reporter::finish(const RunResult& result) {
   if (output_->lost_folder.empty()) return;
   throw Error(str(output_->lost_folder, "; all ", counted(result.steps, "step"),
                   " are done, parameters_sha256 is ", result.parameters_sha256));
-}
-
-void Reporter::sync() const {
-  if (output_) output_->metrics.sync();
 }
 
 // How far the run is, in the epoch of its last sample, with the last loss known.
@@ -158,14 +167,29 @@ void Reporter::write_metrics(const RunState& state, const Values& values) {
   write_files(state.is_last(), [&] { output_->metrics.write(line); });
 }
 
-template <typename Write>
-void Reporter::write_files(bool is_over, const Write& write) {
+void Reporter::write_files(bool is_over, const std::function<void()>& write) {
   try {
     if (output_->lost_folder.empty()) write();
   } catch (const Error& error) {
     if (!is_over) throw;
     output_->lost_folder = error.what();
   }
+}
+
+RunResult result_of_job(const Config& config, const ResumePoint* resume) {
+  const LaunchOptions& launch = config.launch;
+  return {.replicas = launch.replicas,
+          .zero_stage = config.zero.stage,
+          .threads_per_replica = replicas::own_math_threads(),
+          .workers = launch.workers > 0 ? launch.workers : launch.replicas,
+          .hosts = launch.hosts.count,
+          .launch = name_of(launch.mode),
+          .backend = backend_of(launch),
+          .blas = replicas::blas().name,
+          .libtorch = replicas::libtorch_version(),
+          .restarts = launch_restarts(),
+          .changes = resume != nullptr ? resume->changes : std::vector<std::string>{},
+          .waived = waived(config, resume)};
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <thread>
@@ -59,16 +60,22 @@ class Reporter : private NonCopyable {
     line_begin_ += Clock::now() - begin;
   }
 
-  void print(const std::string& line);
+  void print(const std::string& line) {
+    if (output_) output_->progress.print(line);
+  }
   void print_parameters(const std::string& title, const Model& model);
   /// A warning, from replica 0 alone.
   void warn(const std::string& text);
   /// Ends the line of progress.
-  void finish_line();
+  void finish_line() {
+    if (output_) output_->progress.finish();
+  }
   /// Writes and tells the result.
   void finish(const RunResult& result);
   /// Waits until the metrics are on the disk. Any thread.
-  void sync() const;
+  void sync() const {
+    if (output_) output_->metrics.sync();
+  }
 
  private:
   using Values = std::vector<std::pair<std::string, MetricValue>>;
@@ -88,8 +95,7 @@ class Reporter : private NonCopyable {
 
   [[nodiscard]] ProgressState progress_of(const RunState& state) const;
   void write_metrics(const RunState& state, const Values& values);
-  template <typename Write>
-  void write_files(bool is_over, const Write& write);
+  void write_files(bool is_over, const std::function<void()>& write);
 
   std::optional<Output> output_;
   std::int64_t epoch_;
@@ -99,5 +105,9 @@ class Reporter : private NonCopyable {
   std::int64_t line_samples_ = 0;        // since then
   std::optional<double> reported_loss_;  // the last one
 };
+
+/// A run's result with all that is known before its first step: how it runs, on what, and what it
+/// changes of the run that it goes on from (nullptr: it begins). In a replica of launch().
+[[nodiscard]] RunResult result_of_job(const Config& config, const ResumePoint* resume);
 
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 #include "framework/collectives/psum.h"
 #include "framework/data/data.h"
 #include "framework/replicas/first_failure.h"
+#include "framework/storage/checkpoint_folder.h"
 #include "trainers/run/resume.h"
 #include "trainers/run/run_errors.h"
 
@@ -28,6 +29,21 @@ std::uint64_t drawn_together(const AxisNames& axis) {
     drawn.fill_((static_cast<std::int64_t>(source()) << 31) ^ source());
   }
   return static_cast<std::uint64_t>(psum(drawn, axis).item<std::int64_t>());
+}
+
+// How a run that ended by `error` and has saved its state goes on, for people.
+std::string how_to_go_on(const std::exception_ptr& error, const std::filesystem::path& output) {
+  // Mended data are others than those that the checkpoint has recorded.
+  const bool are_mended = error_kind(error) == ErrorKind::data;
+  return str(are_mended ? "once the data are mended, " : "", "--output ", output.string(),
+             " --resume auto ", are_mended ? "--resume-with-changes " : "", "goes on");
+}
+
+// The newest checkpoint from which a run goes on that could not save its state, for people.
+std::string what_is_left(const std::filesystem::path& output) {
+  const auto steps = storage::CheckpointFolder(checkpoints_of(output)).steps();
+  if (steps.empty()) return "there is no checkpoint";
+  return str("--output ", output.string(), " --resume auto goes on after step ", steps.front());
 }
 
 }  // namespace

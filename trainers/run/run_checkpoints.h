@@ -31,10 +31,11 @@ class RunCheckpoints {
   /// After one that is not the last: goes on with a save that all are ready for, and saves where
   /// the step is to be the best, is due, or ends the run since a signal asks for that.
   void after_step(const RunState& state);
-  /// There are figures of the last step that its checkpoint does not have yet.
-  void note_news() { has_news_ = true; }
-  /// With `figure` the last step is to be the best checkpoint; without, it is not.
-  void owe_best(std::optional<double> figure) { owed_best_ = figure; }
+  /// The last step has figures that its checkpoint lacks. With `best` it is to be the best one.
+  void note_evaluation(std::optional<double> best) {
+    has_news_ = true;
+    owed_best_ = best;
+  }
   [[nodiscard]] bool owes_best() const { return owed_best_.has_value(); }
   /// Begins to save; if the config says so, ends it, too.
   void save();
@@ -82,7 +83,7 @@ class RunCheckpoints {
   Saved whole_;  // without
   // The last evaluation's figure, if it is the best and its step's checkpoint does not say so yet.
   std::optional<double> owed_best_;
-  bool has_news_ = false;
+  bool has_news_ = false;        // the last step has figures that no checkpoint has
   bool has_tried_last_ = false;  // to save the last step
   std::string unsaved_;          // what went wrong with that
   bool have_failed_ = false;     // a save has ended the run

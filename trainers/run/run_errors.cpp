@@ -6,8 +6,6 @@
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/replicas/first_failure.h"
-#include "framework/storage/checkpoint_folder.h"
-#include "trainers/run/resume.h"
 
 namespace lockstep {
 
@@ -15,19 +13,6 @@ bool lacks_replica(const std::exception_ptr& error) {
   // Aborted: it may only have thrown.
   const ErrorKind kind = error_kind(error);
   return kind == ErrorKind::comm || kind == ErrorKind::lost || kind == ErrorKind::timeout;
-}
-
-std::string how_to_go_on(const std::exception_ptr& error, const std::filesystem::path& output) {
-  // Mended data are others than those that the checkpoint has recorded.
-  const bool are_mended = error_kind(error) == ErrorKind::data;
-  return str(are_mended ? "once the data are mended, " : "", "--output ", output.string(),
-             " --resume auto ", are_mended ? "--resume-with-changes " : "", "goes on");
-}
-
-std::string what_is_left(const std::filesystem::path& output) {
-  const auto steps = storage::CheckpointFolder(checkpoints_of(output)).steps();
-  if (steps.empty()) return "there is no checkpoint";
-  return str("--output ", output.string(), " --resume auto goes on after step ", steps.front());
 }
 
 void rethrow_with(const std::string& note, bool logs) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <exception>
-#include <filesystem>
 #include <string>
 
 namespace lockstep {
@@ -10,13 +9,6 @@ namespace lockstep {
 
 /// Whether the error says that a replica does not come any more: its part of the state is lost.
 [[nodiscard]] bool lacks_replica(const std::exception_ptr& error);
-
-/// How a run that ended by `error` and has saved its state goes on, for people.
-[[nodiscard]] std::string how_to_go_on(const std::exception_ptr& error,
-                                       const std::filesystem::path& output);
-
-/// The newest checkpoint from which a run goes on that could not save its state, for people.
-[[nodiscard]] std::string what_is_left(const std::filesystem::path& output);
 
 /// Throws the error that is being handled again, with a note as its last line; "": as it is. Errors
 /// that have more than a message stay as they are, and the note is logged if `logs`.

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstddef>
 #include <exception>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -32,7 +31,6 @@
 #include "trainers/run/reporter.h"
 #include "trainers/run/run_checkpoints.h"
 #include "trainers/run/run_errors.h"
-#include "trainers/run/run_result.h"
 #include "trainers/run/run_state.h"
 
 namespace lockstep {
@@ -86,6 +84,7 @@ bool is_readable(const Model& model) {
 
 }  // namespace
 
+// The loop: begin(), step() by step(), finish(). The rest is what they do, in that order.
 class Trainer::Run {
  public:
   Run(Trainer& own, const Config& config, const DataSets& data, RunOptions options)
@@ -115,11 +114,6 @@ class Trainer::Run {
     earlier_steps_ = zero_->last_step() - state_.steps;
   }
 
-  [[nodiscard]] const Config& config() const { return config_; }
-  [[nodiscard]] Model& model() { return *model_; }
-  [[nodiscard]] ZeroTrainer& zero() { return *zero_; }
-  void end_after_step() { state_.ends_now = true; }
-
   void run() {
     try {
       begin();
@@ -132,6 +126,8 @@ class Trainer::Run {
   }
 
  private:
+  friend class Trainer;
+
   // Restores what the checkpoint has.
   void go_on(const ResumePoint& point) {
     const CheckpointInfo info =
@@ -142,9 +138,8 @@ class Trainer::Run {
     }
     state_.skipped_steps = count_of(point, kSkippedCount);
     const auto loss = info.figures.find(kLossFigure);
-    state_.loss = loss != info.figures.end()
-                      ? at::full({}, loss->second, at::kFloat)
-                      : at::full({}, std::numeric_limits<double>::quiet_NaN());  // until the next
+    const bool is_known = loss != info.figures.end();  // otherwise not until the next step
+    state_.loss = at::full({}, is_known ? loss->second : std::nan(""), at::kFloat);
     evaluations_.go_on(info);
     if (evaluations_.are_without_progress()) state_.last_step = state_.steps;
     checkpoints_.go_on(point.checkpoint, info);
@@ -165,8 +160,10 @@ class Trainer::Run {
       if (evaluations_.of(kTestSet).empty()) evaluations_.owe(kTestSet);
     }
     // The run that has saved the checkpoint did not come to them.
-    const bool owes_evaluation = evaluations_.owes(kValidationSet) || evaluations_.owes(kTestSet);
-    if (owes_evaluation || checkpoints_.owes_best()) conclude();
+    if (evaluations_.owes(kValidationSet) || evaluations_.owes(kTestSet) ||
+        checkpoints_.owes_best()) {
+      conclude();
+    }
     reporter_.note(state_);
     if (!state_.is_last()) feed_.request(state_.samples);
     if (options_.callbacks.before_first_step) options_.callbacks.before_first_step(own_);
@@ -182,13 +179,12 @@ class Trainer::Run {
       if (!change.empty()) reporter_.print("  " + change);
     }
     const bool is_logged = state_.is_last() || state_.is_each(config_.trainer.log_every);
-    const bool is_evaluated = state_.is_last() || state_.is_each(config_.trainer.eval_every);
-    owe_evaluations(is_evaluated);
+    if (state_.is_last() || state_.is_each(config_.trainer.eval_every)) evaluations_.owe_both();
     is_logged ? log() : reporter_.note(state_);
     bool is_stopped = false;
     reporter_.leave_out([&] {
       if (options_.callbacks.after_step) tell_step();
-      if (state_.ends_now) owe_evaluations(true);
+      if (state_.ends_now) evaluations_.owe_both();
       is_stopped = conclude();
     });
     return is_stopped;
@@ -268,18 +264,13 @@ class Trainer::Run {
   }
 
   void tell_step() {
-    StepEnd end{.step = state_.steps,
-                .samples = state_.samples,
-                .lr = state_.lr,
-                .gradient_norm = state_.report.gradient_norm,
-                .skipped = state_.report.skipped,
-                .loss = std::nullopt};
-    if (state_.is_logged) end.loss = state_.loss.item<double>();
-    options_.callbacks.after_step(own_, end);
-  }
-
-  void owe_evaluations(bool are_owed) {
-    for (const std::string& set : {kValidationSet, kTestSet}) evaluations_.owe(set, are_owed);
+    const auto loss = state_.is_logged ? std::optional(state_.loss.item<double>()) : std::nullopt;
+    options_.callbacks.after_step(own_, {.step = state_.steps,
+                                         .samples = state_.samples,
+                                         .lr = state_.lr,
+                                         .gradient_norm = state_.report.gradient_norm,
+                                         .skipped = state_.report.skipped,
+                                         .loss = loss});
   }
 
   // Evaluates and saves after the last step that was done. Returns whether the run is to stop.
@@ -294,7 +285,7 @@ class Trainer::Run {
       }
     }
     // On the way the test set is looked at only where there is no other, and decides nothing.
-    if (!state_.is_last() && data_.validation) evaluations_.owe(kTestSet, false);
+    if (!state_.is_last() && data_.validation) evaluations_.drop(kTestSet);
     if (evaluations_.owes(kTestSet)) evaluate_on(kTestSet, *data_.test);
     if (state_.ends_now) end_here();  // as a callback of that evaluation says
     if (state_.is_last()) return false;
@@ -312,11 +303,10 @@ class Trainer::Run {
   void evaluate_on(const std::string& set, const Dataset& data) {
     if (state_.is_last()) checkpoints_.save_last(state_);
     const auto [figures, trained] = figures_on(data);
-    if (set == kValidationSet && config_.checkpoint.best != "none") {
-      checkpoints_.owe_best(evaluations_.better(figures, checkpoints_.best()));
-    }
+    const bool decides = set == kValidationSet && config_.checkpoint.best != "none";
+    checkpoints_.note_evaluation(decides ? evaluations_.better(figures, checkpoints_.best())
+                                         : std::nullopt);
     const bool is_best = evaluations_.note(set, figures);
-    checkpoints_.note_news();
     reporter_.tell_evaluation(state_, set, figures, trained);
     if (options_.callbacks.after_evaluation) {
       options_.callbacks.after_evaluation(own_, {state_.steps, set, figures, is_best});
@@ -431,19 +421,19 @@ void Trainer::run() {
 }
 
 void Trainer::end_after_step() {
-  run_->end_after_step();
+  run_->state_.ends_now = true;
 }
 
 const Config& Trainer::config() const {
-  return run_->config();
+  return run_->config_;
 }
 
 Model& Trainer::model() {
-  return run_->model();
+  return *run_->model_;
 }
 
 ZeroTrainer& Trainer::zero() {
-  return run_->zero();
+  return *run_->zero_;
 }
 
 }  // namespace lockstep
