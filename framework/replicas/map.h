@@ -182,10 +182,7 @@ void for_each_result(R& result, const Visit& visit) {
 template <typename A>
 decltype(auto) of_replica(const A& argument, const Leaves& leaves, std::size_t& next) {
   if constexpr (Tree<A>) {
-    const std::size_t count = tree_leaves(argument).size();
-    const auto begin = leaves.begin() + static_cast<std::ptrdiff_t>(next);
-    next += count;
-    return tree_unflatten(argument, Leaves(begin, begin + static_cast<std::ptrdiff_t>(count)));
+    return tree_detail::take_tree(argument, leaves, next);
   } else if constexpr (tree_detail::is_a<A, StaticArgument>) {
     return std::as_const(argument.value);
   } else {

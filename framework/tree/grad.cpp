@@ -47,6 +47,17 @@ bool differentiated_outside(const Leaves& leaves) {
           }));
 }
 
+void check_differentiable(const Leaves& leaves, std::size_t argument) {
+  for (std::size_t index = 0; const Tensor& leaf : leaves) {
+    if (!leaf.defined() || !leaf.is_floating_point()) {
+      throw ValueError(str("grad: leaf ", index, " of argument ", argument, " is ",
+                           leaf.defined() ? toString(leaf.scalar_type()) : "undefined",
+                           "; only floating-point leaves have derivatives"));
+    }
+    ++index;
+  }
+}
+
 std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(const Leaves&)>& loss,
                                                    const Leaves& leaves) {
   const bool nested = differentiated_outside(leaves);
@@ -54,11 +65,6 @@ std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(co
 
   Leaves variables;
   for (const Tensor& leaf : leaves) {
-    if (!leaf.defined() || !leaf.is_floating_point()) {
-      throw ValueError(str("grad: leaf ", variables.size(), " of the first argument is ",
-                           leaf.defined() ? toString(leaf.scalar_type()) : "undefined",
-                           "; only floating-point leaves have derivatives"));
-    }
     variables.push_back(variable_of(leaf, nested));
   }
 

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <functional>
 #include <optional>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -14,22 +18,71 @@ namespace lockstep {
 /// know that they are nested.
 inline constinit thread_local int grad_depth = 0;
 
+/// Which arguments to differentiate by: `argnums<1>`, `argnums<0, 2>`, or `argnums<-1>`, the last.
+template <int... Index>
+struct Argnums {};
+template <int... Index>
+inline constexpr Argnums<Index...> argnums;
+
+/// For functions that return more than their value: see value_and_grad.
+struct HasAux {};
+inline constexpr HasAux has_aux;
+
 namespace tree_detail {
 std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(const Leaves&)>& loss,
                                                    const Leaves& leaves);
 /// Whether derivatives by these leaves stay connected to an outer differentiation: within the
 /// function of an outer value_and_grad, or by leaves that require gradients.
 bool differentiated_outside(const Leaves& leaves);
+/// ValueError if a leaf of this argument is not floating-point.
+void check_differentiable(const Leaves& leaves, std::size_t argument);
 
-// Whether F can be differentiated with these arguments; a static_assert says why not.
-template <typename F, typename T, typename... Args>
+// What the arguments of a call are to grad: those that `Index` names are its variables.
+template <typename By, typename... Args>
+struct Variables;
+template <int... Index, typename... Args>
+struct Variables<Argnums<Index...>, Args...> {
+  static constexpr std::size_t count = sizeof...(Args);
+  static constexpr std::array<std::size_t, sizeof...(Index)> places{
+      ((Index < 0 ? count : 0) + static_cast<std::size_t>(Index))...};
+  using Numbers = std::make_index_sequence<places.size()>;
+
+  static constexpr bool has(std::size_t place) {
+    return std::ranges::find(places, place) != places.end();
+  }
+  static constexpr bool are_arguments() {
+    return !places.empty() && std::ranges::all_of(places, [](std::size_t place) {
+      return place < count && std::ranges::count(places, place) == 1;
+    });
+  }
+  static constexpr bool are_trees() {
+    std::size_t place = 0;
+    return ((!has(place++) || Tree<Args>)&&...);
+  }
+};
+
+// Whether F can be differentiated by these variables; a static_assert says why not.
+template <typename By, typename F, typename... Args>
 consteval bool check_call() {
-  constexpr bool fits = std::is_invocable_v<const F&, T, const Args&...>;
-  static_assert(
-      fits, "lockstep: the differentiated function cannot be called with these arguments: there "
-            "are too few or too many of them, they are of other types, or it takes a Tensor& "
-            "where it needs a const Tensor&");
-  return fits;
+  using V = Variables<By, Args...>;
+  static_assert(V::are_arguments(),
+                "lockstep: argnums<0> differentiates by the first argument, argnums<0, 2> by the "
+                "first and the third, argnums<-1> by the last: one is not there, or stands twice");
+  if constexpr (V::are_arguments()) {
+    static_assert(V::are_trees(),
+                  "lockstep: grad differentiates by a Tensor or a tree of them: make a number a "
+                  "Tensor, or name other arguments with argnums<1> or argnums<0, 2>");
+    constexpr bool fits = std::is_invocable_v<const F&, const Args&...>;
+    constexpr bool changes = !fits && std::is_invocable_v<const F&, Args&...>;
+    static_assert(!changes,
+                  "lockstep: a differentiated function takes its arguments by value or const "
+                  "reference: const Tensor&, not Tensor&");
+    static_assert(fits || changes,
+                  "lockstep: the differentiated function cannot be called with these arguments: "
+                  "there are too few or too many of them, or they are of other types");
+    return V::are_trees() && fits;
+  }
+  return false;
 }
 
 // Auxiliary results are values: they keep a graph only where value and gradient do.
@@ -43,11 +96,71 @@ Aux detached_unless(bool keep, const Aux& aux) {
   }
   return aux;
 }
-}  // namespace tree_detail
 
-/// For functions that return more than their value: see value_and_grad.
-struct HasAux {};
-inline constexpr HasAux has_aux;
+// The value of f, or the pair of value and auxiliary result, and the gradient: a tree like the
+// variable, or a tuple of trees.
+template <bool with_aux, typename By, typename F, typename... Args>
+auto value_and_gradient(const F& f, const Args&... args) {
+  using V = Variables<By, Args...>;
+  const std::tuple<const Args&...> arguments(args...);
+  Leaves leaves;
+  std::array<std::size_t, V::count> begins{};  // of the variables' leaves
+  const auto add = [&](const auto& tree, std::size_t place) {
+    const Leaves own = tree_leaves(tree);
+    check_differentiable(own, place);
+    begins[place] = leaves.size();
+    leaves.insert(leaves.end(), own.begin(), own.end());
+  };
+  const auto argument = [&]<std::size_t place>(std::integral_constant<std::size_t, place>,
+                                               const Leaves& of_variables) -> decltype(auto) {
+    if constexpr (V::has(place)) {
+      std::size_t next = begins[place];
+      return take_tree(std::get<place>(arguments), of_variables, next);
+    } else {
+      return std::get<place>(arguments);
+    }
+  };
+  const auto call = [&](const Leaves& variables) {
+    return [&]<std::size_t... place>(std::index_sequence<place...>) {
+      return [&](const auto&... each) {
+        return std::invoke(f, each...);
+      }(argument(std::integral_constant<std::size_t, place>(), variables)...);
+    }
+    (std::index_sequence_for<Args...>());
+  };
+  const auto gradient = [&]<std::size_t... number>(const Leaves& gradients,
+                                                   std::index_sequence<number...>) {
+    if constexpr (sizeof...(number) == 1) {
+      return argument(std::integral_constant<std::size_t, V::places[0]>(), gradients);
+    } else {
+      return std::tuple(
+          argument(std::integral_constant<std::size_t, V::places[number]>(), gradients)...);
+    }
+  };
+  [&]<std::size_t... number>(std::index_sequence<number...>) {
+    (add(std::get<V::places[number]>(arguments), V::places[number]), ...);
+  }
+  (typename V::Numbers());
+  if constexpr (with_aux) {
+    using Aux = std::remove_cvref_t<decltype(call(leaves).second)>;
+    std::optional<Aux> aux;
+    auto [value, gradients] = value_and_grad_of_leaves(
+        [&](const Leaves& variables) -> Tensor {
+          auto result = call(variables);
+          aux.emplace(std::move(result.second));
+          return std::move(result.first);
+        },
+        leaves);
+    return std::pair(std::pair<Tensor, Aux>(std::move(value),
+                                            detached_unless(differentiated_outside(leaves), *aux)),
+                     gradient(gradients, typename V::Numbers()));
+  } else {
+    auto [value, gradients] = value_and_grad_of_leaves(
+        [&](const Leaves& variables) -> Tensor { return call(variables); }, leaves);
+    return std::pair(std::move(value), gradient(gradients, typename V::Numbers()));
+  }
+}
+}  // namespace tree_detail
 
 /// A function that returns f's value and its gradient: `value_and_grad(f)(tree, args…)` is the pair
 /// of f(tree, args…), a floating-point tensor with one element, and a tree like its first argument
@@ -55,73 +168,71 @@ inline constexpr HasAux has_aux;
 /// arguments are not changed, whether or not they require gradients themselves. As
 /// jax.value_and_grad.
 ///
+/// `value_and_grad(f, argnums<2>)` differentiates by the third argument instead, and `argnums<0,
+/// 2>` by the first and the third: the gradient is then a tuple of trees, in that order.
+///
 /// Inside the function of another value_and_grad, value and gradient stay connected to whatever
 /// that one differentiates by (this tree, another argument, a captured tensor), so that derivatives
 /// of derivatives work, mixed ones too; also across maps. Outside of any they keep no graph, unless
-/// the first argument requires gradients itself and gradients are not disabled: then both keep
-/// theirs. Throws ValueError if the value is not one element or a leaf is not floating point.
-template <typename F>
-[[nodiscard]] auto value_and_grad(F f) {
-  return [f = std::move(f)]<Tree T, typename... Args>(const T& tree, const Args&... args) {
-    if constexpr (tree_detail::check_call<F, T, Args...>()) {
-      auto [value, gradients] = tree_detail::value_and_grad_of_leaves(
-          [&](const Leaves& leaves) -> Tensor {
-            return std::invoke(f, tree_unflatten(tree, leaves), args...);
-          },
-          tree_leaves(tree));
-      return std::pair<Tensor, T>(std::move(value), tree_unflatten(tree, gradients));
+/// what it differentiates by requires gradients itself and gradients are not disabled: then both
+/// keep theirs. Throws ValueError if the value is not one element or a leaf is not floating point.
+template <typename F, int... Index>
+[[nodiscard]] auto value_and_grad(F f, Argnums<Index...>) {
+  return [f = std::move(f)]<typename... Args>(const Args&... args) {
+    if constexpr (tree_detail::check_call<Argnums<Index...>, F, Args...>()) {
+      return tree_detail::value_and_gradient<false, Argnums<Index...>>(f, args...);
     }
   };
+}
+template <typename F>
+[[nodiscard]] auto value_and_grad(F f) {
+  return value_and_grad(std::move(f), argnums<0>);
 }
 
 /// For a function that returns a pair: its value, and an auxiliary result of any type (metrics, for
 /// example), which is not differentiated. Returns f's pair and the gradient. If the auxiliary
 /// result is a tree, its leaves keep a graph where value and gradient do, and are detached
 /// elsewhere. If it is no tree, it is unchanged. As jax.value_and_grad(f, has_aux=True).
-template <typename F>
-[[nodiscard]] auto value_and_grad(F f, HasAux) {
-  return [f = std::move(f)]<Tree T, typename... Args>(const T& tree, const Args&... args) {
-    if constexpr (tree_detail::check_call<F, T, Args...>()) {
-      using Aux = std::remove_cvref_t<decltype(std::invoke(f, tree, args...).second)>;
-      const auto leaves = tree_leaves(tree);
-      std::optional<Aux> aux;
-      auto [value, gradients] = tree_detail::value_and_grad_of_leaves(
-          [&](const Leaves& variables) -> Tensor {
-            auto result = std::invoke(f, tree_unflatten(tree, variables), args...);
-            aux.emplace(std::move(result.second));
-            return std::move(result.first);
-          },
-          leaves);
-      return std::pair(
-          std::pair<Tensor, Aux>(
-              std::move(value),
-              tree_detail::detached_unless(tree_detail::differentiated_outside(leaves), *aux)),
-          tree_unflatten(tree, gradients));
+template <typename F, int... Index>
+[[nodiscard]] auto value_and_grad(F f, Argnums<Index...>, HasAux) {
+  return [f = std::move(f)]<typename... Args>(const Args&... args) {
+    if constexpr (tree_detail::check_call<Argnums<Index...>, F, Args...>()) {
+      return tree_detail::value_and_gradient<true, Argnums<Index...>>(f, args...);
     }
   };
+}
+template <typename F>
+[[nodiscard]] auto value_and_grad(F f, HasAux) {
+  return value_and_grad(std::move(f), argnums<0>, has_aux);
 }
 
 /// The gradient alone; see value_and_grad.
-template <typename F>
-[[nodiscard]] auto grad(F f) {
-  return [with_value = value_and_grad(std::move(f))]<Tree T, typename... Args>(
-      const T& tree, const Args&... args) {
-    if constexpr (tree_detail::check_call<F, T, Args...>()) {
-      return with_value(tree, args...).second;
+template <typename F, int... Index>
+[[nodiscard]] auto grad(F f, Argnums<Index...>) {
+  return [f = std::move(f)]<typename... Args>(const Args&... args) {
+    if constexpr (tree_detail::check_call<Argnums<Index...>, F, Args...>()) {
+      return tree_detail::value_and_gradient<false, Argnums<Index...>>(f, args...).second;
     }
   };
 }
+template <typename F>
+[[nodiscard]] auto grad(F f) {
+  return grad(std::move(f), argnums<0>);
+}
 
 /// The gradient and what the function returns beside its value. As jax.grad(f, has_aux=True).
-template <typename F>
-[[nodiscard]] auto grad(F f, HasAux) {
-  return [with_value = value_and_grad(std::move(f), has_aux)]<Tree T, typename... Args>(
-      const T& tree, const Args&... args) {
-    if constexpr (tree_detail::check_call<F, T, Args...>()) {
-      auto [value, gradient] = with_value(tree, args...);
+template <typename F, int... Index>
+[[nodiscard]] auto grad(F f, Argnums<Index...>, HasAux) {
+  return [f = std::move(f)]<typename... Args>(const Args&... args) {
+    if constexpr (tree_detail::check_call<Argnums<Index...>, F, Args...>()) {
+      auto [value, gradient] = tree_detail::value_and_gradient<true, Argnums<Index...>>(f, args...);
       return std::pair(std::move(gradient), std::move(value.second));
     }
   };
+}
+template <typename F>
+[[nodiscard]] auto grad(F f, HasAux) {
+  return grad(std::move(f), argnums<0>, has_aux);
 }
 
 }  // namespace lockstep

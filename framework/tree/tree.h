@@ -353,6 +353,16 @@ template <Tree T>
   return tree;
 }
 
+namespace tree_detail {
+// A tree built like `like` of the leaves from `next` on, which moves behind them.
+template <Tree T>
+T take_tree(const T& like, const Leaves& leaves, std::size_t& next) {
+  T tree = like;
+  for_each_leaf(tree, [&](Tensor& leaf) { leaf = leaves[next++]; });
+  return tree;
+}
+}  // namespace tree_detail
+
 /// A tree whose leaves are f(leaf, corresponding leaves of `rest`…). Throws ValueError, saying
 /// where, if the trees are not built alike.
 template <typename F, Tree T, std::same_as<T>... Rest>

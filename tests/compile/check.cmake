@@ -6,7 +6,7 @@ set(expected
     "lockstep: a mapped function returns a tree of tensors or nothing"
     "lockstep: psum needs the name of an axis: psum(x, \"i\")"
     "lockstep: axis_index needs the name of an axis"
-    "lockstep: the differentiated function cannot be called with these arguments: there are too few or too many of them, they are of other types, or it takes a Tensor& where it needs a const Tensor&")
+    "lockstep: a differentiated function takes its arguments by value or const reference: const Tensor&, not Tensor&")
 # Not -isystem, by which the compiler's own folders would come too early; with -I it leaves them where they are.
 list(TRANSFORM INCLUDES PREPEND "-I")
 execute_process(COMMAND ${COMPILER} -std=c++20 -fsyntax-only -I${SOURCE} ${INCLUDES}

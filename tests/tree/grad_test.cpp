@@ -81,7 +81,7 @@ TEST_CASE("what has no derivative is refused") {
   CHECK_THROWS_WITH(grad(id)(at::ones({3})),
                     ContainsSubstring("must be one floating-point number, not a tensor of [3]"));
   CHECK_THROWS_WITH(grad(id)(at::ones({}, at::kLong)),
-                    ContainsSubstring("leaf 0 of the first argument is Long"));
+                    ContainsSubstring("leaf 0 of argument 0 is Long"));
   CHECK_THROWS_AS(grad(id)(Tensor()), ValueError);
 }
 
@@ -105,4 +105,38 @@ TEST_CASE("what a function returns beside its value comes back beside it") {
     return grad(loss, has_aux)(at, 1.0).second.second.sum();
   };
   CHECK(grad(outer)(x).equal(3 * at::ones({3})));
+}
+
+TEST_CASE("argnums says by which arguments") {
+  const auto f = [](const Line& at, const Tensor& xs, double scale, const Tensor& power) {
+    return (scale * (at.slope * xs + at.offset)).sum() * power;
+  };
+  const Line at = line();
+  const Tensor xs = at::arange(4.0);
+  const Tensor power = at::full({}, 2.0);
+  // The value is 2 * (3 * (0 + 1 + 2 + 3) + 4) * power.
+  CHECK(grad(f, argnums<1>)(at, xs, 2.0, power).equal(at::full({4}, 12.0)));
+  CHECK(grad(f, argnums<-1>)(at, xs, 2.0, power).item<double>() == Approx(44));
+  const auto [value, gradients] = value_and_grad(f, argnums<3, 0>)(at, xs, 2.0, power);
+  CHECK(value.item<double>() == Approx(88));
+  CHECK(std::get<0>(gradients).item<double>() == Approx(44));
+  CHECK(std::get<1>(gradients).slope.item<double>() == Approx(24));
+  CHECK(std::get<1>(gradients).offset.item<double>() == Approx(16));
+  CHECK(std::get<1>(gradients).unused.equal(at::zeros_like(at.unused)));
+  const auto [by_line, by_xs] = grad(f, argnums<0, 1>)(at, xs, 2.0, power);
+  CHECK(by_line.slope.item<double>() == Approx(24));
+  CHECK(by_xs.equal(at::full({4}, 12.0)));
+  // With an auxiliary result, and of a gradient.
+  const auto with_aux = [](const Tensor& a, const Tensor& b) {
+    return std::pair(a * b * b, a + b);
+  };
+  const auto [by_b, sum] = grad(with_aux, argnums<1>, has_aux)(power, 3 * power);
+  CHECK(by_b.item<double>() == Approx(24));
+  CHECK(sum.item<double>() == Approx(8));
+  CHECK(value_and_grad(with_aux, argnums<1>, has_aux)(power, power).first.first.item<double>() ==
+        Approx(8));
+  const auto product = [](const Tensor& a, const Tensor& b) { return a * a * b; };
+  CHECK(grad(grad(product, argnums<1>), argnums<0>)(3 * power, power).item<double>() == Approx(12));
+  CHECK_THROWS_WITH(grad(product, argnums<0, 1>)(power, at::ones({}, at::kLong)),
+                    ContainsSubstring("leaf 0 of argument 1 is Long"));
 }
