@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -14,58 +13,9 @@
 #include "framework/optim/schedule.h"
 #include "framework/replicas/launch.h"
 #include "framework/training/zero_options.h"
+#include "trainers/config/sections.h"
 
 namespace lockstep {
-
-/// The weights with which a run begins.
-struct InitOptions {
-  std::optional<std::string> from;  ///< a file, as Weights reads it; none: the model's own weights
-  bool strict = true;               ///< the file has all of the model's names and no others
-};
-
-/// What of the data set a run takes, and how.
-struct DataUse {
-  std::int64_t batch_size = 64;  ///< samples a replica and microbatch
-  bool shuffle = true;
-  bool drop_last = false;   ///< see SamplerOptions
-  double validation = 0.0;  ///< see DataContext::validation
-  std::optional<std::int64_t>
-      threads;  ///< a replica, that make batches ahead; none: one where it is_slow()
-};
-
-/// The types of numbers in forward and backward: AutocastScope's, or all float32.
-enum class Precision { fp32, bf16 };
-
-/// What only the trainer needs of a config's `trainer` section.
-struct TrainerOptions {
-  std::optional<std::int64_t> epochs = 1;  ///< the run's length …
-  std::optional<std::int64_t> steps;       ///< … in one of three units: …
-  std::optional<std::int64_t> samples;     ///< … exactly one has a value
-  /// Samples a step, of all replicas together, in place of ZeroOptions::accumulate.
-  std::optional<std::int64_t> global_batch;
-  Precision precision = Precision::fp32;
-  std::int64_t check_every = 0;
-  bool ema_warmup = true;  ///< ZeroOptions::ema_warmup, always set in a config
-  std::int64_t log_every = 20;
-  std::int64_t eval_every = 0;
-  std::vector<std::string>
-      metrics;  ///< of evaluations, beside the loss; empty: accuracy for classes
-  /// Evaluations of the validation set in a row without a better figure, after which a run ends.
-  std::optional<std::int64_t> patience;
-  std::vector<std::string> freeze;  ///< patterns for parameters that are not trained
-};
-
-/// What `train` saves, and what a failure of that means.
-struct CheckpointOptions {
-  enum class Save { state, none };
-  enum class OnError { stop, warn };
-  Save save = Save::state;
-  std::int64_t every = 0;  ///< steps between checkpoints; 0: only the final one
-  std::int64_t keep = 3;
-  bool async = true;
-  OnError on_error = OnError::stop;
-  std::string best = "none";  ///< the figure of the validation set by which one is the best
-};
 
 /// A job for `train`; config_table() says what each value means. Options that don't belong to the
 /// chosen model, data set, optimizer or schedule have their defaults. What launch() and ZeroTrainer
@@ -88,8 +38,8 @@ struct Config {
   friend bool operator==(const Config& a, const Config& b);
 };
 
-/// Every key of a config, once, with its variable in `config`. A new key needs a variable in one of
-/// these structs and a line in this table. Models, data sets and losses bring keys of their own.
+/// Every key of a config, once, with its variable in `config`. A new one stands in sections.h;
+/// models, data sets and other choices bring keys of their own.
 [[nodiscard]] std::vector<keys::Section> config_table(Config& config);
 
 /// Reads the config in `file`; `overrides` win over it. DataError if the file cannot be read or is
