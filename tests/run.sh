@@ -20,7 +20,7 @@ has_cases() {
 
 [[ ${1-} != *.cpp ]] || set -- "$(dirname "$1")" "$@"
 if [[ $# == 0 || $1 == -* ]]; then
-  extra_packages=(python3-numpy)
+  extra_packages=(python3-numpy python3-matplotlib)
   source trainers/setup.sh
   build all_tests tests/train_tests 9
   exec ctest --preset release "$@"

@@ -35,8 +35,8 @@ say_what_to_install() {
 The build could not be configured. Lockstep needs: a C++20 compiler (g++ 12 or newer), CMake 3.25 or
 newer, Ninja, LibTorch 1.13 or newer (CMAKE_PREFIX_PATH picks one), Gloo, cxxopts, yaml-cpp,
 nlohmann-json, spdlog, xxHash, zlib, libpng, libjpeg-turbo, OpenSSL, and for the tests Catch2,
-python3 with NumPy and the Fashion-MNIST files that Debian's package dataset-fashion-mnist has. A fast BLAS such as
-OpenBLAS with OpenMP is strongly advised.
+python3 with NumPy and matplotlib, and the Fashion-MNIST files that Debian's package
+dataset-fashion-mnist has. A fast BLAS such as OpenBLAS with OpenMP is strongly advised.
 LIST
   return 2
 }

@@ -27,8 +27,9 @@ namespace fs = std::filesystem;
 class Bench {
  public:
   [[nodiscard]] std::vector<std::string> command(const std::vector<std::string>& flags) const {
-    std::vector<std::string> words{"/usr/bin/env", "TMPDIR=" + temporary_.path().string(),
-                                   BENCH_BINARY};
+    std::vector<std::string> words{"/usr/bin/env", "TMPDIR=" + temporary_.path().string()};
+    words.insert(words.end(), environment_.begin(), environment_.end());
+    words.push_back(BENCH_BINARY);
     words.insert(words.end(), flags.begin(), flags.end());
     return words;
   }
@@ -47,10 +48,15 @@ class Bench {
       return bench::bench_main(static_cast<int>(flags.size()) + 1, arguments.data());
     });
   }
+  void set(const std::string& variable, const std::string& value) {
+    environment_.push_back(variable + "=" + value);
+  }
   [[nodiscard]] fs::path file(const std::string& name) const { return work_.path() / name; }
   [[nodiscard]] bool left_nothing() const { return entries(temporary_.path()) == 0; }
 
  private:
+  std::vector<std::string> environment_{
+      str("PATH=", fs::path(PYTHON).parent_path().string(), ":", std::getenv("PATH"))};
   TemporaryFolder temporary_;
   TemporaryFolder work_;
 };
@@ -175,7 +181,8 @@ TEST_CASE("bench training measures steps and launches, and says which peers are 
   }
   CHECK(json["launches"]["measurements"][0]["system"] == "train");
   CHECK(json["launches"]["measurements"][0]["samples"].size() == 2);
-  CHECK_THAT(read_text(bench.file("out.svg")), ContainsSubstring("mlp, 2 replicas"));
+  CHECK_THAT(read_text(bench.file("out.svg")),
+             ContainsSubstring("mlp, 1863690 parameters, 2 replicas, batch 4"));
   CHECK(bench.left_nothing());
 }
 
@@ -223,10 +230,12 @@ TEST_CASE("bench checkpoint measures in each folder, and says which peers are no
   const Bench bench;
   const TemporaryFolder one;
   const TemporaryFolder other;
-  const Ended end = bench.run({"checkpoint", "--parameters", "5K", "--repetitions", "2",
-                               "--folders", str(one.path().string(), ",", other.path().string()),
-                               "--python", "/nowhere/python", "--json", "out.json"});
+  const Ended end =
+      bench.run({"checkpoint", "--parameters", "5K", "--repetitions", "2", "--folders",
+                 str(one.path().string(), ",", other.path().string()), "--python",
+                 "/nowhere/python", "--json", "out.json", "--plot", "out.png"});
   require_status(end, 0);
+  CHECK(read_text(bench.file("out.png")).rfind("\x89PNG", 0) == 0);
   for (const std::string part :
        {"dcp is left out: /nowhere/python cannot run it: ", "dcp_async is left out: ",
         "torch_save is left out: ", "5000 parameters with Adam's state, of 2 replicas, in ",
@@ -300,6 +309,46 @@ TEST_CASE("bench parts measures one part alone, and a table beside Python's read
     CHECK_THAT(end.out, ContainsSubstring(part));
   }
   CHECK_THAT(end.out, !ContainsSubstring("replicated"));
+  CHECK(bench.left_nothing());
+}
+
+TEST_CASE("a picture that this machine cannot draw is refused before anything is measured") {
+  Bench bench;
+  const std::string package = "(Debian: python3-matplotlib)";
+  SECTION("without matplotlib") {
+    write_text(bench.file("matplotlib.py"), "raise ImportError('it is broken')");
+    bench.set("PYTHONPATH", bench.file("").string());
+    const Ended end = bench.run({"vdot", "--plot", "out.svg"});
+    CHECK(end.status == 2);
+    CHECK(end.out.empty());
+    CHECK(end.err == str("lockstep: error: --plot: ", PYTHON, " cannot import matplotlib ", package,
+                         ": it is broken\n"));
+  }
+  SECTION("without Python") {
+    bench.set("PATH", "/nowhere");
+    const Ended end = bench.run({"vdot", "--plot", "out.svg"});
+    CHECK(end.status == 2);
+    CHECK(end.out.empty());
+    CHECK(end.err == str("lockstep: error: --plot: cannot run python3: No such file or directory ",
+                         package, "\n"));
+  }
+  CHECK_FALSE(fs::exists(bench.file("out.svg")));
+  CHECK(bench.left_nothing());
+}
+
+TEST_CASE("where the picture cannot be written, what was measured is there") {
+  Bench bench;
+  write_text(bench.file("python3"),
+             "#!/bin/sh\n[ $2 = --version ] && exit\necho no space; exit 1\n");
+  fs::permissions(bench.file("python3"), fs::perms::owner_all);
+  bench.set("PATH", bench.file("").string() + ":/usr/bin:/bin");
+  const Ended end = bench.run({"collectives", "--systems", "psum", "--sizes", "8", "--replicas",
+                               "1", "--operations", "all_reduce", "--repetitions", "1", "--json",
+                               "out.json", "--plot", "out.svg"});
+  CHECK(end.status == 1);
+  CHECK_THAT(end.out, ContainsSubstring("== all_reduce, 1 replica"));
+  CHECK(end.err == "lockstep: error: --plot: no space\n");
+  CHECK(nlohmann::json::parse(read_text(bench.file("out.json")))["results"].size() == 1);
   CHECK(bench.left_nothing());
 }
 
@@ -378,8 +427,6 @@ TEST_CASE("what is not understood is refused, in one line and at once") {
        "--replicas: 3 cannot be spread evenly over 2 hosts"},
       {{"collectives", "--hosts", "2", "--launch", "threads"},
        "--launch: on several hosts replicas are processes"},
-      {{"collectives", "--hosts", "2", "--plot", "out.svg"},
-       "--plot: there are no pictures of several hosts"},
       {{"collectives", "--rate-mbit", "-1"},
        "--rate-mbit: '-1' is no whole number from 0 to 100000"},
       {{"training", "--hosts", "2", "--measure", "launches"},
@@ -389,7 +436,6 @@ TEST_CASE("what is not understood is refused, in one line and at once") {
        "--parameters: '5m' is no number of parameters, such as 5000 or 100M"},
       {{"checkpoint", "--folders", "/nowhere"},
        "--folders: '/nowhere' is no folder that can be written to"},
-      {{"checkpoint", "--plot", "out.svg"}, "unknown flag --plot"},
       {{"parts", "--measure", "steps"},
        "--measure: 'steps' is unknown; there are table, replicated"},
       {{"parts", "--columns", "1"}, "--columns: '1' is no whole number from 2 to 1000000"},
@@ -399,6 +445,7 @@ TEST_CASE("what is not understood is refused, in one line and at once") {
       {{"collectives", "--json", "/nowhere/out.json"},
        "--json: the folder /nowhere cannot be written to"},
       {{"collectives", "--plot", ""}, "--plot: '' is no file's name"},
+      {{"vdot", "--plot", "out.gif"}, "--plot: 'out.gif' does not end in .svg, .png or .pdf"},
   };
   const Bench bench;
   for (const Refusal& refusal : refusals) {

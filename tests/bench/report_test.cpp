@@ -5,15 +5,16 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/bench/plotted.h"
 #include "tests/catch.h"
 #include "tests/support/occurrences.h"
 #include "trainers/bench/reports/json.h"
-#include "trainers/bench/reports/pictures.h"
 #include "trainers/bench/reports/text.h"
 
 using namespace lockstep;
 using namespace lockstep::bench;
 using lockstep::testing::count;
+using lockstep::testing::plotted;
 
 namespace {
 
@@ -124,34 +125,34 @@ TEST_CASE("the JSON holds every sample and what is known of where it was taken")
   CHECK(size["measurements"][1]["seconds"]["upper_quartile"] == Approx(4.5e-3));
 }
 
-TEST_CASE(
-    "the picture has two charts a result, in which every system has a line, and says what its "
-    "words "
-    "mean") {
+TEST_CASE("the picture of collectives has a chart a result, with a line a system over sizes") {
   CollectivesReport report = example();
+  OperationResult& result = report.results[0];
+  SizeResult middle = result.sizes[0];
+  middle.bytes = 1 << 16;
+  result.sizes.insert(result.sizes.begin() + 1, middle);
   report.results.push_back(report.results[0]);
   report.results[1].operation = Operation::all_gather;
-  report.results[1].sizes.pop_back();  // a single size is a point
-  const std::string svg = charts::to_svg(picture_of(report));
-  CHECK(count(svg, "<path class=\"line c0\"") == 4);
-  CHECK(count(svg, "<path class=\"line c1 dashed\"") == 4);
-  CHECK(count(svg, "<path class=\"marker c0\"") == 2 * (2 + 1) + 1);  // points, and the legend's
-  CHECK(count(svg, ">limit of the memory<") == 4 / 2);
-  CHECK(count(svg, ">all_gather, 2 replicas<") == 1);
-  CHECK(count(svg, ">c10d 2.9<") == 1);
+  const std::string svg = plotted(to_json(report));
+  for (const std::string text :
+       {"all_reduce, 2 replicas", "all_gather, 2 replicas", "psum", "c10d 2.9"})
+    CHECK(count(svg, ">" + text + "<") == 1);
+  for (const std::string text : {"1 KiB", "64 KiB", "4 MB", "10 \u00b5s", "1 ms", "size", "time"})
+    CHECK(count(svg, ">" + text + "<") == 2);
   CHECK(count(svg, "A &lt;fast&gt; CPU &amp; more") == 1);
   CHECK(count(svg, "nan") == 0);
   CHECK(count(svg, "inf") == 0);
-  for (const std::string tick : {"1 us", "100 us", "10 ms"})
-    CHECK_THAT(svg, ContainsSubstring(">" + tick + "<"));
-  for (const std::string term :
-       {"time a call", "bus bandwidth", "limit of the memory", "above the limit"})
-    CHECK(count(svg, ">" + term + ":<") == 1);
+
+  const std::string bandwidth = plotted(to_json(report), {"--columns", "bus_bytes_per_second"});
+  CHECK(count(bandwidth, ">bus bandwidth<") == 2);
+  CHECK(count(bandwidth, ">1 GB/s<") == 2);
+
   report.results.resize(1);
-  report.results[0].sizes[0].measurements[0].seconds.lower = 0.3e-6;
-  CHECK(count(charts::to_svg(picture_of(report)), ">100 ns<") == 1);
-  report.results[0].replicas = 1;  // which moves nothing
-  CHECK(count(charts::to_svg(picture_of(report)), "limit") == 0);
+  report.results[0].sizes.resize(2);  // too few for lines
+  const std::string bars = plotted(to_json(report));
+  CHECK(count(bars, ">all_reduce, 2 replicas, 64 KiB<") == 1);
+  CHECK(count(bars, ">psum<") == 2);
+  CHECK(count(bars, ">300 \u00b5s<") >= 2);
 }
 
 TEST_CASE("vdot's table compares with Lockstep's") {

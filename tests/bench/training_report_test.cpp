@@ -1,18 +1,20 @@
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "tests/bench/plotted.h"
 #include "tests/catch.h"
 #include "tests/support/occurrences.h"
 #include "trainers/bench/reports/json.h"
-#include "trainers/bench/reports/pictures.h"
 #include "trainers/bench/reports/text.h"
 
 using namespace lockstep;
 using namespace lockstep::bench;
 using lockstep::testing::count;
+using lockstep::testing::plotted;
 
 namespace {
 
@@ -273,25 +275,32 @@ TEST_CASE("the JSON of training holds samples, parts, floor and memory") {
   CHECK(json["launches"]["measurements"][1]["system"] == "torchrun 1.13");
 }
 
-TEST_CASE("the picture of training has a bar a system with its parts, and the floor") {
+TEST_CASE("the picture of training has a chart a model and a bar a system, without references") {
   TrainingReport report = training_example();
-  const std::string svg = charts::to_svg(picture_of(report));
-  for (const std::string title : {"mlp, 1 replica", "mlp, 2 replicas", "mlp, 4 replicas",
-                                  "launch to first step, 4 processes"})
-    CHECK(count(svg, ">" + title + "<") == 1);
-  CHECK(count(svg, ">floor<") == 3);
+  report.results.erase(report.results.begin());
+  const std::string svg = plotted(to_json(report));
+  for (const std::string text :
+       {"mlp, 1000000 parameters, 2 replicas, batch 64",
+        "mlp, 1000000 parameters, 4 replicas, batch 64", "launches", "train"})
+    CHECK(count(svg, ">" + text + "<") == 1);
+  for (const std::string text : {"stage 0", "plain 1.13", "ddp 1.13", "13 ms"})
+    CHECK(count(svg, ">" + text + "<") == 2);
+  CHECK(count(svg, ">12.5 ms<") == 2 + 1);
   CHECK(count(svg, ">alone<") == 0);
-  CHECK(count(svg, ", 1 replica<") == 1);                 // the title
-  CHECK(count(svg, "<rect class=\"part c1\"") == 1 + 3);  // the legend's, Lockstep's forward
-  CHECK(count(svg, "<rect class=\"part c1 faint\"") == 1 + 2 + 2);  // peers'
-  CHECK(count(svg, "class=\"spread\"") == 2 + 3 + 3 + 2);
-  CHECK(count(svg, "nan") == 0);
-  CHECK(count(svg, "inf") == 0);
-  for (const std::string term : {"bar", "whisker", "floor", "launch"})
-    CHECK(count(svg, ">" + term + ":<") == 1);
+  CHECK(count(svg, "1 replica<") == 0);
 
-  report.results.clear();
-  const std::string launches = charts::to_svg(picture_of(report));
-  CHECK(count(launches, ">whisker:<") == 1);
-  CHECK(count(launches, ">floor:<") == 0);
+  const std::string parts = plotted(to_json(report), {"--columns", "exposed_parts"});
+  for (const std::string part : kStepPartNames) CHECK(count(parts, ">" + part + "<") == 1);
+  CHECK(count(parts, ">12.5 ms<") == 2);
+  CHECK(count(parts, ">launches<") == 0);
+
+  for (const std::int64_t replicas : {8, 16}) {
+    report.results.push_back(report.results[0]);
+    report.results.back().replicas = replicas;
+  }
+  const std::string lines = plotted(to_json(report));
+  CHECK(count(lines, ">mlp, 1000000 parameters, batch 64<") == 1);
+  CHECK(count(lines, ">replicas<") == 1);
+  for (const std::string replicas : {"2", "4", "8", "16"})
+    CHECK(count(lines, ">" + replicas + "<") == 1);
 }

@@ -11,6 +11,7 @@
 #include "framework/replicas/worker_process.h"
 #include "trainers/bench/flags.h"
 #include "trainers/bench/measuring/workplace.h"
+#include "trainers/bench/session.h"
 #include "trainers/bench/systems/own.h"
 
 namespace lockstep::bench {
@@ -23,7 +24,10 @@ int run(int argc, const char* const* argv) {
   const Options options = parse_flags(argc, argv);
   std::cout << options.text;
   for (const Benchmark& benchmark : benchmarks()) {
-    if (options.text.empty() && benchmark.name == options.measurement) benchmark.run(options);
+    if (!options.text.empty() || benchmark.name != options.measurement) continue;
+    const Workplace workplace;
+    check_plot(workplace, options);
+    write_results(workplace, options, benchmark.run(workplace, options));
   }
   if (!std::cout.flush()) throw Error("stdout cannot be written");
   return 0;

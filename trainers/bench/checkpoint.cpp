@@ -130,8 +130,7 @@ std::vector<PartsMeasurement> reload(const Workplace& workplace, const fs::path&
 
 }  // namespace
 
-void run_checkpoint(const Options& options) {
-  const Workplace workplace;
+std::string run_checkpoint(const Workplace& workplace, const Options& options) {
   const Contestants contestants = find_contestants(workplace, options, {checkpoint_system(kStage)},
                                                    {"dcp", "dcp_async", "torch_save"});
   CheckpointReport report{.heading = heading_of(contestants.systems, contestants.left_out),
@@ -170,7 +169,7 @@ void run_checkpoint(const Options& options) {
       std::cout << result_text(report, result) << std::flush;
     }
   }
-  write_file(options.json, [&] { return to_json(report); });
+  return to_json(report);
 }
 
 }  // namespace lockstep::bench

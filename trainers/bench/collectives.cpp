@@ -13,7 +13,6 @@
 #include "trainers/bench/measuring/measure.h"
 #include "trainers/bench/measuring/progress_line.h"
 #include "trainers/bench/reports/json.h"
-#include "trainers/bench/reports/pictures.h"
 #include "trainers/bench/reports/text.h"
 #include "trainers/bench/reports/units.h"
 #include "trainers/bench/session.h"
@@ -58,8 +57,7 @@ void measure_size(const Crew& crew, std::int64_t bytes, const Pace& pace, Operat
 
 }  // namespace
 
-void run_collectives(const Options& options) {
-  const Workplace workplace;
+std::string run_collectives(const Workplace& workplace, const Options& options) {
   const Hosts hosts(options);
   const bool one_host = options.hosts == 1;
   const auto [found, left_out] =
@@ -92,8 +90,7 @@ void run_collectives(const Options& options) {
     }
     crew.finish();
   }
-  write_file(options.json, [&] { return to_json(report); });
-  write_file(options.plot, [&] { return charts::to_svg(picture_of(report)); });
+  return to_json(report);
 }
 
 }  // namespace lockstep::bench

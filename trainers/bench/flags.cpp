@@ -19,7 +19,7 @@
 namespace lockstep::bench {
 
 // Each in a file of its own.
-using Run = void(const Options& options);
+using Run = std::string(const Workplace& workplace, const Options& options);
 Run run_collectives, run_vdot, run_training, run_checkpoint, run_parts;
 
 namespace {
@@ -93,6 +93,13 @@ std::filesystem::path output_file(const std::string& text) {
   require(!text.empty() && !std::filesystem::is_directory(file), "'", text, "' is no file's name");
   const std::string folder = std::filesystem::absolute(file).parent_path();
   require(::access(folder.c_str(), W_OK) == 0, "the folder ", folder, " cannot be written to");
+  return file;
+}
+
+std::filesystem::path picture_file(const std::string& text) {
+  const std::filesystem::path file = output_file(text);
+  require(file.extension() == ".svg" || file.extension() == ".png" || file.extension() == ".pdf",
+          "'", text, "' does not end in .svg, .png or .pdf");
   return file;
 }
 
@@ -178,7 +185,6 @@ void check_hosts(const Options& options) {
           "--measure: launches are those of one host");
   require(options.launch == std::vector{LaunchMode::processes},
           "--launch: on several hosts replicas are processes");
-  require(options.plot.empty(), "--plot: there are no pictures of several hosts");
 }
 
 }  // namespace
@@ -199,7 +205,7 @@ std::vector<Flag> bench_flags(Options& options) {
   const Words all;
   const Words with_systems{"collectives", "vdot", "training", "checkpoint"};
   const Words replicated{"collectives", "training", "checkpoint"};
-  const Words drawn{"collectives", "training"};
+  const Words spread{"collectives", "training"};
   const std::vector<std::pair<Words, Flag>> rows{
       {with_systems,
        {"--systems", "LIST", "The systems that are measured (default: all that this machine has)",
@@ -215,6 +221,11 @@ std::vector<Flag> bench_flags(Options& options) {
       {all,
        {"--json", "FILE", "Write all samples, and what is known of the machine and the systems",
         sets(options.json, output_file)}},
+      {all,
+       {"--plot", "FILE",
+        "Draw what was measured, with its quartiles: an SVG, PNG or PDF, as the name ends, by "
+        "python3 with matplotlib (Debian: python3-matplotlib)",
+        sets(options.plot, picture_file)}},
       {{"collectives"},
        {"--operations", "LIST", "Operations: all_reduce, reduce_scatter, all_gather (default: all)",
         sets_list(options.operations, parse_operation)}},
@@ -247,24 +258,20 @@ std::vector<Flag> bench_flags(Options& options) {
       {{"training"},
        {"--batch", "N", "Samples a replica (default: 64 images, 8 texts)",
         sets(options.batch, count_between(1, 4096))}},
-      {drawn,
+      {spread,
        {"--launch", "LIST",
         "How Lockstep's own replicas run: processes, threads (default: processes)",
         sets_list(options.launch, launch_mode)}},
-      {drawn,
+      {spread,
        {"--hosts", "N", "Spread each system's replicas over so many hosts: see \"Several hosts\"",
         sets(options.hosts, count_between(1, 16))}},
-      {drawn,
+      {spread,
        {"--rate-mbit", "N",
         "Speed of each host's cable, either way; 0 for as fast as it goes (default: 1000)",
         sets(options.rate_mbit, count_between(0, 100'000))}},
-      {drawn,
+      {spread,
        {"--delay-ms", "N", "Delay from any host to any other, one way (default: 0)",
         sets(options.delay_ms, count_between(0, 1000))}},
-      {drawn,
-       {"--plot", "FILE.svg",
-        "Draw the table: time and bus bandwidth over size, or the parts of a step",
-        sets(options.plot, output_file)}},
       {{"checkpoint"},
        {"--parameters", "N", "Parameters of the model, such as 5000 or 20M (default: 100M)",
         sets(options.parameters, parameter_count)}},

@@ -11,6 +11,8 @@
 
 namespace lockstep::bench {
 
+class Workplace;
+
 /// What the command line asks for. Flags that a measurement does not have keep their defaults.
 struct Options {
   std::string measurement;  ///< "collectives", "vdot", "training", "checkpoint" or "parts"
@@ -58,8 +60,8 @@ struct Options {
 struct Benchmark {
   std::string name;
   std::string help;  ///< one line
-  /// Measures, prints its tables to stdout and writes the requested files.
-  void (*run)(const Options& options);
+  /// Measures, prints its tables to stdout and returns its report in JSON.
+  std::string (*run)(const Workplace& workplace, const Options& options);
 };
 
 [[nodiscard]] const std::vector<Benchmark>& benchmarks();

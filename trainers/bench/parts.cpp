@@ -60,11 +60,11 @@ System reading(const fs::path& table, System peer) {
 
 PartResult measure_table(const Workplace& workplace, const std::vector<System>& peers,
                          const Options& options, const ProgressLine& progress) {
-  const fs::path folder = workplace.make_folder();
+  const fs::path folder = workplace.folder();
   std::vector<System> systems;
   for (const std::int64_t columns : {options.columns, kFewColumns}) {
     const fs::path table = folder / str(columns, ".csv");
-    write_file(table, [&] { return numbers_in_csv(columns); });
+    testing::write_text(table, numbers_in_csv(columns));
     std::vector<System> readers{train_system(step_on(table, columns))};
     for (const System& peer : peers) readers.push_back(reading(table, peer));
     for (System& reader : readers) {
@@ -116,11 +116,10 @@ PartResult measure_replicated(const Workplace& workplace, const Options& options
 
 }  // namespace
 
-void run_parts(const Options& options) {
+std::string run_parts(const Workplace& workplace, const Options& options) {
   const auto measures = [&](const std::string& part) {
     return std::ranges::count(options.measured, part) > 0;
   };
-  const Workplace workplace;
   Contestants peers;  // for the table
   std::vector<System> systems;
   if (measures("table")) {
@@ -143,7 +142,7 @@ void run_parts(const Options& options) {
     progress.show("replicated");
     add(measure_replicated(workplace, options, report.heading.machine.cores));
   }
-  write_file(options.json, [&] { return to_json(report); });
+  return to_json(report);
 }
 
 }  // namespace lockstep::bench

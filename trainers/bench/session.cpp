@@ -4,13 +4,28 @@
 #include <cstddef>
 
 #include <fcntl.h>
+#include <sys/wait.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/storage/file.h"
 #include "trainers/bench/measuring/machine.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 namespace lockstep::bench {
+namespace {
+
+// Runs plot.py, with the first Python that is found.
+ProgramEnd run_plot(const Workplace& workplace, const std::vector<std::string>& arguments) {
+  Program program{.arguments = {"python3", file_of_bench("plot.py", "share/lockstep/plot.py")}};
+  program.arguments.insert(program.arguments.end(), arguments.begin(), arguments.end());
+  ProgramEnd end = workplace.run(program);
+  if (WIFEXITED(end.status) && WEXITSTATUS(end.status) == kNotRun)
+    end.output = end.last_line() + " (Debian: python3-matplotlib)";
+  return end;
+}
+
+}  // namespace
 
 Contestants find_contestants(const Workplace& workplace, const Options& options,
                              const std::vector<System>& own,
@@ -48,8 +63,19 @@ Heading heading_of(const std::vector<System>& systems, const std::vector<LeftOut
   return heading;
 }
 
-void write_file(const std::filesystem::path& path, const std::function<std::string()>& make) {
-  if (!path.empty()) File(path, O_CREAT | O_WRONLY | O_TRUNC).write(make());
+void check_plot(const Workplace& workplace, const Options& options) {
+  if (options.plot.empty()) return;
+  const ProgramEnd end = run_plot(workplace, {"--version"});
+  if (end.status != 0) throw ValueError(str("--plot: ", end.last_line()));
+}
+
+void write_results(const Workplace& workplace, const Options& options, const std::string& json) {
+  if (!options.json.empty()) File(options.json, O_CREAT | O_WRONLY | O_TRUNC).write(json);
+  if (options.plot.empty()) return;
+  const std::filesystem::path table = workplace.folder() / "table.json";
+  testing::write_text(table, json);
+  const ProgramEnd end = run_plot(workplace, {table, std::filesystem::absolute(options.plot)});
+  if (end.status != 0) throw Error(str("--plot: ", end.last_line()));
 }
 
 }  // namespace lockstep::bench

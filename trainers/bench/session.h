@@ -1,7 +1,5 @@
 #pragma once
 
-#include <filesystem>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,8 +20,11 @@ namespace lockstep::bench {
 [[nodiscard]] Heading heading_of(const std::vector<System>& systems,
                                  const std::vector<LeftOut>& left_out);
 
-/// Writes the result of `make` to `path`; does nothing if `path` is empty. Error if the file cannot
-/// be written.
-void write_file(const std::filesystem::path& path, const std::function<std::string()>& make);
+/// ValueError, before anything is measured, if --plot is given and this machine cannot draw.
+void check_plot(const Workplace& workplace, const Options& options);
+
+/// Writes a report to the file of --json and draws it in that of --plot. Error if one cannot be
+/// written.
+void write_results(const Workplace& workplace, const Options& options, const std::string& json);
 
 }  // namespace lockstep::bench

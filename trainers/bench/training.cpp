@@ -11,7 +11,6 @@
 #include "trainers/bench/measuring/machine.h"
 #include "trainers/bench/measuring/measure.h"
 #include "trainers/bench/reports/json.h"
-#include "trainers/bench/reports/pictures.h"
 #include "trainers/bench/reports/text.h"
 #include "trainers/bench/session.h"
 #include "trainers/bench/systems/own.h"
@@ -76,11 +75,10 @@ TrainingResult measure_steps(const Workplace& workplace, const std::vector<Syste
 
 }  // namespace
 
-void run_training(const Options& options) {
+std::string run_training(const Workplace& workplace, const Options& options) {
   const auto measures = [&](const std::string& what) {
     return std::ranges::count(options.measured, what) > 0;
   };
-  const Workplace workplace;
   const Hosts hosts(options);
   const Contestants contestants = find_contestants(
       workplace, options, training_systems(options.stages, options.launch, options.data),
@@ -120,8 +118,7 @@ void run_training(const Options& options) {
     progress.clear();
     std::cout << launches_text(report) << std::flush;
   }
-  write_file(options.json, [&] { return to_json(report); });
-  write_file(options.plot, [&] { return charts::to_svg(picture_of(report)); });
+  return to_json(report);
 }
 
 }  // namespace lockstep::bench

@@ -1,4 +1,5 @@
 #include <iostream>
+#include <string>
 
 #include "trainers/bench/measuring/measure.h"
 #include "trainers/bench/measuring/progress_line.h"
@@ -9,8 +10,7 @@
 
 namespace lockstep::bench {
 
-void run_vdot(const Options& options) {
-  const Workplace workplace;
+std::string run_vdot(const Workplace& workplace, const Options& options) {
   const auto [systems, left_out] = find_contestants(workplace, options, vdot_systems(), {"jax"});
   VdotReport report{.heading = heading_of(systems, left_out),
                     .replicas = kVdotReplicas,
@@ -23,7 +23,7 @@ void run_vdot(const Options& options) {
   crew.finish();
   progress.clear();
   std::cout << vdot_text(report) << std::flush;
-  write_file(options.json, [&] { return to_json(report); });
+  return to_json(report);
 }
 
 }  // namespace lockstep::bench

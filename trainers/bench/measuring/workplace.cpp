@@ -61,6 +61,12 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 }  // namespace
 
+std::string ProgramEnd::last_line() const {
+  if (silent) return "it has not ended in time";
+  const std::string text = output.substr(0, output.find_last_not_of('\n') + 1);
+  return text.substr(text.rfind('\n') + 1);
+}
+
 Workplace::Workplace() {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
@@ -102,6 +108,11 @@ ProgramEnd Workplace::run(const Program& program,
   return end;
 }
 
+fs::path file_of_bench(const fs::path& built, const fs::path& installed) {
+  const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
+  return fs::exists(folder / built) ? folder / built : folder.parent_path() / installed;
+}
+
 pid_t start(const Program& program, int output) {
   std::vector<std::string> arguments = program.arguments;
   std::vector<std::string> variables = environment_with(program.environment);
@@ -110,7 +121,7 @@ pid_t start(const Program& program, int output) {
   return testing::fork_child(output, output, SIGTERM, [&] {
     ::execvpe(argument_pointers[0], argument_pointers.data(), variable_pointers.data());
     ::dprintf(STDERR_FILENO, "cannot run %s: %s\n", argument_pointers[0], std::strerror(errno));
-    ::_exit(127);
+    ::_exit(kNotRun);
   });
 }
 

@@ -22,6 +22,9 @@ struct ProgramEnd {
   bool silent = false;  ///< it said nothing for kSilence, and was killed
   int status = 0;       ///< as waitpid() has it
   std::string output;   ///< all that it printed
+
+  /// What it printed last: of a program that failed, the reason.
+  [[nodiscard]] std::string last_line() const;
 };
 
 /// The driver's surroundings, one object in a process: a temporary folder that only this user can
@@ -50,10 +53,16 @@ class Workplace : private NonCopyable {
   testing::TemporaryFolder folder_;
 };
 
+/// A file or folder that comes with bench: `built` is its path from the binary's folder in a build,
+/// `installed` that from the prefix.
+[[nodiscard]] std::filesystem::path file_of_bench(const std::filesystem::path& built,
+                                                  const std::filesystem::path& installed);
+
 /// Starts a program in a process group of its own (Ctrl-C is for the driver), without input and
 /// with stdout and stderr to `output`. It gets SIGTERM when this process ends. A program that
-/// cannot be run writes an error to `output` and ends with status 127. Throws Error if no process
-/// can be made.
+/// cannot be run writes an error to `output` and ends with status kNotRun. Throws Error if no
+/// process can be made.
+inline constexpr int kNotRun = 127;
 [[nodiscard]] pid_t start(const Program& program, int output);
 
 }  // namespace lockstep::bench

@@ -20,12 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-// Where the programs of peers are: beside the binary in a build, under libexec/ where installed.
 fs::path peer_program(const std::string& name) {
-  const fs::path binary = fs::read_symlink("/proc/self/exe");
-  const fs::path built = binary.parent_path() / "bench_peers";
-  const fs::path installed = binary.parent_path().parent_path() / "libexec/lockstep/bench_peers";
-  return (fs::exists(built) ? built : installed) / name;
+  return file_of_bench("bench_peers", "libexec/lockstep/bench_peers") / name;
 }
 
 struct Probed {
@@ -41,11 +37,8 @@ Probed probe(const Workplace& workplace, Words command) {
   if (before != known.end()) return before->second;
   Probed& probed = known[command];
   command.emplace_back("--version");
-  auto [silent, status, text] = workplace.run({.arguments = command});
-  if (silent) text += "\nit has not ended in time";
-  probed.works = status == 0;
-  text.erase(text.find_last_not_of('\n') + 1);
-  probed.last_line = text.substr(text.rfind('\n') + 1);
+  const ProgramEnd end = workplace.run({.arguments = command});
+  probed = {.works = end.status == 0, .last_line = end.last_line()};
   return probed;
 }
 

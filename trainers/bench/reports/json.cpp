@@ -22,6 +22,7 @@ Json array_of(const Values& values, const Make& make, const Context&... context)
 Json measurement_json(const Measurement& measurement) {
   const Quartiles& seconds = measurement.seconds;
   Json json{{"system", measurement.system.label},
+            {"own", measurement.system.own},
             {"seconds",
              {{"median", seconds.median},
               {"lower_quartile", seconds.lower},
@@ -78,6 +79,7 @@ Json parts_json(const StepParts& parts) {
 
 Json step_json(const TrainingResult& result, const Measurement& measurement) {
   Json json = measurement_json(measurement);
+  if (is_reference(measurement)) json["reference"] = true;
   json["steps_per_second"] = 1 / measurement.seconds.median;
   json["measured_parts"] = parts_json(measurement.parts);
   json["exposed_parts"] = parts_json(exposed_parts(result, measurement));
@@ -125,14 +127,19 @@ Json training_json(const TrainingResult& result) {
 }
 
 // Of a part of checkpoints: median, quartiles and samples.
+// The first `times` are seconds, the others bytes.
 template <typename Names>
-Json checkpoint_parts_json(const Names& names, const PartsMeasurement& measurement) {
-  Json json{{"system", measurement.system.label}, {"replicas", measurement.replicas}};
+Json checkpoint_parts_json(const Names& names, std::size_t times,
+                           const PartsMeasurement& measurement) {
+  Json json{{"system", measurement.system.label},
+            {"own", measurement.system.own},
+            {"replicas", measurement.replicas}};
   for (std::size_t i = 0; i < names.size(); ++i) {
     const Quartiles values = measurement.of(i);
     json[names[i]] = {{"median", values.median},
                       {"lower_quartile", values.lower},
                       {"upper_quartile", values.upper},
+                      {"unit", i < times ? "s" : "B"},
                       {"samples", measurement.samples[i]}};
   }
   if (!measurement.note.empty()) json["note"] = measurement.note;
@@ -141,17 +148,18 @@ Json checkpoint_parts_json(const Names& names, const PartsMeasurement& measureme
 
 Json checkpoint_json(const CheckpointResult& result) {
   const auto measured = [&](const PartsMeasurement& measurement) {
-    Json json = checkpoint_parts_json(kCheckpointPartNames, measurement);
+    Json json = checkpoint_parts_json(kCheckpointPartNames, 3, measurement);
     json["share_of_limit"] = share_of_limit(result, measurement);
     return json;
   };
   const auto reloaded = [](const PartsMeasurement& measurement) {
-    return checkpoint_parts_json(kReloadPartNames, measurement);
+    return checkpoint_parts_json(kReloadPartNames, 1, measurement);
   };
   return {{"folder", result.folder},
           {"file_system", result.file_system},
           {"replicas", result.replicas},
-          {"limits", checkpoint_parts_json(kCheckpointLimitNames, result.limits)},
+          {"limits", checkpoint_parts_json(kCheckpointLimitNames, kCheckpointLimitNames.size(),
+                                           result.limits)},
           {"measurements", array_of(result.measurements, measured)},
           {"reloads", array_of(result.reloads, reloaded)}};
 }
