@@ -290,11 +290,11 @@ TEST_CASE("a step sends nothing but gradients, unless a parameter is unused") {
           const at::Tensor small = at::ones({64}).set_requires_grad(true);
           DataParallel parallel(std::vector{large, small}, "data", {.may_repeat_samples = true});
           const AxisCall call{"test", "data", std::source_location::current()};
-          const comm::Ledger& ledger = replicas_of(call, {}, GroupSizes::equal).ledger();
+          const comm::Ledger* const ledger = &replicas_of(call, {}, GroupSizes::equal).ledger();
           const auto sent_by = [&](const auto& work) {
-            const std::uint64_t before = ledger.bytes_sent.load();
+            const std::uint64_t before = ledger->bytes_sent.load();
             work();
-            return static_cast<std::int64_t>(ledger.bytes_sent.load() - before);
+            return static_cast<std::int64_t>(ledger->bytes_sent.load() - before);
           };
           const auto step = [&] {
             for (const at::Tensor& leaf : {large, small}) leaf.mutable_grad().reset();
