@@ -41,8 +41,8 @@ std::vector<std::string> waived(const Config& config, const ResumePoint* resume)
 }  // namespace
 
 Reporter::Reporter(const std::filesystem::path& folder, bool quiet, std::int64_t epoch, bool writes)
-    : epoch_(epoch) {
-  if (writes) output_.emplace(folder, quiet);
+    : folder_(folder), epoch_(epoch), progress_(stdout, quiet || !writes) {
+  if (writes) metrics_.emplace(folder);
 }
 
 void Reporter::go_on(const Config& config, const Course& course, const ResumePoint& point) {
@@ -77,19 +77,19 @@ double Reporter::elapsed_s() const {
 }
 
 void Reporter::note(const RunState& state) {
-  if (!output_) return;
+  if (!metrics_) return;
   const ProgressState progress = progress_of(state);
-  output_->progress.note(progress);
-  if (progress.elapsed_s - output_->looked_at_s < 1) return;
-  output_->looked_at_s = progress.elapsed_s;
-  output_->metrics.check_place();
+  progress_.note(progress);
+  if (progress.elapsed_s - looked_at_s_ < 1) return;
+  looked_at_s_ = progress.elapsed_s;
+  metrics_->check_place();
 }
 
 void Reporter::log(const RunState& state) {
-  if (output_) {
+  if (metrics_) {
     reported_loss_ = shortest_decimal(state.loss.item<float>());
     const ProgressState progress = progress_of(state);
-    output_->progress.update(progress);
+    progress_.update(progress);
     Values line{{"epoch", progress.epoch},
                 {"loss", *reported_loss_},
                 {"lr", state.lr},
@@ -104,7 +104,7 @@ void Reporter::log(const RunState& state) {
 
 void Reporter::tell_evaluation(const RunState& state, const std::string& set,
                                const Figures& figures, const Figures& trained) {
-  if (!output_) return;
+  if (!metrics_) return;
   Values line;
   for (const auto& [name, value] : figures) line.emplace_back(prefix_of(set) + name, value);
   print(evaluation_text(state.steps, set, figures, trained));
@@ -112,7 +112,7 @@ void Reporter::tell_evaluation(const RunState& state, const std::string& set,
 }
 
 void Reporter::print_parameters(const std::string& title, const Model& model) {
-  if (!output_) return;
+  if (!metrics_) return;
   std::vector<std::string> texts;
   for (const auto& [name, parameter] : model.named_parameters().pairs()) {
     std::vector<double> numbers;
@@ -127,22 +127,22 @@ void Reporter::print_parameters(const std::string& title, const Model& model) {
 }
 
 void Reporter::warn(const std::string& text) {
-  if (!output_) return;
+  if (!metrics_) return;
   finish_line();
   log_warning(text);
 }
 
 void Reporter::finish(const RunResult& result) {
-  if (!output_) return;
-  write_files(true, [&] { write_result(output_->folder, result); });
+  if (!metrics_) return;
+  write_files(true, [&] { write_result(folder_, result); });
   if (result.skipped_steps > 0) {
     print(str("skipped steps:       ", result.skipped_steps, " of ", result.steps,
               ": the loss or a gradient was not finite"));
   }
   print("parameters_sha256:   " + result.parameters_sha256);
   print(memory_text(*result.memory));
-  if (output_->lost_folder.empty()) return;
-  throw Error(str(output_->lost_folder, "; all ", counted(result.steps, "step"),
+  if (lost_folder_.empty()) return;
+  throw Error(str(lost_folder_, "; all ", counted(result.steps, "step"),
                   " are done, parameters_sha256 is ", result.parameters_sha256));
 }
 
@@ -164,15 +164,15 @@ ProgressState Reporter::progress_of(const RunState& state) const {
 void Reporter::write_metrics(const RunState& state, const Values& values) {
   Values line{{"step", state.steps}, {"elapsed_s", elapsed_s()}, {"samples", state.samples}};
   line.insert(line.end(), values.begin(), values.end());
-  write_files(state.is_last(), [&] { output_->metrics.write(line); });
+  write_files(state.is_last(), [&] { metrics_->write(line); });
 }
 
 void Reporter::write_files(bool is_over, const std::function<void()>& write) {
   try {
-    if (output_->lost_folder.empty()) write();
+    if (lost_folder_.empty()) write();
   } catch (const Error& error) {
     if (!is_over) throw;
-    output_->lost_folder = error.what();
+    lost_folder_ = error.what();
   }
 }
 

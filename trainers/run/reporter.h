@@ -35,7 +35,7 @@ class Reporter : private NonCopyable {
   /// `epoch`: the samples of the training set. Throws Error where metrics can't be written.
   Reporter(const std::filesystem::path& folder, bool quiet, std::int64_t epoch, bool writes);
 
-  [[nodiscard]] bool writes() const noexcept { return output_.has_value(); }
+  [[nodiscard]] bool writes() const noexcept { return metrics_.has_value(); }
 
   /// Tells where a run goes on, and what it changes.
   void go_on(const Config& config, const Course& course, const ResumePoint& point);
@@ -60,45 +60,33 @@ class Reporter : private NonCopyable {
     line_begin_ += Clock::now() - begin;
   }
 
-  void print(const std::string& line) {
-    if (output_) output_->progress.print(line);
-  }
+  void print(const std::string& line) { progress_.print(line); }
   void print_parameters(const std::string& title, const Model& model);
   /// A warning, from replica 0 alone.
   void warn(const std::string& text);
   /// Ends the line of progress.
-  void finish_line() {
-    if (output_) output_->progress.finish();
-  }
+  void finish_line() { progress_.finish(); }
   /// Writes and tells the result.
   void finish(const RunResult& result);
   /// Waits until the metrics are on the disk. Any thread.
   void sync() const {
-    if (output_) output_->metrics.sync();
+    if (metrics_) metrics_->sync();
   }
 
  private:
   using Values = std::vector<std::pair<std::string, MetricValue>>;
 
-  // That of replica 0.
-  struct Output {
-    Output(const std::filesystem::path& its_folder, bool quiet)
-        : folder(its_folder), progress(stdout, quiet), metrics(folder) {}
-
-    std::filesystem::path folder;
-    Progress progress;
-    std::jthread ticks = progress_ticks(progress);
-    MetricsWriter metrics;
-    double looked_at_s = 0;     // when the folder was last looked at, in seconds of the run
-    std::string lost_folder{};  // what became of it where it was too late to stop for it
-  };
-
   [[nodiscard]] ProgressState progress_of(const RunState& state) const;
   void write_metrics(const RunState& state, const Values& values);
   void write_files(bool is_over, const std::function<void()>& write);
 
-  std::optional<Output> output_;
+  std::filesystem::path folder_;
   std::int64_t epoch_;
+  Progress progress_;
+  std::jthread ticks_ = progress_ticks(progress_);
+  std::optional<MetricsWriter> metrics_;  // replica 0's
+  double looked_at_s_ = 0;   // when the folder was last looked at, in seconds of the run
+  std::string lost_folder_;  // what became of it where it was too late to stop for it
   std::chrono::duration<double> elapsed_before_{0};
   Clock::time_point begin_;              // of the first step, had the run not been interrupted
   Clock::time_point line_begin_;         // of what the next line of metrics is about
