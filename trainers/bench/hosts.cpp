@@ -11,7 +11,6 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "trainers/bench/systems/own.h"
-#include "trainers/bench/testing/test_network.h"
 
 namespace lockstep::bench {
 namespace {
@@ -51,54 +50,46 @@ std::vector<Program> one_a_host(const Program& program, std::size_t hosts) {
 
 }  // namespace
 
-struct Hosts::Network {
-  explicit Network(const NetworkFacts& facts)
-      : hosts({.hosts = static_cast<std::size_t>(facts.hosts),
-               .rate_mbit = static_cast<int>(facts.rate_mbit),
-               .delay_ms = static_cast<int>(facts.delay_ms)}) {}
-
-  [[nodiscard]] System spread(const System& system) const {
-    System on_hosts = system;
-    on_hosts.programs = [this, system](std::int64_t replicas, const fs::path& folder) {
-      std::vector<Program> programs = system.programs(replicas, folder);
-      if (programs.size() == 1) programs = one_a_host(programs[0], hosts.size());
-      write_secret(folder / kSecret);
-      for (std::size_t i = 0; i < programs.size(); ++i) {
-        Words& words = programs[i].arguments;
-        if (words[0] == kThisBinary) words[0] = fs::read_symlink(kThisBinary);
-        words = hosts.command(i * hosts.size() / programs.size(), words, fs::current_path());
-        if (!system.facts.own) programs[i].environment["GLOO_SOCKET_IFNAME"] = "eth0";
-      }
-      return programs;
-    };
-    return on_hosts;
-  }
-
-  TestNetwork hosts;
-};
-
 Hosts::Hosts(const Options& options)
     : facts_{.hosts = options.hosts, .rate_mbit = options.rate_mbit, .delay_ms = options.delay_ms} {
   if (facts_.hosts == 1) return;
   try {
-    network_ = std::make_unique<Network>(facts_);
+    network_ = std::make_unique<TestNetwork>(
+        TestNetwork::Options{.hosts = static_cast<std::size_t>(facts_.hosts),
+                             .rate_mbit = static_cast<int>(facts_.rate_mbit),
+                             .delay_ms = static_cast<int>(facts_.delay_ms)});
   } catch (const std::runtime_error& error) {
     throw CommError(str("--hosts: ", error.what()));
   }
 }
 
-Hosts::~Hosts() = default;
+System Hosts::on_hosts(System system) const {
+  system.programs = [this, system](std::int64_t replicas, const fs::path& folder) {
+    const std::size_t hosts = network_->size();
+    std::vector<Program> programs = system.programs(replicas, folder);
+    if (programs.size() == 1) programs = one_a_host(programs[0], hosts);
+    write_secret(folder / kSecret);
+    for (std::size_t i = 0; i < programs.size(); ++i) {
+      Words& words = programs[i].arguments;
+      if (words[0] == kThisBinary) words[0] = fs::read_symlink(kThisBinary);
+      words = network_->command(i * hosts / programs.size(), words, fs::current_path());
+      if (!system.facts.own) programs[i].environment["GLOO_SOCKET_IFNAME"] = "eth0";
+    }
+    return programs;
+  };
+  return system;
+}
 
 std::vector<System> Hosts::spread(const std::vector<System>& systems) const {
   if (!network_) return systems;
-  std::vector<System> on_hosts;
-  for (const System& system : systems) on_hosts.push_back(network_->spread(system));
-  return on_hosts;
+  std::vector<System> spread;
+  for (const System& system : systems) spread.push_back(on_hosts(system));
+  return spread;
 }
 
 std::function<std::int64_t()> Hosts::sent_bytes() const {
   if (!network_) return nullptr;
-  return [this] { return network_->hosts.sent_bytes(0); };
+  return [this] { return network_->sent_bytes(0); };
 }
 
 }  // namespace lockstep::bench

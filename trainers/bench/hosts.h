@@ -9,6 +9,7 @@
 #include "trainers/bench/flags.h"
 #include "trainers/bench/reports/report.h"
 #include "trainers/bench/systems/system.h"
+#include "trainers/bench/testing/test_network.h"
 
 namespace lockstep::bench {
 
@@ -18,7 +19,6 @@ class Hosts : private NonCopyable {
  public:
   /// CommError if they cannot be made.
   explicit Hosts(const Options& options);
-  ~Hosts();
 
   [[nodiscard]] const NetworkFacts& facts() const noexcept { return facts_; }
 
@@ -28,10 +28,10 @@ class Hosts : private NonCopyable {
   [[nodiscard]] std::function<std::int64_t()> sent_bytes() const;
 
  private:
-  struct Network;
+  [[nodiscard]] System on_hosts(System system) const;
 
   NetworkFacts facts_;
-  std::unique_ptr<Network> network_;
+  std::unique_ptr<const testing::TestNetwork> network_;
 };
 
 }  // namespace lockstep::bench
