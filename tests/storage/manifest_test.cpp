@@ -14,6 +14,7 @@
 #include "tests/catch.h"
 #include "tests/storage/sample_checkpoint.h"
 #include "tests/support/allocated_bytes.h"
+#include "tests/support/damage.h"
 #include "tests/support/message_of.h"
 #include "tests/support/settings.h"
 
@@ -363,32 +364,10 @@ TEST_CASE("the manifest of ten thousand tensors on a thousand replicas is short 
 TEST_CASE("a manifest with changed bytes is refused or a right one", "[bulk]") {
   std::cout << "manifest: LOCKSTEP_SEED=" << testing::seed() << std::endl;
   const std::string whole = body_of(write_manifest(testing::sample_manifest(12)));
-  std::mt19937_64 random(testing::seed());
-  const auto below = [&](std::size_t end) { return random() % end; };
-  const std::string kinds = "{}[],:\"0123456789-.eE\\ truefalsnFUIB";
+  testing::Random random(testing::seed());
   std::size_t accepted = 0;
   for (int i = 0; i < 20'000; ++i) {
-    std::string body = whole;
-    for (std::size_t changes = 1 + below(3); changes > 0 && !body.empty(); --changes) {
-      const std::size_t at = below(body.size());
-      switch (below(6)) {
-        case 0:
-          body[at] = static_cast<char>(random());
-          break;
-        case 1:
-        case 2:
-          body[at] = kinds[below(kinds.size())];
-          break;
-        case 3:
-          body.erase(at, 1 + below(9));
-          break;
-        case 4:
-          body.insert(at, body.substr(below(body.size()), below(40)));
-          break;
-        default:
-          if (below(8) == 0) body.resize(at + 1);
-      }
-    }
+    const std::string body = testing::changed_json(whole, random);
     try {
       const Manifest read = parse_manifest(sealed(body));
       ++accepted;

@@ -13,6 +13,7 @@
 #include "framework/base/errors.h"
 #include "tests/catch.h"
 #include "tests/support/allocated_bytes.h"
+#include "tests/support/damage.h"
 #include "tests/support/message_of.h"
 #include "tests/support/settings.h"
 #include "trainers/bench/testing/temporary_folder.h"
@@ -202,31 +203,10 @@ TEST_CASE("a safetensors header with changed bytes is refused or a right one", "
   std::cout << "safetensors: LOCKSTEP_SEED=" << testing::seed() << std::endl;
   SafetensorsHeader header = sample_header();
   const std::string whole = json_of(write_header(header));
-  std::mt19937_64 random(testing::seed());
-  const auto below = [&](std::size_t end) { return random() % end; };
-  const std::string kinds = "{}[],:\"0123456789-.eE\\ truefalsnFUIB";
+  testing::Random random(testing::seed());
   std::size_t accepted = 0;
   for (int i = 0; i < 20'000; ++i) {
-    std::string text = whole;
-    for (std::size_t changes = 1 + below(3); changes > 0 && !text.empty(); --changes) {
-      const std::size_t at = below(text.size());
-      switch (below(5)) {
-        case 0:
-          text[at] = static_cast<char>(random());
-          break;
-        case 1:
-          text[at] = kinds[below(kinds.size())];
-          break;
-        case 2:
-          text.erase(at, 1 + below(9));
-          break;
-        case 3:
-          text.insert(at, text.substr(below(text.size()), below(40)));
-          break;
-        default:
-          text.resize(at + 1);
-      }
-    }
+    const std::string text = testing::changed_json(whole, random);
     try {
       const SafetensorsHeader read = parse_header(text, 65);
       ++accepted;

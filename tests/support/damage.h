@@ -59,4 +59,31 @@ using Random = std::mt19937_64;
   }
 }
 
+/// `text`, which is JSON, with one to three changes: bytes replaced, left out or repeated, or its
+/// end cut off.
+[[nodiscard]] inline std::string changed_json(std::string text, Random& random) {
+  const std::string kinds = "{}[],:\"0123456789-.eE\\ truefalsnFUIB";
+  for (std::size_t changes = 1 + below(random, 3); changes > 0 && !text.empty(); --changes) {
+    const std::size_t at = below(random, text.size());
+    switch (below(random, 6)) {
+      case 0:
+        text[at] = static_cast<char>(random());
+        break;
+      case 1:
+      case 2:
+        text[at] = kinds[below(random, kinds.size())];
+        break;
+      case 3:
+        text.erase(at, 1 + below(random, 9));
+        break;
+      case 4:
+        text.insert(at, text.substr(below(random, text.size()), below(random, 40)));
+        break;
+      default:
+        if (below(random, 8) == 0) text.resize(at + 1);
+    }
+  }
+  return text;
+}
+
 }  // namespace lockstep::testing
