@@ -203,49 +203,17 @@ Operation index_and_size(Draw& draw, const Axis& axis) {
           }};
 }
 
-// What the replicas of a group send each other: up to three rows a piece from anywhere in operands
-// of `rows`, in the outputs in random order with gaps between them.
-struct RaggedPieces {
-  std::int64_t rows;
-  std::int64_t pieces;  // a pair of replicas
-  std::int64_t replicas;
+// The tables of a group, whose replicas draw alike.
+std::vector<RaggedNumbers> tables_of(const RaggedPieces& pieces, const Key& group) {
+  Draw draw(group.fold("tables"));
+  return pieces.tables(draw);
+}
 
-  std::int64_t slots() const { return replicas * pieces; }
-  std::int64_t output_rows() const { return 4 * slots() + 2; }
-
-  std::vector<RaggedNumbers> tables(const Key& group) const {
-    Draw draw(group.fold("tables"));
-    const auto length = static_cast<std::size_t>(slots());
-    std::vector<RaggedNumbers> tables(static_cast<std::size_t>(replicas));
-    for (RaggedNumbers& table : tables) {
-      table.recv_sizes.resize(length);
-      table.output_offsets.resize(length);
-      for (std::size_t slot = 0; slot < length; ++slot) {
-        table.send_sizes.push_back(draw.between(0, std::min<std::int64_t>(rows, 3)));
-        table.input_offsets.push_back(draw.between(0, rows - table.send_sizes.back()));
-      }
-    }
-    for (std::int64_t receiver = 0; receiver < replicas; ++receiver) {
-      std::int64_t next = draw.between(0, 2);
-      for (const std::int64_t there : permutation(Key(draw.bits()), slots())) {
-        RaggedNumbers& sender = tables[static_cast<std::size_t>(there / pieces)];
-        const auto slot = static_cast<std::size_t>(receiver * pieces + there % pieces);
-        const std::int64_t size = sender.send_sizes[slot];
-        tables[static_cast<std::size_t>(receiver)].recv_sizes[static_cast<std::size_t>(there)] =
-            size;
-        sender.output_offsets[slot] = next;
-        next += size + draw.between(0, 1);
-      }
-    }
-    return tables;
-  }
-
-  Tensor output_for(const Tensor& operand, std::size_t place) const {
-    auto sizes = operand.sizes().vec();
-    sizes[0] = output_rows();
-    return at::full(sizes, static_cast<std::int64_t>(place) % 2, operand.scalar_type());
-  }
-};
+Tensor output_for(const RaggedPieces& pieces, const Tensor& operand, std::size_t place) {
+  auto sizes = operand.sizes().vec();
+  sizes[0] = pieces.output_rows();
+  return at::full(sizes, static_cast<std::int64_t>(place) % 2, operand.scalar_type());
+}
 
 Operation ragged_exchange(Draw& draw, const Axis& axis) {
   const RaggedAllToAllOptions options{random_groups(draw, axis.replicas, /*equal_sizes=*/true)};
@@ -263,9 +231,9 @@ Operation ragged_exchange(Draw& draw, const Axis& axis) {
     return sizes;
   };
   operation.call = [=](const Tensors& x, const Key& group, std::size_t place) {
-    const RaggedNumbers own = pieces.tables(group)[place];
+    const RaggedNumbers own = tables_of(pieces, group)[place];
     Tensors outputs;
-    for (const Tensor& leaf : x) outputs.push_back(pieces.output_for(leaf, place));
+    for (const Tensor& leaf : x) outputs.push_back(output_for(pieces, leaf, place));
     const auto tensor = [&](const std::vector<std::int64_t>& values) {
       return at::tensor(values, at::kLong).to(type);
     };
@@ -274,8 +242,8 @@ Operation ragged_exchange(Draw& draw, const Axis& axis) {
                              options);
   };
   operation.oracle = [pieces](const Tensors& values, const Key& group, std::size_t place) {
-    return oracle_ragged_all_to_all(values, pieces.output_for(values[place], place),
-                                    pieces.tables(group), place);
+    return oracle_ragged_all_to_all(values, output_for(pieces, values[place], place),
+                                    tables_of(pieces, group), place);
   };
   return operation;
 }

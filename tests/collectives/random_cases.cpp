@@ -76,18 +76,8 @@ void scatters(std::int64_t number) {
 }  // namespace
 
 std::vector<Case> random_cases(std::int64_t rounds) {
-  std::vector<Case> cases;
-  const auto add = [&](const std::string& name, void (*one_round)(std::int64_t)) {
-    for (const std::int64_t replicas : {1, 2, 3, 4, 5, 8}) {
-      cases.push_back({str(name, " of random trees, ", replicas, " replicas"), replicas, [=] {
-                         for (std::int64_t i = 0; i < rounds; ++i) one_round(i);
-                       }});
-    }
-  };
-  add("reductions", reductions);
-  add("all_gather", gathers);
-  add("psum_scatter", scatters);
-  return cases;
+  return cases_of_rounds(
+      rounds, {{"reductions", reductions}, {"all_gather", gathers}, {"psum_scatter", scatters}});
 }
 
 }  // namespace lockstep::testing

@@ -79,46 +79,15 @@ void along_the_axis(std::int64_t number) {
   round.check("pargmin", pargmin(x, "i"), oracle_pargmin);
 }
 
-// Pieces of up to three rows from anywhere in operands of `rows`; in the outputs they lie in random
-// order with gaps between them. Returns how many rows the longest output needs.
-std::int64_t draw_tables(Draw& draw, std::int64_t rows, std::int64_t pieces,
-                         std::vector<RaggedNumbers>& tables) {
-  const auto replicas = static_cast<std::int64_t>(tables.size());
-  const auto slots = static_cast<std::size_t>(replicas * pieces);
-  for (RaggedNumbers& table : tables) {
-    table.recv_sizes.resize(slots);
-    table.output_offsets.resize(slots);
-    for (std::size_t slot = 0; slot < slots; ++slot) {
-      table.send_sizes.push_back(draw.between(0, std::min<std::int64_t>(rows, 3)));
-      table.input_offsets.push_back(draw.between(0, rows - table.send_sizes.back()));
-    }
-  }
-  std::int64_t longest = 0;
-  for (std::int64_t receiver = 0; receiver < replicas; ++receiver) {
-    std::int64_t next = draw.between(0, 2);
-    const auto order = permutation(Key(draw.bits()), static_cast<std::int64_t>(slots));
-    for (const std::int64_t there : order) {
-      RaggedNumbers& sender = tables[static_cast<std::size_t>(there / pieces)];
-      const auto slot = static_cast<std::size_t>(receiver * pieces + there % pieces);
-      const std::int64_t size = sender.send_sizes[slot];
-      tables[static_cast<std::size_t>(receiver)].recv_sizes[static_cast<std::size_t>(there)] = size;
-      sender.output_offsets[slot] = next;
-      next += size + draw.between(0, 1);
-    }
-    longest = std::max(longest, next);
-  }
-  return longest;
-}
-
 void raggeds(std::int64_t number) {
   Round round("ragged_all_to_all", number);
   const RaggedAllToAllOptions options{round.draw_groups(/*equal_sizes=*/true)};
   const std::int64_t rows = round.draw().between(0, 9);
-  const std::int64_t pieces = round.draw().between(1, 3);
+  const RaggedPieces pieces{rows, round.draw().between(1, 3), round.group_size()};
   // Every group has tables like this one's: what is drawn is the same on every replica.
-  std::vector<RaggedNumbers> tables(static_cast<std::size_t>(round.group_size()));
-  const std::int64_t longest = draw_tables(round.draw(), rows, pieces, tables);
-  round.note(lockstep::str("; ", pieces, " pieces of ", rows, " rows into ", longest));
+  const std::vector<RaggedNumbers> tables = pieces.tables(round.draw());
+  round.note(
+      lockstep::str("; ", pieces.pieces, " pieces of ", rows, " rows into ", pieces.output_rows()));
   round.draw_leaves([&] {
     Sizes sizes = random_sizes(round.draw(), 1);
     for (auto& size : sizes) size = std::min<std::int64_t>(size, 12);
@@ -130,7 +99,7 @@ void raggeds(std::int64_t number) {
   std::vector<Tensor> copies;
   for (std::size_t leaf = 0; leaf < operands.size(); ++leaf) {
     auto sizes = operands[leaf].sizes().vec();
-    sizes[0] = longest;
+    sizes[0] = pieces.output_rows();
     const auto type = operands[leaf].scalar_type();
     outputs.push_back(round.values_of_members("output", leaf, sizes, type)[round.place()]);
     copies.push_back(outputs.back().clone());
@@ -156,18 +125,10 @@ void raggeds(std::int64_t number) {
 }  // namespace
 
 std::vector<Case> random_move_cases(std::int64_t rounds) {
-  std::vector<Case> cases;
-  const auto add = [&](const std::string& name, void (*one_round)(std::int64_t)) {
-    for (const std::int64_t replicas : {1, 2, 3, 4, 5, 8}) {
-      cases.push_back({str(name, " of random trees, ", replicas, " replicas"), replicas, [=] {
-                         for (std::int64_t i = 0; i < rounds; ++i) one_round(i);
-                       }});
-    }
-  };
-  add("all_to_all and pswapaxes", all_to_alls);
-  add("ppermute, pshuffle, pbroadcast, pargmax and pargmin", along_the_axis);
-  add("ragged_all_to_all", raggeds);
-  return cases;
+  return cases_of_rounds(rounds,
+                         {{"all_to_all and pswapaxes", all_to_alls},
+                          {"ppermute, pshuffle, pbroadcast, pargmax and pargmin", along_the_axis},
+                          {"ragged_all_to_all", raggeds}});
 }
 
 }  // namespace lockstep::testing

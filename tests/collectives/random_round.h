@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/tree/tree.h"
@@ -129,5 +131,58 @@ class Round {
   std::vector<Tensors> inputs_;  // [leaf][member]
   Tensors copies_;
 };
+
+/// What the replicas of a group send each other: up to three rows a piece from anywhere in operands
+/// of `rows`, in the outputs in random order with gaps between them.
+struct RaggedPieces {
+  std::int64_t rows;
+  std::int64_t pieces;  ///< a pair of replicas
+  std::int64_t replicas;
+
+  std::int64_t slots() const { return replicas * pieces; }
+  std::int64_t output_rows() const { return 4 * slots() + 2; }
+
+  std::vector<RaggedNumbers> tables(Draw& draw) const {
+    const auto length = static_cast<std::size_t>(slots());
+    std::vector<RaggedNumbers> tables(static_cast<std::size_t>(replicas));
+    for (RaggedNumbers& table : tables) {
+      table.recv_sizes.resize(length);
+      table.output_offsets.resize(length);
+      for (std::size_t slot = 0; slot < length; ++slot) {
+        table.send_sizes.push_back(draw.between(0, std::min<std::int64_t>(rows, 3)));
+        table.input_offsets.push_back(draw.between(0, rows - table.send_sizes.back()));
+      }
+    }
+    for (std::int64_t receiver = 0; receiver < replicas; ++receiver) {
+      std::int64_t next = draw.between(0, 2);
+      for (const std::int64_t there : permutation(Key(draw.bits()), slots())) {
+        RaggedNumbers& sender = tables[static_cast<std::size_t>(there / pieces)];
+        const auto slot = static_cast<std::size_t>(receiver * pieces + there % pieces);
+        const std::int64_t size = sender.send_sizes[slot];
+        tables[static_cast<std::size_t>(receiver)].recv_sizes[static_cast<std::size_t>(there)] =
+            size;
+        sender.output_offsets[slot] = next;
+        next += size + draw.between(0, 1);
+      }
+    }
+    return tables;
+  }
+};
+
+/// For each operation a case for each number of replicas, which draws so many calls.
+inline std::vector<Case> cases_of_rounds(
+    std::int64_t rounds,
+    const std::vector<std::pair<std::string, void (*)(std::int64_t round)>>& operations) {
+  std::vector<Case> cases;
+  for (const auto& [name, one_round] : operations) {
+    for (const std::int64_t replicas : {1, 2, 3, 4, 5, 8}) {
+      cases.push_back({str(name, " of random trees, ", replicas, " replicas"), replicas,
+                       [rounds, one_round = one_round] {
+                         for (std::int64_t i = 0; i < rounds; ++i) one_round(i);
+                       }});
+    }
+  }
+  return cases;
+}
 
 }  // namespace lockstep::testing
