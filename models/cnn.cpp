@@ -16,14 +16,16 @@
 namespace lockstep {
 namespace {
 
+keys::ConfigKeys cnn_keys(CnnOptions& options) {
+  return {
+      {"channels", keys::list(options.channels, kWidth), "channels out of each convolution"},
+      {"dense", keys::list(options.dense, kWidth), "widths of the layers after the convolutions"}};
+}
+
 void check(const CnnOptions& options, const std::vector<std::int64_t>& image,
            std::int64_t outputs) {
-  for (const auto* widths : {&options.channels, &options.dense}) {
-    for (const std::int64_t width : *widths) {
-      require(width >= 1, "model cnn: channels and widths must be at least 1, not [",
-              join(options.channels), "] and [", join(options.dense), "]");
-    }
-  }
+  CnnOptions checked = options;
+  keys::check("model cnn", cnn_keys(checked));
   for (const std::int64_t size : image) {
     require(size >= 1, "model cnn: images (channels, height, width) must not be empty, not (",
             join(image), ")");
@@ -84,13 +86,7 @@ at::Tensor Cnn::forward(const at::Tensor& inputs) {
 
 ModelKind cnn_kind() {
   return model_kind<CnnOptions>(
-      "cnn", "3x3 convolutions with pooling, then fully connected layers, for images",
-      [](CnnOptions& options) -> keys::ConfigKeys {
-        return {
-            {"channels", keys::list(options.channels, kWidth), "channels out of each convolution"},
-            {"dense", keys::list(options.dense, kWidth),
-             "widths of the layers after the convolutions"}};
-      },
+      "cnn", "3x3 convolutions with pooling, then fully connected layers, for images", cnn_keys,
       [](const CnnOptions& options, const SampleType& sample,
          const Key& key) -> std::shared_ptr<Model> {
         const auto image = image_of("cnn", sample);

@@ -214,18 +214,27 @@ class Layer : public Block {
   std::shared_ptr<Network> mlp_;
 };
 
+keys::ConfigKeys gpt_keys(GptOptions& options) {
+  return {{"layers", keys::number(options.layers, keys::from_to<std::int64_t>(1, 1000)),
+           "transformer layers"},
+          {"heads", keys::number(options.heads, kWidth), "heads of attention in each layer"},
+          {"width", keys::number(options.width, kWidth), "width of the embedding"},
+          {"dropout", keys::number(options.dropout, keys::from_to(0.0, 1.0)),
+           "of embeddings, attention and residual branches"},
+          {"recompute",
+           keys::flag(options.recompute),
+           "run layers again in the backward instead of keeping activations",
+           {.may_change = true}}};
+}
+
 void check(const GptOptions& options, std::int64_t context, std::int64_t vocabulary) {
-  for (const auto& [name, value] : {std::pair{"layers", options.layers},
-                                    {"heads", options.heads},
-                                    {"width", options.width},
-                                    {"context", context},
-                                    {"vocabulary", vocabulary}}) {
+  GptOptions checked = options;
+  keys::check("model gpt", gpt_keys(checked));
+  for (const auto& [name, value] : {std::pair{"context", context}, {"vocabulary", vocabulary}}) {
     require(value >= 1, "model gpt: ", name, " must be at least 1, not ", value);
   }
   require(options.width % options.heads == 0, "model gpt: width must be a multiple of heads, not ",
           options.width, " with ", options.heads, " heads");
-  require(options.dropout >= 0 && options.dropout <= 1,
-          "model gpt: dropout must be in [0, 1], not ", options.dropout);
 }
 
 }  // namespace
@@ -277,19 +286,7 @@ std::shared_ptr<Model> make_gpt(const GptOptions& options, std::int64_t context,
 
 ModelKind gpt_kind() {
   return model_kind<GptOptions>(
-      "gpt", "GPT-2: a decoder-only transformer for text",
-      [](GptOptions& options) -> keys::ConfigKeys {
-        return {{"layers", keys::number(options.layers, keys::from_to<std::int64_t>(1, 1000)),
-                 "transformer layers"},
-                {"heads", keys::number(options.heads, kWidth), "heads of attention in each layer"},
-                {"width", keys::number(options.width, kWidth), "width of the embedding"},
-                {"dropout", keys::number(options.dropout, keys::from_to(0.0, 1.0)),
-                 "of embeddings, attention and residual branches"},
-                {"recompute",
-                 keys::flag(options.recompute),
-                 "run layers again in the backward instead of keeping activations",
-                 {.may_change = true}}};
-      },
+      "gpt", "GPT-2: a decoder-only transformer for text", gpt_keys,
       [](const GptOptions& options, const SampleType& sample, const Key& key) {
         require(sample.input.dtype == at::kLong && sample.input.shape.size() == 1 &&
                     sample.target.shape == sample.input.shape,

@@ -99,12 +99,4 @@ std::vector<std::int64_t> image_of(std::string_view model, const SampleType& sam
   return sample.input.shape;
 }
 
-void check_widths(std::string_view model, std::string_view key,
-                  const std::vector<std::int64_t>& widths) {
-  for (const std::int64_t width : widths) {
-    require(width >= 1, "model ", model, ": ", key, " must be at least 1, not [", join(widths),
-            "]");
-  }
-}
-
 }  // namespace lockstep

@@ -71,8 +71,4 @@ inline const keys::Rule<std::int64_t> kWidth = keys::from_to<std::int64_t>(1, 1'
 /// other inputs.
 [[nodiscard]] std::vector<std::int64_t> image_of(std::string_view model, const SampleType& sample);
 
-/// Throws a ValueError that names `model` and `key` for a width below 1.
-void check_widths(std::string_view model, std::string_view key,
-                  const std::vector<std::int64_t>& widths);
-
 }  // namespace lockstep

@@ -12,6 +12,14 @@
 #include "models/layers.h"
 
 namespace lockstep {
+namespace {
+
+keys::ConfigKeys mlp_keys(MlpOptions& options) {
+  return {{"hidden", keys::list(options.hidden, kWidth), "widths of the hidden layers"}};
+}
+
+}  // namespace
+
 // y = relu(x)·wᵀ + b, the first one without relu.
 class Mlp::Layer : public Block {
  public:
@@ -52,17 +60,15 @@ at::Tensor Mlp::forward(const at::Tensor& inputs) {
 }
 
 ModelKind mlp_kind() {
-  return model_kind<MlpOptions>(
-      "mlp", "fully connected layers with ReLU between them",
-      [](MlpOptions& options) -> keys::ConfigKeys {
-        return {{"hidden", keys::list(options.hidden, kWidth), "widths of the hidden layers"}};
-      },
-      [](const MlpOptions& options, const SampleType& sample,
-         const Key& key) -> std::shared_ptr<Model> {
-        check_widths("mlp", "hidden", options.hidden);
-        return std::make_shared<Mlp>(features_of("mlp", sample), options.hidden, sample.outputs(),
-                                     key);
-      });
+  return model_kind<MlpOptions>("mlp", "fully connected layers with ReLU between them", mlp_keys,
+                                [](const MlpOptions& options, const SampleType& sample,
+                                   const Key& key) -> std::shared_ptr<Model> {
+                                  MlpOptions checked = options;
+                                  keys::check("model mlp", mlp_keys(checked));
+                                  return std::make_shared<Mlp>(features_of("mlp", sample),
+                                                               options.hidden, sample.outputs(),
+                                                               key);
+                                });
 }
 
 }  // namespace lockstep

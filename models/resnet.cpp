@@ -78,13 +78,27 @@ class Residual : public Block {
   BatchNorm shortcut_norm_{nullptr};
 };
 
+keys::ConfigKeys resnet_keys(ResnetOptions& options) {
+  const keys::Rule<std::int64_t> depth{"6n + 2, with n from 1 to 200", [](std::int64_t layers) {
+                                         return layers >= 8 && layers <= 1202 && layers % 6 == 2;
+                                       }};
+  // Statistics and BatchNorm's parameters take memory also where the rest has no values yet.
+  const auto width = keys::from_to<std::int64_t>(1, 2048);
+  return {{"depth", keys::number(options.depth, depth), "layers with weights"},
+          {"width", keys::number(options.width, width),
+           "channels of the first of three stages; each next has twice as many"},
+          {"stochastic_depth", keys::number(options.stochastic_depth, keys::from_to(0.0, 1.0)),
+           "the probability that the last block is left out"},
+          {"recompute",
+           keys::flag(options.recompute),
+           "run blocks again in the backward instead of keeping activations",
+           {.may_change = true}}};
+}
+
 void check_resnet(const ResnetOptions& options, const std::vector<std::int64_t>& image,
                   std::int64_t classes) {
-  require(options.depth >= 8 && options.depth % 6 == 2,
-          "model resnet: depth must be 6n + 2 (8, 14, 20, …), not ", options.depth);
-  require(options.width >= 1, "model resnet: width must be at least 1, not ", options.width);
-  require(options.stochastic_depth >= 0 && options.stochastic_depth <= 1,
-          "model resnet: stochastic_depth must be in [0, 1], not ", options.stochastic_depth);
+  ResnetOptions checked = options;
+  keys::check("model resnet", resnet_keys(checked));
   for (const std::int64_t size : image) {
     require(size >= 1, "model resnet: images (channels, height, width) must not be empty, not (",
             join(image), ")");
@@ -145,24 +159,7 @@ std::shared_ptr<Model> make_resnet(const ResnetOptions& options, std::int64_t ch
 
 ModelKind resnet_kind() {
   return model_kind<ResnetOptions>(
-      "resnet", "a residual network for small images, normalized over all replicas",
-      [](ResnetOptions& options) -> keys::ConfigKeys {
-        const keys::Rule<std::int64_t> depth{
-            "6n + 2, with n from 1 to 200",
-            [](std::int64_t layers) { return layers >= 8 && layers <= 1202 && layers % 6 == 2; }};
-        // Statistics and BatchNorm's parameters take memory also where the rest has no values yet.
-        const auto width = keys::from_to<std::int64_t>(1, 2048);
-        return {
-            {"depth", keys::number(options.depth, depth), "layers with weights"},
-            {"width", keys::number(options.width, width),
-             "channels of the first of three stages; each next has twice as many"},
-            {"stochastic_depth", keys::number(options.stochastic_depth, keys::from_to(0.0, 1.0)),
-             "the probability that the last block is left out"},
-            {"recompute",
-             keys::flag(options.recompute),
-             "run blocks again in the backward instead of keeping activations",
-             {.may_change = true}}};
-      },
+      "resnet", "a residual network for small images, normalized over all replicas", resnet_keys,
       [](const ResnetOptions& options, const SampleType& sample, const Key& key) {
         const auto image = image_of("resnet", sample);
         return make_resnet(options, image[0], image[1], image[2], sample.outputs(), key);

@@ -164,13 +164,8 @@ keys::ConfigKeys synthetic_keys(SyntheticOptions& options) {
 }  // namespace
 
 DataSets make_synthetic(const SyntheticOptions& options, std::uint64_t seed) {
-  require_at_least(1, "synthetic: samples", options.samples);
-  require_at_least(0, "synthetic: validation_samples", options.validation_samples);
-  require_at_least(0, "synthetic: test_samples", options.test_samples);
-  require_at_least(1, "synthetic: features", options.features);
-  require_at_least(1, "synthetic: outputs", options.outputs);
-  require_at_least(2, "synthetic: classes", options.classes);
-  require_at_least(0, "synthetic: noise", options.noise);
+  SyntheticOptions checked = options;
+  keys::check("synthetic", synthetic_keys(checked));
   const Key key = Key(seed).fold("synthetic");
   const auto truth = std::make_shared<const Truth>(truth_of(options, key));
   const auto set = [&](std::string_view name, std::int64_t size) {

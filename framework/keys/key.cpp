@@ -369,6 +369,15 @@ Value one_of(std::string& variable, const std::vector<std::string>& names) {
   return value;
 }
 
+void check(const std::string& user, const ConfigKeys& keys) {
+  for (const ConfigKey& key : keys) {
+    for (const auto& problem : {key.value.problem, key.traits.problem}) {
+      const std::string text = problem ? problem() : "";
+      require(text.empty(), user, ": ", key.name, " ", text);
+    }
+  }
+}
+
 std::string print_maps(const std::vector<ConfigKeys>& maps) {
   std::string text;
   for (const ConfigKeys& map : maps) {

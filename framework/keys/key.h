@@ -173,6 +173,10 @@ struct Section {
   ConfigKeys keys;
 };
 
+/// ValueError where a key's variable does not obey its rule, alone or together with others, however
+/// it was set: "model gpt: layers must be at least 1, not 0".
+void check(const std::string& user, const ConfigKeys& keys);
+
 [[nodiscard]] std::string print_maps(const std::vector<ConfigKeys>& maps);
 [[nodiscard]] std::string problem_of_maps(const std::vector<ConfigKeys>& maps);
 [[nodiscard]] Samples samples_of_maps(const ConfigKeys& map);

@@ -392,15 +392,13 @@ std::vector<std::string> keep_values_before(const std::vector<Section>& table,
 void check_section(const Section& section, const Section& defaults) {
   const std::string choice = section.keys[0].value.print();
   for (std::size_t i = 0; i < section.keys.size(); ++i) {
-    const auto& [name, value, help, traits] = section.keys[i];
-    const std::string option = str(section.name, " ", choice, ": ", name, " ");
-    if (!belongs(section.keys[i], choice)) {
-      require(value.print() == defaults.keys[i].value.print(), option, "is not an option of it");
-      continue;
-    }
-    for (const auto& problem : {value.problem, traits.problem}) {
-      const std::string text = problem ? problem() : "";
-      require(text.empty(), option, text);
+    const ConfigKey& key = section.keys[i];
+    const std::string user = str(section.name, " ", choice);
+    if (belongs(key, choice)) {
+      check(user, {key});
+    } else {
+      require(key.value.print() == defaults.keys[i].value.print(), user, ": ", key.name,
+              " is not an option of it");
     }
   }
 }

@@ -115,10 +115,11 @@ TEST_CASE("sizes that make no set are refused") {
   const auto error = [](const SyntheticOptions& options) {
     return message_of<ValueError>([&] { (void)make_synthetic(options, 0); });
   };
-  CHECK(error({.samples = 0}) == "synthetic: samples is 0, but must be at least 1");
-  CHECK(error({.classes = 1}) == "synthetic: classes is 1, but must be at least 2");
-  CHECK(error({.test_samples = -1}) == "synthetic: test_samples is -1, but must be at least 0");
-  CHECK(error({.noise = -1}) == "synthetic: noise is -1, but must be at least 0");
+  CHECK(error({.samples = 0}) == "synthetic: samples must be from 1 to 10000000, not 0");
+  CHECK(error({.classes = 1}) == "synthetic: classes must be from 2 to 1000, not 1");
+  CHECK(error({.test_samples = -1}) ==
+        "synthetic: test_samples must be from 0 to 10000000, not -1");
+  CHECK(error({.noise = -1}) == "synthetic: noise must be at least 0, not -1");
 }
 
 }  // namespace lockstep

@@ -426,16 +426,16 @@ TEST_CASE("gpt says what is wrong with its sizes and inputs", "[models]") {
     return testing::message_of<ValueError>(
         [&] { (void)make_gpt(options, context, vocabulary, Key(0)); });
   };
-  CHECK(refusal({.layers = 0}, 1, 1) == "model gpt: layers must be at least 1, not 0");
-  CHECK(refusal({.heads = -1}, 1, 1) == "model gpt: heads must be at least 1, not -1");
-  CHECK(refusal({.width = 0}, 1, 1) == "model gpt: width must be at least 1, not 0");
+  CHECK(refusal({.layers = 0}, 1, 1) == "model gpt: layers must be from 1 to 1000, not 0");
+  CHECK(refusal({.heads = -1}, 1, 1) == "model gpt: heads must be from 1 to 1000000, not -1");
+  CHECK(refusal({.width = 0}, 1, 1) == "model gpt: width must be from 1 to 1000000, not 0");
   CHECK(refusal(kSmallGpt, 0, 1) == "model gpt: context must be at least 1, not 0");
   CHECK(refusal(kSmallGpt, 1, 0) == "model gpt: vocabulary must be at least 1, not 0");
   CHECK(refusal({.heads = 5, .width = 64}, 1, 1) ==
         "model gpt: width must be a multiple of heads, not 64 with 5 heads");
-  CHECK(refusal({.dropout = 1.5}, 1, 1) == "model gpt: dropout must be in [0, 1], not 1.5");
+  CHECK(refusal({.dropout = 1.5}, 1, 1) == "model gpt: dropout must be from 0 to 1, not 1.5");
   CHECK(refusal({.dropout = std::nan("")}, 1, 1) ==
-        "model gpt: dropout must be in [0, 1], not nan");
+        "model gpt: dropout must be a finite number, from 0 to 1, not nan");
 
   const auto model = small_gpt(0);
   const auto misuse = [&](const at::Tensor& inputs) {

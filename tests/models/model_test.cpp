@@ -205,7 +205,7 @@ TEST_CASE("make_model says what is wrong with its arguments", "[models]") {
                     ContainsSubstring("outputs") && ContainsSubstring("at least 1, not -2"));
   CHECK_THROWS_WITH(
       make_model(keys::Picked("mlp", MlpOptions{.hidden = {4, 0}}), value_sample({1}, 1), 0),
-      ContainsSubstring("hidden must be at least 1, not [4, 0]"));
+      ContainsSubstring("hidden must be from 1 to 1000000, not 0"));
 }
 
 TEST_CASE("buffers are those that there are", "[models]") {

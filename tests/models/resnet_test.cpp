@@ -247,11 +247,11 @@ TEST_CASE("resnet says what is wrong with its sizes and inputs", "[models]") {
   };
   for (const std::int64_t depth : {2, 18, -4}) {
     CHECK(refusal({.depth = depth}) ==
-          "model resnet: depth must be 6n + 2 (8, 14, 20, …), not " + std::to_string(depth));
+          "model resnet: depth must be 6n + 2, with n from 1 to 200, not " + std::to_string(depth));
   }
-  CHECK(refusal({.width = 0}) == "model resnet: width must be at least 1, not 0");
+  CHECK(refusal({.width = 0}) == "model resnet: width must be from 1 to 2048, not 0");
   CHECK(refusal({.stochastic_depth = -0.5}) ==
-        "model resnet: stochastic_depth must be in [0, 1], not -0.5");
+        "model resnet: stochastic_depth must be from 0 to 1, not -0.5");
   CHECK(refusal({}, 0) ==
         "model resnet: images (channels, height, width) must not be empty, not (3, 0, 8)");
   CHECK(refusal({}, 8, 0) == "model resnet: classes must be at least 1, not 0");
