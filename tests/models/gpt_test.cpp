@@ -4,7 +4,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -325,28 +324,20 @@ struct GptTraining {
 
 Parameters train_gpt(const GptTraining& training, std::int64_t replicas, Backend backend,
                      std::int64_t workers) {
-  std::mutex mutex;
-  Parameters result;
-  LaunchOptions job = testing::threads(replicas, backend);
-  job.workers = workers;
-  REQUIRE(launch(
-              [&] {
-                const auto model = small_gpt(1, training.model);
-                ZeroTrainer trainer(*model, training.zero);
-                for (std::int64_t step = 0; step < 3; ++step) {
-                  for (std::int64_t m = 0; m < training.zero.accumulate; ++m) {
-                    const std::int64_t first = 100 * step + 10 * m + 2 * axis_index("data");
-                    trainer.backward(next_token_loss(*model, some_tokens(first, 2)));
-                  }
-                  trainer.step(testing::kRate);
-                }
-                trainer.check_agreement();
-                const auto whole = trainer.whole_parameters();
-                const std::lock_guard lock(mutex);
-                if (axis_index("data") == 0) result = testing::copies(*model);
-              },
-              job) == 0);
-  return result;
+  return testing::result_of_job(testing::threads(replicas, backend, workers), [&] {
+    const auto model = small_gpt(1, training.model);
+    ZeroTrainer trainer(*model, training.zero);
+    for (std::int64_t step = 0; step < 3; ++step) {
+      for (std::int64_t m = 0; m < training.zero.accumulate; ++m) {
+        const std::int64_t first = 100 * step + 10 * m + 2 * axis_index("data");
+        trainer.backward(next_token_loss(*model, some_tokens(first, 2)));
+      }
+      trainer.step(testing::kRate);
+    }
+    trainer.check_agreement();
+    const auto whole = trainer.whole_parameters();
+    return testing::copies(*model);
+  });
 }
 
 TEST_CASE("gpt trains to the same bits at every stage and placement, its tied weight too",

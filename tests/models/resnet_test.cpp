@@ -4,7 +4,6 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -175,31 +174,22 @@ TEST_CASE("resnet drops branches, the deeper the more often", "[models]") {
 // Parameters and buffers after three steps; all replicas must agree.
 Parameters train_resnet(const ResnetOptions& options, const ZeroOptions& zero, Backend backend,
                         std::int64_t workers) {
-  std::mutex mutex;
-  Parameters result;
-  LaunchOptions job = testing::threads(2, backend);
-  job.workers = workers;
-  REQUIRE(launch(
-              [&] {
-                const auto model = small_resnet(options);
-                ZeroTrainer trainer(*model, zero);
-                const std::int64_t samples = 3 + axis_index("data");
-                const at::Tensor targets = at::arange(samples, at::kLong);
-                for (std::int64_t step = 0; step < 3; ++step) {
-                  const at::Tensor images =
-                      some_images(10 * step + 3 * axis_index("data"), samples);
-                  trainer.backward(make_cross_entropy()->mean(model->forward(images), targets));
-                  trainer.step(testing::kRate);
-                }
-                trainer.check_agreement();
-                const auto whole = trainer.whole_parameters();
-                const std::lock_guard lock(mutex);
-                if (axis_index("data") != 0) return;
-                result = testing::copies(*model);
-                for (const auto& [name, buffer] : buffer_map(*model)) result[name] = buffer.clone();
-              },
-              job) == 0);
-  return result;
+  return testing::result_of_job(testing::threads(2, backend, workers), [&] {
+    const auto model = small_resnet(options);
+    ZeroTrainer trainer(*model, zero);
+    const std::int64_t samples = 3 + axis_index("data");
+    const at::Tensor targets = at::arange(samples, at::kLong);
+    for (std::int64_t step = 0; step < 3; ++step) {
+      const at::Tensor images = some_images(10 * step + 3 * axis_index("data"), samples);
+      trainer.backward(make_cross_entropy()->mean(model->forward(images), targets));
+      trainer.step(testing::kRate);
+    }
+    trainer.check_agreement();
+    const auto whole = trainer.whole_parameters();
+    Parameters state = testing::copies(*model);
+    for (const auto& [name, buffer] : buffer_map(*model)) state[name] = buffer.clone();
+    return state;
+  });
 }
 
 TEST_CASE("resnet trains to the same bits at every stage and placement", "[models]") {

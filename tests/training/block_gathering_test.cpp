@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -92,28 +91,19 @@ struct Trained {
 // What replica 0 of two over Gloo ends with.
 Trained trained(Shape shape, const ZeroOptions& options, bool leaves_out = false,
                 std::int64_t workers = 2) {
-  std::mutex mutex;
-  Trained result;
-  LaunchOptions job = threads(2, Backend::gloo);
-  job.workers = workers;
-  const int status = launch(
-      [&] {
-        Net net(shape);
-        ZeroTrainer trainer(net, options);
-        net.block(3).leaves_out = leaves_out && axis_index("data") == 1;
-        const at::Tensor inputs = at::ones({2, kWidth}).mul(axis_index("data") + 1);
-        for (std::int64_t m = 0; m < 3 * options.accumulate; ++m) {
-          trainer.backward(net.forward(inputs).pow(2).mean());
-          if (m % options.accumulate == options.accumulate - 1) trainer.step(kRate);
-        }
-        const MemoryUse use = trainer.memory();
-        const auto whole = trainer.whole_parameters();
-        const std::lock_guard lock(mutex);
-        if (axis_index("data") == 0) result = {copies(net), use};
-      },
-      job);
-  REQUIRE(status == 0);
-  return result;
+  return result_of_job(threads(2, Backend::gloo, workers), [&] {
+    Net net(shape);
+    ZeroTrainer trainer(net, options);
+    net.block(3).leaves_out = leaves_out && axis_index("data") == 1;
+    const at::Tensor inputs = at::ones({2, kWidth}).mul(axis_index("data") + 1);
+    for (std::int64_t m = 0; m < 3 * options.accumulate; ++m) {
+      trainer.backward(net.forward(inputs).pow(2).mean());
+      if (m % options.accumulate == options.accumulate - 1) trainer.step(kRate);
+    }
+    const MemoryUse use = trainer.memory();
+    const auto whole = trainer.whole_parameters();
+    return Trained{copies(net), use};
+  });
 }
 
 }  // namespace
@@ -155,20 +145,11 @@ TEST_CASE("a parameter that one replica does not use, at stage 3 with overlap an
 
 TEST_CASE("a block whose trainer is gone says so") {
   const Quiet quiet;
-  std::mutex mutex;
-  std::vector<std::string> messages;
-  const int status = launch(
-      [&] {
-        Net net(Shape::chain);
-        { const ZeroTrainer trainer(net, adam(3)); }
-        const std::string message = message_of<Error>([&] {
-          (void)net.forward(at::ones({1, kWidth}));
-        });
-        const std::lock_guard lock(mutex);
-        messages.push_back(message);
-      },
-      threads(2, Backend::gloo));
-  CHECK(status == 0);
+  const auto messages = results_of_job(threads(2, Backend::gloo), [] {
+    Net net(Shape::chain);
+    { const ZeroTrainer trainer(net, adam(3)); }
+    return message_of<Error>([&] { (void)net.forward(at::ones({1, kWidth})); });
+  });
   for (const std::string& message : messages)
     CHECK_THAT(message, ContainsSubstring("were cut into shards by a ZeroTrainer that is gone"));
 }
@@ -182,25 +163,18 @@ TEST_CASE("what a block's backward leaves out counts as zeros, also where gradie
   };
   std::vector<std::vector<double>> norms;
   for (const int stage : {1, 3}) {
-    std::mutex mutex;
-    std::vector<double> own;
-    const int status = launch(
-        [&] {
-          Model model;
-          ZeroTrainer trainer(model, adam(stage));
-          const at::Tensor inputs = at::ones({2, kWidth}) * (axis_index("data") + 1);
-          std::vector<double> found;
-          for (int step = 0; step < 3; ++step) {
-            model.block->leaves_out = step == 1 && axis_index("data") == 1;
-            trainer.backward((*model.block)(at::linear(inputs, model.before)).pow(2).mean());
-            found.push_back(trainer.step(kRate).gradient_norm);
-          }
-          const std::lock_guard lock(mutex);
-          own = found;
-        },
-        threads(2, Backend::gloo));
-    REQUIRE(status == 0);
-    norms.push_back(own);
+    norms.push_back(result_of_job(threads(2, Backend::gloo), [&] {
+      Model model;
+      ZeroTrainer trainer(model, adam(stage));
+      const at::Tensor inputs = at::ones({2, kWidth}) * (axis_index("data") + 1);
+      std::vector<double> found;
+      for (int step = 0; step < 3; ++step) {
+        model.block->leaves_out = step == 1 && axis_index("data") == 1;
+        trainer.backward((*model.block)(at::linear(inputs, model.before)).pow(2).mean());
+        found.push_back(trainer.step(kRate).gradient_norm);
+      }
+      return found;
+    }));
   }
   CHECK(norms[0] == norms[1]);
 }

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <source_location>
 #include <vector>
 
@@ -43,25 +42,17 @@ TEST_CASE("four lines make any LibTorch loop data-parallel") {
   }
   const auto expected = copies(plain);
   for (const Overlap overlap : {Overlap::automatic, Overlap::on}) {
-    std::mutex mutex;
-    std::map<std::string, at::Tensor> result;
-    (void)pmap(
-        [&] {
-          OddModel model;
-          torch::optim::SGD optimizer(each_once(model),
-                                      torch::optim::SGDOptions(0.05).momentum(0.9));
-          DataParallel parallel(model, "i", {.overlap = overlap});
-          for (std::int64_t step = 0; step < kSteps; ++step) {
-            optimizer.zero_grad();
-            parallel.backward(mean_loss(model, samples(step, 3 * axis_index("i"), 3)));
-            optimizer.step();
-          }
-          const std::lock_guard lock(mutex);
-          if (result.empty()) result = copies(model);
-          if (first_difference(result, copies(model)) != "") throw Error("replicas differ");
-          return at::zeros({});
-        },
-        {.axis_size = 4})();
+    const auto result = result_of_map(4, [&] {
+      OddModel model;
+      torch::optim::SGD optimizer(each_once(model), torch::optim::SGDOptions(0.05).momentum(0.9));
+      DataParallel parallel(model, "i", {.overlap = overlap});
+      for (std::int64_t step = 0; step < kSteps; ++step) {
+        optimizer.zero_grad();
+        parallel.backward(mean_loss(model, samples(step, 3 * axis_index("i"), 3)));
+        optimizer.step();
+      }
+      return copies(model);
+    });
     for (const auto& [name, value] : expected) {
       INFO(name);
       CHECK(result.at(name).allclose(value, 1e-4, 1e-5));

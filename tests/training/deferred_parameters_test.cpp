@@ -137,8 +137,7 @@ TEST_CASE("deferred parameters train with the bits of a module made whole, at ev
       for (const Backend backend : {Backend::automatic, Backend::gloo}) {
         for (const std::int64_t workers : {std::int64_t{1}, replicas / 2, replicas}) {
           if (workers == 0) continue;
-          LaunchOptions launched = threads(replicas, backend);
-          launched.workers = workers;
+          const LaunchOptions launched = threads(replicas, backend, workers);
           Job job{.options = adam(stage), .is_deferred = true};
           INFO(workers << " workers, gloo " << (backend == Backend::gloo));
           REQUIRE(launch([&] { job.run(); }, launched) == 0);

@@ -1,7 +1,7 @@
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <string>
+#include <vector>
 
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
@@ -32,26 +32,20 @@ ZeroOptions late(int stage) {
 // must find the same: what it returns, of all replicas.
 template <typename Check>
 void check_late(int stage, Backend backend, const Check& check) {
-  std::map<bool, std::map<std::int64_t, Parameters>> found;
+  std::map<bool, std::vector<Parameters>> found;
   for (const bool is_late : {false, true}) {
-    std::mutex mutex;
-    const int status = launch(
-        [&] {
-          OddModel model(kLarge);
-          ZeroOptions options = late(stage);
-          options.late_parameters = is_late;
-          ZeroTrainer trainer(model, options);
-          for (std::int64_t step = 0; step < 3; ++step) {
-            (void)train_step(trainer, model, step, 1, "data");
-          }
-          Parameters own = check(trainer, model);
-          const std::lock_guard lock(mutex);
-          found[is_late][axis_index("data")] = std::move(own);
-        },
-        threads(kReplicas, backend));
-    REQUIRE(status == 0);
+    found[is_late] = results_of_job(threads(kReplicas, backend), [&]() -> Parameters {
+      OddModel model(kLarge);
+      ZeroOptions options = late(stage);
+      options.late_parameters = is_late;
+      ZeroTrainer trainer(model, options);
+      for (std::int64_t step = 0; step < 3; ++step) {
+        (void)train_step(trainer, model, step, 1, "data");
+      }
+      return check(trainer, model);
+    });
   }
-  for (std::int64_t replica = 0; replica < kReplicas; ++replica) {
+  for (std::size_t replica = 0; replica < kReplicas; ++replica) {
     CHECK(!found[true][replica].empty());
     CHECK(first_difference(found[false][replica], found[true][replica]) == "");
   }
@@ -80,8 +74,7 @@ TEST_CASE("late parameters give the same bits, wherever replicas and their worke
         for (const double bucket_mb : {1e-4, 0.05, 25.0}) {
           ZeroOptions options = late(stage);
           options.bucket_mb = bucket_mb;
-          LaunchOptions launched = threads(4, backend);
-          launched.workers = workers;
+          const LaunchOptions launched = threads(4, backend, workers);
           INFO("stage " << stage << ", " << workers << " workers, bucket_mb " << bucket_mb);
           CHECK(first_difference(trained_in_job(launched, options, kLarge), expected) == "");
         }
@@ -159,21 +152,14 @@ TEST_CASE("whoever reads late parameters by the trainer or a Block sees what all
 
 TEST_CASE("a Block whose parameters were late says so when its trainer is gone") {
   const Quiet quiet;
-  std::mutex mutex;
-  std::string message;
-  const int status = launch(
-      [&] {
-        OddModel model(kLarge);
-        {
-          ZeroTrainer trainer(model, late(1));
-          (void)train_step(trainer, model, 0, 1, "data");
-          (void)output_of(model);
-        }
-        const std::string own = message_of<Error>([&] { (void)output_of(model); });
-        const std::lock_guard lock(mutex);
-        message = own;
-      },
-      threads(2, Backend::gloo));
-  REQUIRE(status == 0);
+  const std::string message = result_of_job(threads(2, Backend::gloo), [] {
+    OddModel model(kLarge);
+    {
+      ZeroTrainer trainer(model, late(1));
+      (void)train_step(trainer, model, 0, 1, "data");
+      (void)output_of(model);
+    }
+    return message_of<Error>([&] { (void)output_of(model); });
+  });
   CHECK_THAT(message, ContainsSubstring("call its release_parameters() before it ends"));
 }

@@ -1,6 +1,5 @@
 #include "tests/training/random_models.h"
 
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -9,20 +8,19 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/tanh.h>
-#include <ATen/ops/zeros.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/launch.h"
-#include "framework/replicas/pmap.h"
 #include "framework/training/batch_norm.h"
 #include "framework/training/block.h"
 #include "framework/training/dropout.h"
 #include "framework/training/process_generator.h"
 #include "framework/training/recompute.h"
 #include "tests/catch.h"
+#include "tests/training/zero_jobs.h"
 
 namespace lockstep::testing {
 namespace {
@@ -176,20 +174,8 @@ State trained_state(const MakeModel& make, ZeroOptions options) {
 }
 
 State trained_state_in_pmap(const MakeModel& make, std::int64_t replicas, ZeroOptions options) {
-  std::mutex mutex;
-  State result;
   options.axis_name = "i";
-  (void)pmap(
-      [&] {
-        State state = trained_state(make, options);
-        const std::lock_guard lock(mutex);
-        if (result.empty()) result = state;
-        const std::string different = first_difference(state, result);
-        if (!different.empty()) throw Error("replicas differ in " + different);
-        return at::zeros({});
-      },
-      {.axis_size = replicas})();
-  return result;
+  return result_of_map(replicas, [&] { return trained_state(make, options); });
 }
 
 void check_training_everywhere(const MakeModel& make) {
@@ -201,18 +187,10 @@ void check_training_everywhere(const MakeModel& make) {
     for (const Backend backend : {Backend::automatic, Backend::gloo}) {
       for (const std::int64_t workers : {4, 3, 1}) {
         INFO(workers << " workers");
-        std::mutex mutex;
-        State result;
-        const auto train = [&] {
-          State state = trained_state(make, options);
-          const std::lock_guard lock(mutex);
-          result = std::move(state);
-        };
-        CHECK(launch(train, {.replicas = 4,
-                             .workers = workers,
-                             .mode = LaunchMode::threads,
-                             .backend = backend}) == 0);
-        CHECK(first_difference(result, expected) == "");
+        const LaunchOptions job{
+            .replicas = 4, .workers = workers, .mode = LaunchMode::threads, .backend = backend};
+        const auto train = [&] { return trained_state(make, options); };
+        CHECK(first_difference(result_of_job(job, train), expected) == "");
       }
     }
   }

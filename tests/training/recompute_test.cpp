@@ -157,18 +157,9 @@ TEST_CASE("recomputed blocks give the bits of others at all stages and in all pl
         for (const bool is_late : {false, true}) {
           INFO(workers << " workers, late parameters " << is_late);
           options.late_parameters = is_late;
-          std::mutex mutex;
-          State result;
-          const auto train = [&] {
-            State state = trained_state(maker(true), options);
-            const std::lock_guard lock(mutex);
-            result = std::move(state);
-          };
-          CHECK(launch(train, {.replicas = 4,
-                               .workers = workers,
-                               .mode = LaunchMode::threads,
-                               .backend = backend}) == 0);
-          CHECK(first_difference(result, expected) == "");
+          const auto train = [&] { return trained_state(maker(true), options); };
+          CHECK(first_difference(result_of_job(threads(4, backend, workers), train), expected) ==
+                "");
         }
       }
     }
@@ -205,10 +196,9 @@ TEST_CASE("a recomputed block runs twice, and keeps no activations in between") 
 
 TEST_CASE("at stage 3 over a network recomputed blocks are gathered as others are") {
   const Quiet quiet;
-  std::mutex mutex;
   std::map<bool, std::int64_t> gathered;
   for (const bool recomputes : {false, true}) {
-    const auto train = [&] {
+    gathered[recomputes] = result_of_job(threads(2, Backend::gloo), [&] {
       const auto model = layers_model(recomputes);
       ZeroOptions options;
       options.stage = 3;
@@ -220,10 +210,8 @@ TEST_CASE("at stage 3 over a network recomputed blocks are gathered as others ar
         // Their parameters are gone in between.
         expect(model->layers[0]->parameters()[1].is_meta(), "a block is still gathered");
       }
-      const std::lock_guard lock(mutex);
-      gathered[recomputes] = trainer.memory().communication;
-    };
-    CHECK(launch(train, threads(2, Backend::gloo)) == 0);
+      return trainer.memory().communication;
+    });
   }
   CHECK(gathered[true] > 0);
   CHECK(gathered[true] == gathered[false]);

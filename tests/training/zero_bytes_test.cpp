@@ -127,51 +127,44 @@ TEST_CASE("a block that runs twice is gathered for its runs, and no block for no
 
 TEST_CASE("at most two blocks are gathered, also where forwards without a backward come between") {
   const Quiet quiet;
-  std::mutex mutex;
-  MemoryUse memory;
-  MemoryUse visit_memory;
-  std::vector<std::string> messages;
-  const int status = launch(
-      [&] {
-        const auto model =
-            make_model(keys::Picked("mlp", MlpOptions{.hidden = {160, 160, 160, 160}}),
-                       value_sample({160}, 160), 0);
-        ZeroOptions options = adam(3);
-        options.accumulate = 2;  // so that nothing is staged
-        ZeroTrainer trainer(*model, options);
-        const at::Tensor inputs = at::ones({2, 160});
-        for (std::int64_t step = 0; step < 4; ++step) {
-          for (int microbatch = 0; microbatch < 2; ++microbatch) {
-            trainer.backward(model->forward(inputs).pow(2).mean());
-          }
-          trainer.step(kRate);
-          const c10::AutoGradMode no_grad(false);
-          for (int i = 0; i < 3; ++i) (void)model->forward(inputs);
-        }
-        trainer.backward(model->forward(inputs).sum());
-        trainer.backward(model->forward(inputs).sum());
-        const MemoryUse use = trainer.memory();
-        // One block at a time is there for who visits all parameters.
-        Parameters visited;
-        trainer.visit_parameters([&](const std::string& name, const at::Tensor& value) {
-          visited.emplace(name, value.detach().clone());
-        });
-        const MemoryUse use_of_visit = trainer.memory();
-        const auto whole = trainer.whole_parameters();
-        if (first_difference(visited, copies(*model)) != "") throw Error("visited are others");
-        const std::string step_message = message_of<ValueError>([&] { trainer.step(kRate); });
-        const std::lock_guard lock(mutex);
-        messages.push_back(step_message);
-        memory = use;
-        visit_memory = use_of_visit;
-      },
-      threads(2, Backend::gloo));
-  REQUIRE(status == 0);
+  struct Found {
+    MemoryUse memory;
+    MemoryUse visit_memory;
+    std::string message;
+  };
+  const auto found = results_of_job(threads(2, Backend::gloo), [] {
+    const auto model = make_model(keys::Picked("mlp", MlpOptions{.hidden = {160, 160, 160, 160}}),
+                                  value_sample({160}, 160), 0);
+    ZeroOptions options = adam(3);
+    options.accumulate = 2;  // so that nothing is staged
+    ZeroTrainer trainer(*model, options);
+    const at::Tensor inputs = at::ones({2, 160});
+    for (std::int64_t step = 0; step < 4; ++step) {
+      for (int microbatch = 0; microbatch < 2; ++microbatch) {
+        trainer.backward(model->forward(inputs).pow(2).mean());
+      }
+      trainer.step(kRate);
+      const c10::AutoGradMode no_grad(false);
+      for (int i = 0; i < 3; ++i) (void)model->forward(inputs);
+    }
+    trainer.backward(model->forward(inputs).sum());
+    trainer.backward(model->forward(inputs).sum());
+    const MemoryUse use = trainer.memory();
+    // One block at a time is there for who visits all parameters.
+    Parameters visited;
+    trainer.visit_parameters([&](const std::string& name, const at::Tensor& value) {
+      visited.emplace(name, value.detach().clone());
+    });
+    const MemoryUse use_of_visit = trainer.memory();
+    const auto whole = trainer.whole_parameters();
+    if (first_difference(visited, copies(*model)) != "") throw Error("visited are others");
+    return Found{use, use_of_visit, message_of<ValueError>([&] { trainer.step(kRate); })};
+  });
   const std::int64_t block = 4 * (160 * 160 + 256);
-  CHECK(memory.communication >= 4 * 160 * 161);
-  CHECK(memory.communication <= 2 * block);
-  CHECK(visit_memory.communication == memory.communication);
-  for (const std::string& message : messages) {
+  for (const auto& [memory, visit_memory, message] : found) {
+    CHECK(memory.communication >= 4 * 160 * 161);
+    CHECK(memory.communication <= 2 * block);
+    CHECK(visit_memory.communication == memory.communication);
     CHECK_THAT(message, ContainsSubstring("ZeroTrainer::step over 'data' (zero_bytes_test.cpp:") &&
                             ContainsSubstring("): called while whole_parameters() lives"));
   }

@@ -1,14 +1,12 @@
 #include "tests/training/zero_jobs.h"
 
 #include <mutex>
-#include <utility>
 
 #include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/pmap.h"
-#include "tests/catch.h"
 
 namespace lockstep::testing {
 
@@ -45,13 +43,12 @@ Parameters trained(ZeroOptions options, std::int64_t large) {
 
 }  // namespace
 
-Parameters trained_in_pmap(std::int64_t replicas, ZeroOptions options, std::int64_t large) {
+Parameters result_of_map(std::int64_t replicas, const std::function<Parameters()>& train) {
   std::mutex mutex;
   Parameters result;
-  options.axis_name = "i";
   (void)pmap(
       [&] {
-        Parameters own = trained(options, large);
+        const Parameters own = train();
         const std::lock_guard lock(mutex);
         if (result.empty()) result = own;
         const std::string different = first_difference(own, result);
@@ -62,23 +59,19 @@ Parameters trained_in_pmap(std::int64_t replicas, ZeroOptions options, std::int6
   return result;
 }
 
-Parameters trained_in_job(const LaunchOptions& launch_options, const ZeroOptions& options,
-                          std::int64_t large) {
-  std::mutex mutex;
-  Parameters result;
-  const int status = launch(
-      [&] {
-        Parameters own = trained(options, large);
-        const std::lock_guard lock(mutex);
-        if (axis_index("data") == 0) result = std::move(own);
-      },
-      launch_options);
-  REQUIRE(status == 0);
-  return result;
+Parameters trained_in_pmap(std::int64_t replicas, ZeroOptions options, std::int64_t large) {
+  options.axis_name = "i";
+  return result_of_map(replicas, [&] { return trained(options, large); });
 }
 
-LaunchOptions threads(std::int64_t replicas, Backend backend) {
-  return {.replicas = replicas, .mode = LaunchMode::threads, .backend = backend};
+Parameters trained_in_job(const LaunchOptions& launch_options, const ZeroOptions& options,
+                          std::int64_t large) {
+  return result_of_job(launch_options, [&] { return trained(options, large); });
+}
+
+LaunchOptions threads(std::int64_t replicas, Backend backend, std::int64_t workers) {
+  return {
+      .replicas = replicas, .workers = workers, .mode = LaunchMode::threads, .backend = backend};
 }
 
 }  // namespace lockstep::testing

@@ -55,8 +55,7 @@ TEST_CASE("jobs over both backends, on workers fewer than replicas, give the bit
         for (const int stage : {0, 1, 2, 3}) {
           options.stage = stage;
           options.bucket_mb = stage == 1 ? 25 : 3e-4;
-          LaunchOptions launched = threads(4, backend);
-          launched.workers = workers;
+          const LaunchOptions launched = threads(4, backend, workers);
           INFO("stage " << stage << ", " << workers << " workers, accumulate " << accumulate);
           CHECK(first_difference(trained_in_job(launched, options), expected) == "");
         }
