@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include "framework/keys/key.h"
 #include "framework/optim/optimizers.h"
 
@@ -10,10 +8,13 @@ namespace lockstep::optim {
 /// Of a mean that is kept over steps: the part that stays.
 inline const keys::Rule<double> kDecay = keys::from_below(0.0, 1.0);
 
-/// SGD, Adam and AdamW, each in one pass over memory. Their bits do not depend on the CPU.
-[[nodiscard]] std::vector<OptimizerKind> fused_optimizers();
+/// In one pass over memory. Their bits do not depend on the CPU.
+[[nodiscard]] OptimizerKind sgd_kind();
+[[nodiscard]] OptimizerKind adam_kind();
+[[nodiscard]] OptimizerKind adamw_kind();
 
-/// RMSprop and Adagrad, in LibTorch's functions.
-[[nodiscard]] std::vector<OptimizerKind> torch_optimizers();
+/// In LibTorch's functions.
+[[nodiscard]] OptimizerKind rmsprop_kind();
+[[nodiscard]] OptimizerKind adagrad_kind();
 
 }  // namespace lockstep::optim

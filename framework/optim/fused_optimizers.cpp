@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "framework/optim/built_in_optimizers.h"
 #include "framework/optim/optimizer_kernels.h"
@@ -141,12 +142,17 @@ std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& options) {
 
 }  // namespace
 
-std::vector<OptimizerKind> fused_optimizers() {
-  return {
-      {{"sgd", "stochastic gradient descent, with momentum if that is set", sgd_keys}, make_sgd},
-      {{"adam", "Adam (arXiv:1412.6980)", adam_keys}, make_adam<false>},
-      {{"adamw", "Adam with decoupled weight decay (arXiv:1711.05101)", adam_keys},
-       make_adam<true>}};
+OptimizerKind sgd_kind() {
+  return {{"sgd", "stochastic gradient descent, with momentum if that is set", sgd_keys}, make_sgd};
+}
+
+OptimizerKind adam_kind() {
+  return {{"adam", "Adam (arXiv:1412.6980)", adam_keys}, make_adam<false>};
+}
+
+OptimizerKind adamw_kind() {
+  return {{"adamw", "Adam with decoupled weight decay (arXiv:1711.05101)", adam_keys},
+          make_adam<true>};
 }
 
 }  // namespace lockstep::optim

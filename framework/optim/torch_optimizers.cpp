@@ -1,5 +1,6 @@
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -98,11 +99,14 @@ std::unique_ptr<Optimizer> make_adagrad(const AdagradOptions& options) {
 
 }  // namespace
 
-std::vector<OptimizerKind> torch_optimizers() {
-  return {optimizer_kind<RMSpropOptions>("rmsprop", "RMSprop, as torch.optim has it", rmsprop_keys,
-                                         make_rmsprop),
-          optimizer_kind<AdagradOptions>("adagrad", "Adagrad, as torch.optim has it", adagrad_keys,
-                                         make_adagrad)};
+OptimizerKind rmsprop_kind() {
+  return optimizer_kind<RMSpropOptions>("rmsprop", "RMSprop, as torch.optim has it", rmsprop_keys,
+                                        make_rmsprop);
+}
+
+OptimizerKind adagrad_kind() {
+  return optimizer_kind<AdagradOptions>("adagrad", "Adagrad, as torch.optim has it", adagrad_keys,
+                                        make_adagrad);
 }
 
 }  // namespace lockstep::optim
