@@ -8,7 +8,7 @@
 
 using namespace lockstep::testing;
 
-TEST_CASE("collectives in processes: every case") {
+TEST_CASE("collectives in processes: every case", "[slow]") {
   Sample sample("collectives in processes");
   for (const auto& [replicas, cases] : cases_by_replicas(/*rounds=*/5)) {
     INFO(replicas << " replicas, " << cases.size() << " cases");
@@ -19,7 +19,7 @@ TEST_CASE("collectives in processes: every case") {
   }
 }
 
-TEST_CASE("collectives on fewer workers than replicas: every case") {
+TEST_CASE("collectives on fewer workers than replicas: every case", "[slow]") {
   Sample sample("collectives on fewer workers");
   for (const auto& [replicas, cases] : cases_by_replicas(/*rounds=*/2)) {
     for (const std::int64_t workers : std::set{std::int64_t{1}, replicas / 2, replicas - 1}) {

@@ -41,7 +41,7 @@ void run_all(const std::vector<Case>& cases) {
 
 }  // namespace
 
-TEST_CASE("collectives in the threads of a job: every case") {
+TEST_CASE("collectives in the threads of a job: every case", "[slow]") {
   Sample sample("collectives in the threads of a job");
   for (const auto& [replicas, cases] : cases_by_replicas(/*rounds=*/5)) {
     INFO(replicas << " replicas, " << cases.size() << " cases");
@@ -52,7 +52,7 @@ TEST_CASE("collectives in the threads of a job: every case") {
   }
 }
 
-TEST_CASE("collectives in the threads of a job that take turns: every case") {
+TEST_CASE("collectives in the threads of a job that take turns: every case", "[slow]") {
   Sample sample("collectives in threads that take turns");
   for (const auto& [replicas, cases] : cases_by_replicas(/*rounds=*/2)) {
     for (const std::int64_t workers : std::set{std::int64_t{1}, replicas / 2, replicas - 1}) {

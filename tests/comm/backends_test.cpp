@@ -191,7 +191,7 @@ void check_everywhere(const char* sweep, const Prepare& prepare) {
 
 }  // namespace
 
-TEST_CASE("every reduction has the same bits over each backend as alone", "[communicator]") {
+TEST_CASE("every reduction has the same bits over each backend as alone", "[communicator][slow]") {
   check_everywhere("reductions", [](int replicas) {
     return [of = reductions(replicas)](comm::Communicator& group) {
       for (const Reduction& reduction : of.all) check_reduction_of(group, of, reduction);
@@ -212,7 +212,7 @@ TEST_CASE("every byte that is moved is the same over each backend", "[communicat
 
 // So that messages, rounds or bytes cost nothing or more than all else: each kind of schedule is
 // the cheapest for one.
-TEST_CASE("the bits do not depend on how fast the links are", "[communicator][tcp]") {
+TEST_CASE("the bits do not depend on how fast the links are", "[communicator][tcp][slow]") {
   const std::vector<comm::LinkSpeed> speeds{{0, 1e15}, {0, 1e5}, {1, 1e15}, {1, 1e5}, {0, 1e9}};
   testing::Sample sample("links");
   for (const int replicas : {2, 3, 4, 5, 6, 7, 8, 9, 13}) {

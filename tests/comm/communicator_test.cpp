@@ -113,7 +113,7 @@ TEST_CASE("every verb agrees with one replica's own computation", "[communicator
   }
 }
 
-TEST_CASE("4 to 16 MiB a slice, again and again", "[communicator][bulk]") {
+TEST_CASE("4 to 16 MiB a slice, again and again", "[communicator][bulk][slow]") {
   const Backend backend = any_backend();
   INFO(name_of(backend));
   testing::Sample sample(str("large slices, ", name_of(backend)));

@@ -165,7 +165,7 @@ void check_mixes(comm::Communicator& group, std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("each replica may bring buffers of another kind", "[symmetric]") {
+TEST_CASE("each replica may bring buffers of another kind", "[symmetric][slow]") {
   Sample sample("mixes");
   for (const int replicas : {2, 3, 5}) {
     for (const std::size_t count : {0, 3, 1000, 70001}) {

@@ -186,7 +186,7 @@ TEST_CASE("verbs of groups that join threads of several processes have the usual
   }
 }
 
-TEST_CASE("symmetric buffers of such groups are memory like any other") {
+TEST_CASE("symmetric buffers of such groups are memory like any other", "[slow]") {
   testing::Sample sample("symmetric buffers of groups");
   for (const auto& worker_of :
        {std::vector<int>{0}, {0, 0, 0}, {0, 0, 0, 0, 0}, {1, 0}, {0, 1, 0, 2}}) {
@@ -293,7 +293,7 @@ TEST_CASE("a verb into a common buffer returns when all have written to it") {
   }
 }
 
-TEST_CASE("reductions on any number of workers have the bits of one alone") {
+TEST_CASE("reductions on any number of workers have the bits of one alone", "[slow]") {
   std::cout << "reductions on workers: LOCKSTEP_SEED=" << testing::seed() << std::endl;
   testing::Sample sample("reductions on workers");
   for (int replicas = 1; replicas <= 9; ++replicas) {

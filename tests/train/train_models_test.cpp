@@ -66,7 +66,8 @@ nlohmann::json outcome(const TemporaryFolder& folder, const std::string& name, c
 
 }  // namespace
 
-TEST_CASE("ResNet and GPT have one digest on any workers, at all stages and after a resume") {
+TEST_CASE("ResNet and GPT have one digest on any workers, at all stages and after a resume",
+          "[slow]") {
   const std::vector<Flags> placements{
       {},
       set("parallel.zero_stage=1 model.recompute=true") + Flags{"--workers", "1"},

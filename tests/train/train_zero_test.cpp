@@ -43,7 +43,7 @@ nlohmann::json result_of(const std::filesystem::path& folder, const std::string&
 
 }  // namespace
 
-TEST_CASE("a job has the same parameters at all stages, wherever its replicas are") {
+TEST_CASE("a job has the same parameters at all stages, wherever its replicas are", "[slow]") {
   // Each stage meets each backend, launch and number of workers at least once over both models; the
   // perceptron's first layer is a bucket of its own where buckets have 1 MB.
   const std::vector<Flags> placements{

@@ -238,7 +238,7 @@ bool is_clean(const fs::path& output) {
 
 }  // namespace
 
-TEST_CASE("whatever throws in a run leaves the state after the last finished step") {
+TEST_CASE("whatever throws in a run leaves the state after the last finished step", "[slow]") {
   const std::vector<Placement> placements{
       {"launch: processes, zero_stage: 0, compression: bf16", ", accumulate: 2", "async: false, "},
       {"launch: threads, zero_stage: 1, backend: gloo, overlap: \"on\", compression: bf16, "

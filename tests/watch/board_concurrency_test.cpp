@@ -241,7 +241,8 @@ TEST_CASE("replicas in step are never said to be out of it", "[board]") {
                                  "replica 4 has returned while replicas 0, 1, 2 and 3 called all"));
 }
 
-TEST_CASE("a settled verdict names a member that arrives while the board is read", "[board]") {
+TEST_CASE("a settled verdict names a member that arrives while the board is read",
+          "[board][slow]") {
   int wrong = 0;
   for (int i = 0; i < 3000; ++i) {
     watch::Board board(1);
