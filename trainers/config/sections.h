@@ -69,7 +69,7 @@ struct DataUse {
        "the part of the training set that becomes the validation set, if the source has none"},
       {"threads", number_or_auto(use.threads, keys::from_to<std::int64_t>(0, 64)),
        "threads a replica that make batches ahead; auto: one where pictures are decoded, else none",
-       kMayChange},
+       keys::kMayChange},
   };
 }
 
@@ -135,7 +135,7 @@ struct TrainerOptions {
       {"non_finite", keys::one_of(zero.non_finite, {"stop", "skip"}),
        "where the loss or a gradient is not finite, stop the run or skip the step"},
       {"check_every", number(trainer.check_every, keys::kNatural),
-       "after each so many steps replicas compare their parameters; 0: never", kMayChange},
+       "after each so many steps replicas compare their parameters; 0: never", keys::kMayChange},
       {"clip_norm", number_or_null(zero.clip_norm, kClipRule),
        "largest norm that the gradients may have; null: any"},
       {"clip_value", number_or_null(zero.clip_value, kClipRule),
@@ -147,17 +147,17 @@ struct TrainerOptions {
        "update t, from 0, of the average decays by (1 + t) / (10 + t) while that is less",
        {.before = "false", .matters = [&zero] { return zero.ema_decay.has_value(); }}},
       {"log_every", number(trainer.log_every, keys::kBillion), "steps between lines of metrics",
-       kMayChange},
+       keys::kMayChange},
       {"eval_every", number(trainer.eval_every, keys::kNatural),
-       "steps between evaluations; there is one at the end, with 0 only that", kMayChange},
+       "steps between evaluations; there is one at the end, with 0 only that", keys::kMayChange},
       {"metrics", list(trainer.metrics, keys::of_length("a metric's name", 100)),
        str("figures of evaluations beside the loss: ", join(metric_registry().names()),
            "; []: accuracy for classes"),
-       kMayChange},
+       keys::kMayChange},
       {"patience", number_or_null(trainer.patience, keys::kBillion),
        "evaluations in a row in which checkpoint.best (none: the loss) does not get better, after "
        "which the run ends; null: it does not",
-       kMayChange},
+       keys::kMayChange},
       {"freeze", list(trainer.freeze, keys::of_length("a pattern for parameters' names", 1000)),
        "names of parameters that are not trained; patterns as in a shell (\"*.bias\")"},
   };
@@ -181,14 +181,14 @@ struct CheckpointOptions {
       {"save", keys::one_of(checkpoint.save, {"state", "none"}),
        "what a run leaves: all that it needs to go on, or nothing", short_form},
       {"every", number(checkpoint.every, keys::kNatural),
-       "steps between checkpoints; there is one at the end, with 0 only that", kMayChange},
+       "steps between checkpoints; there is one at the end, with 0 only that", keys::kMayChange},
       {"keep", number(checkpoint.keep, keys::from_to<std::int64_t>(1, 1'000'000)),
-       "how many of the newest remain", kMayChange},
-      {"async", keys::flag(checkpoint.async), "write beside the training", kMayChange},
+       "how many of the newest remain", keys::kMayChange},
+      {"async", keys::flag(checkpoint.async), "write beside the training", keys::kMayChange},
       {"on_error", keys::one_of(checkpoint.on_error, {"stop", "warn"}),
-       "where one can't be saved, stop the run or go on with a warning", kMayChange},
+       "where one can't be saved, stop the run or go on with a warning", keys::kMayChange},
       {"best", text(checkpoint.best, keys::of_length("none or a metric's name,", 100)),
-       "the figure of the validation set by which the best one is kept, too", kMayChange},
+       "the figure of the validation set by which the best one is kept, too", keys::kMayChange},
   };
 }
 
