@@ -2,6 +2,9 @@
 
 // All of Lockstep.
 
+// First, so that errors in its templates don't tell of all headers on the way to it.
+#include <map>
+
 #include <ATen/TensorOperators.h>
 
 #include "framework/axes/axis_names.h"
@@ -79,4 +82,5 @@
 #include "framework/training/zero_options.h"
 #include "framework/tree/grad.h"
 #include "framework/tree/prefix_tree.h"
+#include "framework/tree/random.h"
 #include "framework/tree/tree.h"

@@ -1,5 +1,7 @@
 #include "framework/base/random.h"
 
+#include <cmath>
+#include <numbers>
 #include <random>
 #include <utility>
 
@@ -26,6 +28,14 @@ void shuffle_numbers(const Key& key, std::span<Number> numbers) {
 }
 
 }  // namespace
+
+// By Box and Muller (1958): two numbers of two draws.
+double Key::normal(std::uint64_t index) const noexcept {
+  const std::uint64_t first = index / 2 * 2;
+  const double radius = std::sqrt(-2 * std::log(uniform(first) + 0x1p-53));  // never of 0
+  const double angle = 2 * std::numbers::pi * uniform(first + 1);
+  return radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle));
+}
 
 Key Key::fold(std::span<const int> indices) const noexcept {
   Key folded = *this;

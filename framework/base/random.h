@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <span>
@@ -37,6 +38,12 @@ class Key {
   [[nodiscard]] std::uint64_t draw(std::uint64_t index) const noexcept {
     return mix(state_ + index * kStep);
   }
+  /// draw(index) as a number in [0, 1): its upper `bits` bits, at most the 53 that a double has.
+  [[nodiscard]] double uniform(std::uint64_t index, int bits = 53) const noexcept {
+    return std::ldexp(static_cast<double>(draw(index) >> (64 - bits)), -bits);
+  }
+  /// Number `index` of the key's sequence of numbers of the standard normal distribution.
+  [[nodiscard]] double normal(std::uint64_t index) const noexcept;
 
  private:
   static constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15U;

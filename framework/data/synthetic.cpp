@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstddef>
 #include <memory>
-#include <numbers>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -22,20 +21,9 @@ constexpr std::int64_t kMostFeatures = 1'000'000;
 constexpr std::int64_t kMostSamples = 10'000'000;  // an epoch's order is a number for each
 constexpr std::int64_t kMostRows = 10'000'000;     // numbers of Truth
 
-// Number `index` of a key's sequence ~ N(0, 1), by Box and Muller (1958): two numbers of two draws.
-double normal(const Key& key, std::uint64_t index) {
-  constexpr double kScale = 0x1p-53;
-  const std::uint64_t first = index / 2 * 2;
-  const double radius =
-      std::sqrt(-2 * std::log((static_cast<double>(key.draw(first) >> 11) + 1) * kScale));
-  const double angle =
-      2 * std::numbers::pi * static_cast<double>(key.draw(first + 1) >> 11) * kScale;
-  return radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle));
-}
-
 std::vector<double> normals(const Key& key, std::size_t count) {
   std::vector<double> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = normal(key, i);
+  for (std::size_t i = 0; i < count; ++i) values[i] = key.normal(i);
   return values;
 }
 
@@ -98,11 +86,11 @@ class SyntheticSet final : public Dataset {
   void write_values(const Key& key, float* input, float* target) const {
     const auto features = static_cast<std::size_t>(options_.features);
     const Key of_input = key.fold("input");
-    for (std::size_t j = 0; j < features; ++j) input[j] = static_cast<float>(normal(of_input, j));
+    for (std::size_t j = 0; j < features; ++j) input[j] = static_cast<float>(of_input.normal(j));
     const Key of_noise = key.fold("noise");
     const double* weight = truth_->rows.data();
     for (std::size_t k = 0; k < truth_->bias.size(); ++k) {
-      double sum = truth_->bias[k] + options_.noise * normal(of_noise, k);
+      double sum = truth_->bias[k] + options_.noise * of_noise.normal(k);
       for (std::size_t j = 0; j < features; ++j) sum += *weight++ * static_cast<double>(input[j]);
       target[k] = static_cast<float>(sum);
     }
@@ -114,7 +102,7 @@ class SyntheticSet final : public Dataset {
     const double* centre = truth_->rows.data() + static_cast<std::size_t>(label) * features;
     const Key of_noise = key.fold("noise");
     for (std::size_t j = 0; j < features; ++j) {
-      input[j] = static_cast<float>(centre[j] + options_.noise * normal(of_noise, j));
+      input[j] = static_cast<float>(centre[j] + options_.noise * of_noise.normal(j));
     }
     *target = label;
   }

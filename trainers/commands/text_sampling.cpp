@@ -61,9 +61,7 @@ void continue_text(Model& model, const std::string& prompt, std::int64_t context
     const at::Tensor last =
         at::tensor(std::vector<std::int64_t>(tokens.end() - seen, tokens.end()), at::kLong);
     const at::Tensor scores = model.forward(last.unsqueeze(0));
-    // 53 random bits, as many as a double of [0, 1) has
-    const double uniform =
-        std::ldexp(static_cast<double>(key.draw(static_cast<std::uint64_t>(i)) >> 11), -53);
+    const double uniform = key.uniform(static_cast<std::uint64_t>(i));
     tokens.push_back(draw_token(scores[0][seen - 1], options, uniform));
     tell(static_cast<char>(tokens.back()));
   }
