@@ -31,13 +31,22 @@ class AxisNames {
   std::vector<std::string> names_;
 };
 
+namespace axes_detail {
+template <typename X>
+inline constexpr bool has_axis = false;
+// What a collective without an axis calls. (In a macro the error would fill a screen.)
+template <typename X>
+X without_axis(const X& x) {
+  static_assert(has_axis<X>, "lockstep: a collective needs the name of an axis: psum(x, \"i\")");
+  return x;
+}
+}  // namespace axes_detail
+
 }  // namespace lockstep
 
-/// The static_assert for a collective that is called without an axis.
-#define LOCKSTEP_NEEDS_AXIS(operation)                                                             \
-  template <typename LockstepX>                                                                    \
-  LockstepX operation(const LockstepX& x) {                                                        \
-    static_assert(sizeof(LockstepX) == 0,                                                          \
-                  "lockstep: " #operation " needs the name of an axis: " #operation "(x, \"i\")"); \
-    return x;                                                                                      \
+/// Refuses a collective that is called without an axis.
+#define LOCKSTEP_NEEDS_AXIS(operation)               \
+  template <typename LockstepX>                      \
+  LockstepX operation(const LockstepX& x) {          \
+    return ::lockstep::axes_detail::without_axis(x); \
   }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <ranges>
 #include <source_location>
 #include <utility>
 #include <vector>
@@ -35,6 +37,19 @@ template <Tree T>
                          std::source_location where = std::source_location::current()) {
   return tree_unflatten(
       x, collectives::ppermute_leaves({"ppermute", axis_name, where}, tree_leaves(x), perm));
+}
+
+/// The same for pairs of any integers, in any range: a std::vector<std::pair<int, int>>.
+template <Tree T, std::ranges::input_range Pairs>
+requires std::integral<typename std::ranges::range_value_t<Pairs>::first_type> &&
+    std::integral<typename std::ranges::range_value_t<Pairs>::second_type>
+[[nodiscard]] T ppermute(const T& x, const AxisNames& axis_name, const Pairs& perm,
+                         std::source_location where = std::source_location::current()) {
+  SourceDestinationPairs pairs;
+  for (const auto& [source, destination] : perm) {
+    pairs.emplace_back(static_cast<std::int64_t>(source), static_cast<std::int64_t>(destination));
+  }
+  return ppermute(x, axis_name, pairs, where);
 }
 
 /// On replica i, the value of replica perm[i]. `perm` is a permutation of all indices of the axis.

@@ -210,8 +210,8 @@ consteval bool check_call() {
   constexpr bool known = (tree_detail::is_known<Args> && ...);
   static_assert(known, LOCKSTEP_DETAIL_UNKNOWN);
   if constexpr (known) {
-    constexpr bool fits = std::is_invocable_v<const F&, const OfReplica<Args>&...>;
-    constexpr bool changes = !fits && std::is_invocable_v<const F&, OfReplica<Args>&...>;
+    constexpr bool fits = tree_detail::takes<F, const OfReplica<Args>&...>();
+    constexpr bool changes = !fits && tree_detail::takes<F, OfReplica<Args>&...>();
     static_assert(!changes,
                   "lockstep: a mapped function takes its arguments by value or const reference: a "
                   "Tensor& could change what replicas share");
@@ -221,7 +221,9 @@ consteval bool check_call() {
     if constexpr (fits) {
       using Result = std::invoke_result_t<const F&, const OfReplica<Args>&...>;
       constexpr bool is_tree = std::is_void_v<Result> || Tree<Result>;
-      static_assert(is_tree, "lockstep: a mapped function returns a tree of tensors or nothing");
+      static_assert(is_tree,
+                    "lockstep: a mapped function returns a tree of tensors or nothing: a struct "
+                    "needs LOCKSTEP_TREE(Type, members...), a number at::scalar_tensor(x)");
       return is_tree;
     }
   }

@@ -72,8 +72,8 @@ consteval bool check_call() {
     static_assert(V::are_trees(),
                   "lockstep: grad differentiates by a Tensor or a tree of them: make a number a "
                   "Tensor, or name other arguments with argnums<1> or argnums<0, 2>");
-    constexpr bool fits = std::is_invocable_v<const F&, const Args&...>;
-    constexpr bool changes = !fits && std::is_invocable_v<const F&, Args&...>;
+    constexpr bool fits = takes<F, const Args&...>();
+    constexpr bool changes = !fits && takes<F, Args&...>();
     static_assert(!changes,
                   "lockstep: a differentiated function takes its arguments by value or const "
                   "reference: const Tensor&, not Tensor&");

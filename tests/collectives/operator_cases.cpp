@@ -60,6 +60,9 @@ void permuted() {
                "ppermute one stage on");
   expect_equal(ppermute(x, "i", {}), numbers({0, 0}), "ppermute of nobody to nobody");
   expect_equal(ppermute(x, "i", {{1, 1}}), i == 1 ? x : numbers({0, 0}), "ppermute to oneself");
+  std::vector<std::pair<int, std::size_t>> pairs;  // as loops make them
+  for (int from = 0; from < 3; ++from) pairs.emplace_back(from, static_cast<std::size_t>(from) + 1);
+  expect_equal(ppermute(x, "i", pairs), numbers(ahead[me()]), "ppermute along pairs of integers");
   const std::vector<std::int64_t> sources{2, 0, 3, 1};
   const std::int64_t source = sources[me()];
   expect_equal(pshuffle(x, "i", sources), numbers({source + 1, 10 * source}), "pshuffle");

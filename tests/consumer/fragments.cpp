@@ -1,10 +1,15 @@
 // The pages' fragments of programs, in the order of their pages, each where what it uses is there.
 
+#include <map>
 #include <memory>
+#include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mse_loss.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 #include <lockstep/lockstep.h>
 #include <torch/nn/modules/linear.h>
@@ -59,4 +64,8 @@ void outside(const Tensor& w, const Tensor& xs) {
 
 void on_a_mesh() {
 #include "framework_collectives_3.inc"
+}
+
+void as_in_jax() {
+#include "framework_collectives_4.inc"
 }
