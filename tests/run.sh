@@ -5,7 +5,7 @@
 #   tests/run.sh ROOM FILE [FLAG…]    a file's, as tests/run.sh tree tree_test
 set -euo pipefail
 cd "$(dirname "$0")/.."
-extra_packages=(python3-numpy)
+extra_packages=(python3-numpy python3-matplotlib)
 
 # refuse MESSAGE NAME…: says what there is instead.
 refuse() {
@@ -21,7 +21,6 @@ has_cases() {
 
 [[ ${1-} != *.cpp ]] || set -- "$(dirname "$1")" "$@"
 if [[ $# == 0 || $1 == -* ]]; then
-  extra_packages=(python3-numpy python3-matplotlib)
   source trainers/setup.sh
   build all_tests tests/train_tests 9
   exec ctest --preset release "$@"
