@@ -17,7 +17,7 @@ namespace lockstep {
 
 /// In in_axes and out_axes: not cut, or not stacked. In P(): a dimension that is not cut. (In a
 /// namespace of its own, since g++ 12 finds that `none` of an enum class shadows it otherwise.)
-inline namespace specs {
+inline namespace prefix_entries {
 inline constexpr std::nullopt_t none = std::nullopt;
 }
 
