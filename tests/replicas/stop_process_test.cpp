@@ -27,7 +27,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-constexpr std::int64_t kReplicas = 4;
+constexpr std::int64_t kReplicasToStop = 4;
 
 // What launch() returns after each of the signals, and what it calls them.
 struct Stop {
@@ -41,12 +41,12 @@ constexpr Stop kStops[] = {{SIGINT, 130, "Ctrl-C"},   {SIGTERM, 143, "SIGTERM"},
 
 std::vector<LaunchOptions> stoppable_jobs() {
   std::vector<LaunchOptions> jobs;
-  for (std::int64_t workers = 1; workers <= kReplicas; ++workers) {
-    jobs.push_back({.replicas = kReplicas, .workers = workers, .on_stop = OnStop::ask});
+  for (std::int64_t workers = 1; workers <= kReplicasToStop; ++workers) {
+    jobs.push_back({.replicas = kReplicasToStop, .workers = workers, .on_stop = OnStop::ask});
   }
-  jobs.push_back({.replicas = kReplicas, .backend = Backend::gloo, .on_stop = OnStop::ask});
+  jobs.push_back({.replicas = kReplicasToStop, .backend = Backend::gloo, .on_stop = OnStop::ask});
   for (const std::int64_t workers : {1, 3, 4}) {
-    jobs.push_back({.replicas = kReplicas,
+    jobs.push_back({.replicas = kReplicasToStop,
                     .workers = workers,
                     .mode = LaunchMode::threads,
                     .on_stop = OnStop::ask});
@@ -79,7 +79,7 @@ struct Steps {
   explicit Steps(
       const LaunchOptions& options, std::function<void()> act = [] {})
       : asked(std::move(act)), program(launching([this] { run(); }, options)) {
-    REQUIRE(eventually([&] { return pids.set() == kReplicas; }));
+    REQUIRE(eventually([&] { return pids.set() == kReplicasToStop; }));
   }
   void run() {
     expect(!stop_requested(), "nobody has asked yet");
@@ -89,8 +89,8 @@ struct Steps {
   }
   void signal(int number) { (void)::kill(program.pid(), number); }
 
-  SharedNumbers pids{kReplicas};
-  SharedNumbers saw{kReplicas};
+  SharedNumbers pids{kReplicasToStop};
+  SharedNumbers saw{kReplicasToStop};
   std::function<void()> asked;
   ChildProgram program;
 };
@@ -102,7 +102,7 @@ TEST_CASE("a job that is asked to stop: every replica sees it, and the status na
     for (const Stop& stop : kStops) {
       // Which signal it is matters to the launcher alone.
       const bool is_common = stop.signal == SIGINT || stop.signal == SIGTERM;
-      if (!is_common && (options.workers != kReplicas || options.backend == Backend::gloo))
+      if (!is_common && (options.workers != kReplicasToStop || options.backend == Backend::gloo))
         continue;
       INFO(kind_of(options) << ", " << stop.name);
       Steps job(options);
@@ -110,7 +110,7 @@ TEST_CASE("a job that is asked to stop: every replica sees it, and the status na
       const Ended end = job.program.wait();
       check_status(end, stop.status);
       CHECK(!end.by_signal);
-      CHECK(job.saw.set() == kReplicas);
+      CHECK(job.saw.set() == kReplicasToStop);
       CHECK_THAT(end.err, ContainsSubstring(asked_line(stop)));
       CHECK(last_words(end) == stopped_line(stop));
       CHECK(all_ended(job.pids));
@@ -122,12 +122,12 @@ TEST_CASE(
     "a job that is asked to stop: the signal may come to the whole process group, and twice") {
   for (const Stop& stop : kStops) {
     INFO(stop.name);
-    Steps job({.replicas = kReplicas, .on_stop = OnStop::ask}, meet);
+    Steps job({.replicas = kReplicasToStop, .on_stop = OnStop::ask}, meet);
     REQUIRE(::kill(-job.program.pid(), stop.signal) == 0);
     job.signal(stop.signal);
     const Ended end = job.program.wait();
     check_status(end, stop.status);
-    CHECK(job.saw.set() == kReplicas);
+    CHECK(job.saw.set() == kReplicasToStop);
     CHECK(last_words(end) == stopped_line(stop));
   }
 }
@@ -138,14 +138,14 @@ TEST_CASE("a job that is asked to stop: only Ctrl-C or SIGTERM again, 2 s later,
     for (const bool is_int : {false, true}) {
       const Stop& last = kStops[is_int ? 0 : 1];
       INFO(name_of(mode) << ", " << last.name);
-      Steps job({.replicas = kReplicas, .mode = mode, .on_stop = OnStop::ask}, [] {
+      Steps job({.replicas = kReplicasToStop, .mode = mode, .on_stop = OnStop::ask}, [] {
         for (;;) meet();
       });
       const auto has_said = [&](const std::string& text) {
         return eventually([&] { return job.program.err().find(text) != std::string::npos; });
       };
       job.signal(SIGUSR1);
-      REQUIRE(eventually([&] { return job.saw.set() == kReplicas; }));
+      REQUIRE(eventually([&] { return job.saw.set() == kReplicasToStop; }));
       // Two of one kind would be one where the first is still to be delivered.
       const int own_first = kStops[is_int ? 1 : 0].signal;
       for (const int asks : {own_first, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) job.signal(asks);
@@ -171,11 +171,11 @@ TEST_CASE("a job that is asked to stop: only Ctrl-C or SIGTERM again, 2 s later,
 TEST_CASE(
     "a job that is asked to stop: of SIGUSR1 and SIGTERM, in whatever order, none is second") {
   for (const auto& [first, second] : {std::pair(SIGUSR1, SIGTERM), std::pair(SIGTERM, SIGUSR1)}) {
-    Steps job({.replicas = kReplicas, .on_stop = OnStop::ask}, meet);
+    Steps job({.replicas = kReplicasToStop, .on_stop = OnStop::ask}, meet);
     job.signal(first);
     job.signal(second);
     check_status(job.program.wait(), 143);
-    CHECK(job.saw.set() == kReplicas);
+    CHECK(job.saw.set() == kReplicasToStop);
   }
 }
 
@@ -202,11 +202,11 @@ TEST_CASE("a job that ends at once by any of the signals says which, and leaves 
 }
 
 TEST_CASE("the end of one worker's processor time asks the whole job to stop") {
-  Steps job({.replicas = kReplicas, .on_stop = OnStop::ask});
+  Steps job({.replicas = kReplicasToStop, .on_stop = OnStop::ask});
   (void)::kill(static_cast<pid_t>(job.pids[2]), SIGXCPU);
   const Ended end = job.program.wait();
   check_status(end, 143);
-  CHECK(job.saw.set() == kReplicas);
+  CHECK(job.saw.set() == kReplicasToStop);
   CHECK(last_words(end) == stopped_line({SIGXCPU, 143, "SIGXCPU"}));
 }
 
