@@ -10,10 +10,10 @@
 
 #include <sys/types.h>
 
+#include "tests/hosts/test_network.h"
 #include "tests/train/train_program.h"
 #include "trainers/bench/testing/child_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
-#include "trainers/bench/testing/test_network.h"
 
 namespace lockstep::testing {
 

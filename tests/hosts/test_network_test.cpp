@@ -1,4 +1,4 @@
-#include "trainers/bench/testing/test_network.h"
+#include "tests/hosts/test_network.h"
 
 #include <algorithm>
 #include <array>

@@ -20,12 +20,12 @@
 #include "tests/catch.h"
 #include "tests/hosts/job_on_hosts.h"
 #include "tests/hosts/sockets.h"
+#include "tests/hosts/test_network.h"
 #include "tests/support/ended.h"
 #include "tests/support/pages.h"
 #include "tests/support/settings.h"
 #include "tests/train/train_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
-#include "trainers/bench/testing/test_network.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

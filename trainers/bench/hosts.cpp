@@ -16,7 +16,7 @@ namespace lockstep::bench {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::TestNetwork;
+using testing::HostNetwork;
 using Words = std::vector<std::string>;
 
 // Of host 0, one for each system: all run at the same time.
@@ -39,7 +39,7 @@ void write_secret(const fs::path& file) {
 std::vector<Program> one_a_host(const Program& program, std::size_t hosts) {
   const int port = next_port();
   Words addresses;
-  for (std::size_t host = 0; host < hosts; ++host) addresses.push_back(TestNetwork::address(host));
+  for (std::size_t host = 0; host < hosts; ++host) addresses.push_back(HostNetwork::address(host));
   std::vector<Program> programs(hosts, program);
   for (std::size_t host = 0; host < hosts; ++host) {
     const Words place{join(addresses, ","), str(host), str(port)};
@@ -54,8 +54,8 @@ Hosts::Hosts(const Options& options)
     : facts_{.hosts = options.hosts, .rate_mbit = options.rate_mbit, .delay_ms = options.delay_ms} {
   if (facts_.hosts == 1) return;
   try {
-    network_ = std::make_unique<TestNetwork>(
-        TestNetwork::Options{.hosts = static_cast<std::size_t>(facts_.hosts),
+    network_ = std::make_unique<HostNetwork>(
+        HostNetwork::Options{.hosts = static_cast<std::size_t>(facts_.hosts),
                              .rate_mbit = static_cast<int>(facts_.rate_mbit),
                              .delay_ms = static_cast<int>(facts_.delay_ms)});
   } catch (const std::runtime_error& error) {

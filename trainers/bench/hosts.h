@@ -9,7 +9,7 @@
 #include "trainers/bench/flags.h"
 #include "trainers/bench/reports/report.h"
 #include "trainers/bench/systems/system.h"
-#include "trainers/bench/testing/test_network.h"
+#include "trainers/bench/testing/host_network.h"
 
 namespace lockstep::bench {
 
@@ -31,7 +31,7 @@ class Hosts : private NonCopyable {
   [[nodiscard]] System on_hosts(System system) const;
 
   NetworkFacts facts_;
-  std::unique_ptr<const testing::TestNetwork> network_;
+  std::unique_ptr<const testing::HostNetwork> network_;
 };
 
 }  // namespace lockstep::bench

@@ -1,4 +1,4 @@
-#include "trainers/bench/testing/test_network.h"
+#include "trainers/bench/testing/host_network.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -7,8 +7,6 @@
 #include <cstring>
 #include <fstream>
 #include <iostream>
-#include <iterator>
-#include <sstream>
 #include <stdexcept>
 
 #include <fcntl.h>
@@ -36,20 +34,6 @@ std::string proc(pid_t pid, const std::string& rest) {
   return str("/proc/", pid, "/", rest);
 }
 
-// Enters a namespace of the process, by its name in /proc/PID/ns.
-void enter_namespace(pid_t pid, const char* kind) {
-  const std::string file = proc(pid, std::string("ns/") + kind);
-  const Descriptor entry(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
-  check(entry.open() ? ::setns(entry.get(), 0) : -1, "can't enter " + file);
-}
-
-// Runs commands of a shell where `keeper` is.
-void run_script(const ChildProgram& keeper, const std::string& script) {
-  const Ended end = run_program({"/usr/bin/nsenter", "--net=" + proc(keeper.pid(), "ns/net"),
-                                 "/usr/bin/env", kPath, "/bin/sh", "-ec", script});
-  if (end.status != 0) throw std::runtime_error("can't set up a test network: " + end.err);
-}
-
 void wait_until_ready(ChildProgram& keeper) {
   if (eventually([&] { return keeper.out() == kReady || !keeper.running(); }) && keeper.running()) {
     return;
@@ -63,11 +47,6 @@ void wait_until_ready(ChildProgram& keeper) {
 [[noreturn]] void stay() {
   std::cout << kReady << std::flush;
   while (true) ::pause();
-}
-
-std::vector<std::string> words_of(const std::string& line) {
-  std::istringstream fields(line);
-  return {std::istream_iterator<std::string>(fields), {}};
 }
 
 // Whether a thread of the process, a folder of /proc, is in the network namespace: one that has
@@ -90,7 +69,7 @@ std::string first_line(const fs::path& file) {
 
 }  // namespace
 
-TestNetwork::TestNetwork(const Options& options) {
+HostNetwork::HostNetwork(const Options& options) {
   std::string names = "127.0.0.1 localhost\n";
   for (std::size_t host = 0; host < options.hosts; ++host) {
     names += address(host) + " " + name(host) + "\n";
@@ -106,26 +85,39 @@ TestNetwork::TestNetwork(const Options& options) {
   connect(options);
 }
 
-TestNetwork::~TestNetwork() {
+HostNetwork::~HostNetwork() {
   for (std::size_t host = 0; host < size(); ++host) {
     for (const pid_t pid : processes(host)) ::kill(pid, SIGKILL);
     static_cast<void>(eventually([&] { return processes(host).empty(); }));
   }
 }
 
-std::string TestNetwork::address(std::size_t host) {
+void HostNetwork::enter_namespace(pid_t keeper, const char* kind) {
+  const std::string file = proc(keeper, std::string("ns/") + kind);
+  const Descriptor entry(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  check(entry.open() ? ::setns(entry.get(), 0) : -1, "can't enter " + file);
+}
+
+std::string HostNetwork::run_script(pid_t keeper, const std::string& script) {
+  const Ended end = run_program({"/usr/bin/nsenter", "--net=" + proc(keeper, "ns/net"),
+                                 "/usr/bin/env", kPath, "/bin/sh", "-ec", script});
+  if (end.status != 0) throw std::runtime_error("can't set up a test network: " + end.err);
+  return end.out;
+}
+
+std::string HostNetwork::address(std::size_t host) {
   return str("10.77.0.", host + 1);
 }
 
-std::string TestNetwork::name(std::size_t host) {
+std::string HostNetwork::name(std::size_t host) {
   return str("host", host);
 }
 
-fs::path TestNetwork::home(std::size_t host) const {
+fs::path HostNetwork::home(std::size_t host) const {
   return folder_.path() / name(host);
 }
 
-TestNetwork::Keeper TestNetwork::keep_namespaces(const std::string& name) const {
+HostNetwork::Keeper HostNetwork::keep_namespaces(const std::string& name) const {
   return std::make_unique<ChildProgram>([this, name]() -> int {
     check(::unshare(CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWNS), "unshare");
     check(::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), "mount /");
@@ -138,7 +130,7 @@ TestNetwork::Keeper TestNetwork::keep_namespaces(const std::string& name) const 
   });
 }
 
-TestNetwork::Keeper TestNetwork::relay(std::chrono::milliseconds delay) const {
+HostNetwork::Keeper HostNetwork::relay(std::chrono::milliseconds delay) const {
   return std::make_unique<ChildProgram>([this, delay]() -> int {
     std::vector<Cable> cables(size());
     for (std::size_t host = 0; host < size(); ++host) {
@@ -153,7 +145,7 @@ TestNetwork::Keeper TestNetwork::relay(std::chrono::milliseconds delay) const {
   });
 }
 
-void TestNetwork::connect(const Options& options) {
+void HostNetwork::connect(const Options& options) {
   // A burst of less than a packet as the kernel hands it on (64 KiB) is cut up by tbf, which makes
   // a slow cable even. For a fast one that is work, which a network card would do.
   const char* const burst = options.rate_mbit < 1000 ? "32kb" : "70kb";
@@ -166,7 +158,7 @@ void TestNetwork::connect(const Options& options) {
     relay_ = relay(std::chrono::milliseconds(options.delay_ms));
     wait_until_ready(*relay_);
   }
-  run_script(*switch_, "ip link add name switch type bridge\nip link set switch up\n");
+  run_script(switch_->pid(), "ip link add name switch type bridge\nip link set switch up\n");
   for (std::size_t host = 0; host < size(); ++host) {
     const std::string port = str("port", host);
     std::string at_switch;
@@ -174,25 +166,16 @@ void TestNetwork::connect(const Options& options) {
       at_switch = str("ip link add name ", port, " type veth peer name eth0 netns ",
                       hosts_[host]->pid(), "\n");
     }
-    run_script(*switch_, str(at_switch, "ip link set ", port, " master switch up\n", limit(port)));
-    std::string at_host = str("ip link set lo up\nip address add ", address(host),
-                              "/24 dev eth0\nip link set eth0 up\n", limit("eth0"));
-    if (options.loss_percent > 0) {
-      // Packets are lost one by one, not 64 KiB at a time.
-      at_host +=
-          str("ip link set dev eth0 gso_max_segs 1\n"
-              "nft 'table netdev test { counter lost {}; chain arrivals { "
-              "type filter hook ingress device eth0 priority 0; "
-              "meta protocol ip numgen random mod 100 < ",
-              options.loss_percent, " counter name lost drop; }; }'\n");
-    }
-    run_script(*hosts_[host], at_host);
+    run_script(switch_->pid(),
+               str(at_switch, "ip link set ", port, " master switch up\n", limit(port)));
+    run_script(hosts_[host]->pid(), str("ip link set lo up\nip address add ", address(host),
+                                        "/24 dev eth0\nip link set eth0 up\n", limit("eth0")));
   }
   for (std::size_t host = 0; host < size(); ++host) wait_for_cable(host);
 }
 
 // Until the kernel has noticed that the cable is in, the switch hands nothing on.
-void TestNetwork::wait_for_cable(std::size_t host) const {
+void HostNetwork::wait_for_cable(std::size_t host) const {
   constexpr const char* kForwarding = "3";
   const std::string port =
       proc(switch_->pid(), str("root/sys/class/net/port", host, "/brport/state"));
@@ -202,7 +185,7 @@ void TestNetwork::wait_for_cable(std::size_t host) const {
   if (!is_in) throw std::runtime_error("a test network's cable does not come up: " + device);
 }
 
-std::vector<std::string> TestNetwork::command(std::size_t host,
+std::vector<std::string> HostNetwork::command(std::size_t host,
                                               const std::vector<std::string>& program,
                                               const fs::path& folder) const {
   const pid_t keeper = hosts_.at(host)->pid();
@@ -220,40 +203,12 @@ std::vector<std::string> TestNetwork::command(std::size_t host,
   return command;
 }
 
-void TestNetwork::enter(std::size_t host) const {
-  for (const char* kind : {"net", "uts", "mnt"}) enter_namespace(hosts_.at(host)->pid(), kind);
-  check(::chdir(home(host).c_str()), "chdir");
-  check(::setenv("HOME", home(host).c_str(), 1), "setenv");
-  check(::setenv("XDG_CONFIG_HOME", (home(host) / ".config").c_str(), 1), "setenv");
-}
-
-void TestNetwork::unplug(std::size_t host) {
-  run_script(*switch_, str("ip link set port", host, " down"));
-}
-
-void TestNetwork::plug(std::size_t host) {
-  run_script(*switch_, str("ip link set port", host, " up"));
-  wait_for_cable(host);
-}
-
-std::int64_t TestNetwork::sent_bytes(std::size_t host) const {
+std::int64_t HostNetwork::sent_bytes(std::size_t host) const {
   const pid_t keeper = hosts_.at(host)->pid();
   return std::stoll(first_line(proc(keeper, "root/sys/class/net/eth0/statistics/tx_bytes")));
 }
 
-std::size_t TestNetwork::dropped(std::size_t host) const {
-  const Ended end =
-      run_program({"/usr/bin/nsenter", "--net=" + proc(hosts_.at(host)->pid(), "ns/net"),
-                   "/usr/bin/env", kPath, "nft", "list", "counter", "netdev", "test", "lost"});
-  const std::string before = "packets ";
-  const std::size_t at = end.out.find(before);
-  if (end.status != 0 || at == std::string::npos) {
-    throw std::runtime_error("can't count lost packets: " + end.out + end.err);
-  }
-  return std::stoul(end.out.substr(at + before.size()));
-}
-
-std::vector<pid_t> TestNetwork::processes(std::size_t host) const {
+std::vector<pid_t> HostNetwork::processes(std::size_t host) const {
   const pid_t keeper = hosts_.at(host)->pid();
   const fs::path own = fs::read_symlink(proc(keeper, "ns/net"));
   std::vector<pid_t> found;
@@ -266,53 +221,11 @@ std::vector<pid_t> TestNetwork::processes(std::size_t host) const {
   return found;
 }
 
-std::vector<std::string> TestNetwork::traces(std::size_t host) const {
-  const pid_t keeper = hosts_.at(host)->pid();
-  std::vector<std::string> left;
-  for (const pid_t pid : processes(host)) {
-    left.push_back(str(name(host), ": process ", pid, " ", first_line(proc(pid, "comm"))));
-  }
-  for (const char* table : {"net/tcp", "net/tcp6"}) {
-    for (const std::string& line : lines_of(read_text(proc(keeper, table)))) {
-      const std::vector<std::string> words = words_of(line);
-      constexpr const char* kListens = "0A";
-      if (words.size() > 3 && words[3] == kListens) {
-        left.push_back(str(name(host), ": a socket listens at ", words[1]));
-      }
-    }
-  }
-  for (const auto& entry : fs::directory_iterator(proc(keeper, "root/dev/shm"))) {
-    left.push_back(str(name(host), ": /dev/shm/", entry.path().filename().string()));
-  }
-  return left;
-}
-
-std::vector<std::string> TestNetwork::left_behind() const {
-  std::vector<std::string> left;
-  const auto none_left = [&] {
-    left.clear();
-    for (std::size_t host = 0; host < size(); ++host) {
-      for (std::string& trace : traces(host)) left.push_back(std::move(trace));
-    }
-    return left.empty();
-  };
-  static_cast<void>(eventually(none_left, std::chrono::seconds(1)));
-  return left;
-}
-
-std::vector<pid_t> TestNetwork::keepers() const {
+std::vector<pid_t> HostNetwork::keepers() const {
   std::vector<pid_t> pids{switch_->pid()};
   for (const Keeper& host : hosts_) pids.push_back(host->pid());
   if (relay_) pids.push_back(relay_->pid());
   return pids;
-}
-
-std::unique_ptr<ChildProgram> run_on(const TestNetwork& network, std::size_t host,
-                                     const std::function<int()>& body) {
-  return std::make_unique<ChildProgram>([&network, host, &body] {
-    network.enter(host);
-    return body();
-  });
 }
 
 }  // namespace lockstep::testing
