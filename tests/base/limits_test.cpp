@@ -10,7 +10,7 @@
 #include "tests/base/control_groups.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
-#include "trainers/bench/testing/child_program.h"
+#include "tests/support/programs.h"
 
 using namespace lockstep;
 

@@ -16,7 +16,7 @@
 #include "framework/base/non_copyable.h"
 #include "tests/base/control_groups.h"
 #include "tests/catch.h"
-#include "trainers/bench/testing/child_program.h"
+#include "tests/support/programs.h"
 
 using namespace lockstep;
 using lockstep::testing::ControlGroups;

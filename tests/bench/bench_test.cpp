@@ -12,8 +12,8 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/ended.h"
+#include "tests/support/programs.h"
 #include "trainers/bench/bench_main.h"
-#include "trainers/bench/testing/child_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "tests/catch.h"
-#include "trainers/bench/testing/child_program.h"
+#include "tests/support/programs.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
 namespace lockstep::testing {

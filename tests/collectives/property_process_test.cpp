@@ -14,7 +14,7 @@
 #include "tests/collectives/property_program.h"
 #include "tests/replicas/launched.h"
 #include "tests/support/ended.h"
-#include "trainers/bench/testing/child_program.h"
+#include "tests/support/programs.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

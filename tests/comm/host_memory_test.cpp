@@ -24,7 +24,7 @@
 #include "tests/comm/replicas.h"
 #include "tests/support/ended.h"
 #include "tests/support/message_of.h"
-#include "trainers/bench/testing/child_program.h"
+#include "tests/support/programs.h"
 
 using namespace lockstep;
 using std::chrono::milliseconds;

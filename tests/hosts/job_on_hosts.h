@@ -11,8 +11,8 @@
 #include <sys/types.h>
 
 #include "tests/hosts/test_network.h"
+#include "tests/support/programs.h"
 #include "tests/train/train_program.h"
-#include "trainers/bench/testing/child_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
 namespace lockstep::testing {

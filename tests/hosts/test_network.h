@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trainers/bench/testing/child_program.h"
+#include "tests/support/programs.h"
 #include "trainers/bench/testing/host_network.h"
 
 namespace lockstep::testing {

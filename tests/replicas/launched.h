@@ -11,7 +11,7 @@
 
 #include "framework/base/non_copyable.h"
 #include "framework/replicas/launch.h"
-#include "trainers/bench/testing/child_program.h"
+#include "tests/support/programs.h"
 
 namespace lockstep::testing {
 

@@ -5,7 +5,7 @@
 
 #include "tests/catch.h"
 #include "tests/support/ended.h"
-#include "trainers/bench/testing/child_program.h"
+#include "tests/support/programs.h"
 
 using namespace lockstep::testing;
 

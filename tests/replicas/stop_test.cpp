@@ -10,7 +10,7 @@
 #include "framework/replicas/launch.h"
 #include "framework/replicas/stop_signals.h"
 #include "tests/catch.h"
-#include "trainers/bench/testing/child_program.h"
+#include "tests/support/programs.h"
 
 using namespace lockstep;
 

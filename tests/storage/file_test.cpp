@@ -16,7 +16,7 @@
 #include "framework/base/process.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
-#include "trainers/bench/testing/child_program.h"
+#include "tests/support/programs.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;

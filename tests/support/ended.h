@@ -3,7 +3,7 @@
 #include <source_location>
 
 #include "tests/catch.h"
-#include "trainers/bench/testing/child_program.h"
+#include "tests/support/programs.h"
 
 namespace lockstep::testing {
 

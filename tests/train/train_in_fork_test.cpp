@@ -1,7 +1,7 @@
 #include <unistd.h>
 
 #include "tests/catch.h"
-#include "trainers/bench/testing/child_program.h"
+#include "tests/support/programs.h"
 
 using namespace lockstep::testing;
 

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "trainers/bench/testing/child_program.h"
+#include "tests/support/programs.h"
 
 namespace lockstep::testing {
 

@@ -18,7 +18,7 @@
 #include "framework/training/memory_prediction.h"
 #include "framework/training/zero.h"
 #include "tests/catch.h"
-#include "trainers/bench/testing/child_program.h"
+#include "tests/support/programs.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;

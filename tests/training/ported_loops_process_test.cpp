@@ -25,7 +25,7 @@
 #include "tests/catch.h"
 #include "tests/replicas/launched.h"
 #include "tests/support/ended.h"
-#include "trainers/bench/testing/child_program.h"
+#include "tests/support/programs.h"
 
 // What loops that were written for one process get wrong when replicas run them, without an error
 // of their own: each is said once.

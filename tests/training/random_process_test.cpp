@@ -19,8 +19,8 @@
 #include "tests/catch.h"
 #include "tests/replicas/launched.h"
 #include "tests/support/ended.h"
+#include "tests/support/programs.h"
 #include "tests/training/random_models.h"
-#include "trainers/bench/testing/child_program.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -12,7 +12,7 @@
 #include "framework/training/zero.h"
 #include "tests/catch.h"
 #include "tests/support/ended.h"
-#include "trainers/bench/testing/child_program.h"
+#include "tests/support/programs.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

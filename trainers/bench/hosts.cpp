@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <random>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/comm/network/secret.h"
 #include "trainers/bench/systems/own.h"
 
 namespace lockstep::bench {
@@ -23,16 +21,6 @@ using Words = std::vector<std::string>;
 int next_port() {
   static int last = 29400;
   return ++last;
-}
-
-// The secret of a job, which all of its hosts read.
-void write_secret(const fs::path& file) {
-  std::ofstream(file).close();
-  fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write);
-  std::random_device random;
-  std::ofstream out(file);
-  for (int i = 0; i < 64; ++i) out << hexadecimal(random(), 1);
-  if (!(out << std::endl)) throw Error(str("cannot write ", file.string()));
 }
 
 // Programs of one system, one for each host.
@@ -68,7 +56,7 @@ System Hosts::on_hosts(System system) const {
     const std::size_t hosts = network_->size();
     std::vector<Program> programs = system.programs(replicas, folder);
     if (programs.size() == 1) programs = one_a_host(programs[0], hosts);
-    write_secret(folder / kSecret);
+    (void)comm::Secret::read_or_make(folder / kSecret);
     for (std::size_t i = 0; i < programs.size(); ++i) {
       Words& words = programs[i].arguments;
       if (words[0] == kThisBinary) words[0] = fs::read_symlink(kThisBinary);

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "framework/base/control_groups.h"
 #include "framework/base/limits.h"
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
@@ -33,7 +34,12 @@ constexpr int kLookAround = 100;  // milliseconds
 void end_children() {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   while (std::chrono::steady_clock::now() < deadline) {
-    for (const pid_t child : testing::children_of(::getpid())) ::kill(child, SIGKILL);
+    std::error_code ignored;
+    for (const auto& process : fs::directory_iterator("/proc", ignored)) {
+      const auto parent = field_of(process.path() / "status", "PPid:");
+      if (parent == static_cast<std::size_t>(::getpid()))
+        ::kill(std::stoi(process.path().filename()), SIGKILL);
+    }
     pid_t reaped = 0;
     while ((reaped = ::waitpid(-1, nullptr, WNOHANG)) > 0) {
     }

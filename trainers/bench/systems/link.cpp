@@ -6,7 +6,9 @@
 
 #include <unistd.h>
 
+#include "framework/base/control_groups.h"
 #include "framework/base/errors.h"
+#include "framework/base/memory.h"
 #include "framework/base/text.h"
 
 namespace lockstep::bench {
@@ -47,19 +49,12 @@ std::string run(ReplicaTask& task, std::int64_t calls) {
   return answer;
 }
 
-// The number of KiB in the line "name:   123 kB" of a file in /proc.
-std::int64_t kilobytes(const std::string& file, const std::string& name) {
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
-    if (line.rfind(name + ":", 0) == 0) return std::stoll(line.substr(name.size() + 1));
-  }
-  throw Error(str("bench: ", file, " has no ", name));
-}
-
 }  // namespace
 
 std::int64_t resident_bytes(const std::string& name) {
-  return kilobytes("/proc/self/status", name) * 1024;
+  const auto bytes = field_of("/proc/self/status", name + ":");
+  if (!bytes) throw Error(str("bench: /proc/self/status has no ", name));
+  return static_cast<std::int64_t>(*bytes);
 }
 
 void forget_peak() {
@@ -85,8 +80,8 @@ void serve(ReplicaTask& task, const std::filesystem::path& folder, std::int64_t 
       words >> calls;
       answers.send(run(task, calls));
     } else if (verb == "memory") {
-      answers.send(str("memory ", ::getpid(), ' ', kilobytes("/proc/self/status", "VmHWM"), ' ',
-                       kilobytes("/proc/self/smaps_rollup", "Pss")));
+      answers.send(str("memory ", ::getpid(), ' ', resident_bytes("VmHWM") / 1024, ' ',
+                       resident_memory() / 1024));
     } else {
       throw Error(str("bench: the driver said '", line, "'"));
     }

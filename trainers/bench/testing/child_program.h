@@ -64,24 +64,12 @@ class ChildProgram : private NonCopyable {
   int wait_status_ = 0;
 };
 
-/// Runs a program, or a function in a fork, to its end.
+/// Runs a program to its end.
 [[nodiscard]] Ended run_program(const std::vector<std::string>& command,
                                 const std::filesystem::path& folder = {});
-[[nodiscard]] Ended run_forked(const std::function<int()>& body);
 
 /// Whether `condition` becomes true before the deadline.
 [[nodiscard]] bool eventually(const std::function<bool()>& condition,
                               std::chrono::milliseconds deadline = std::chrono::seconds(30));
-
-/// Whether a process other than a ChildProgram is gone (or a zombie, which only waits for whoever
-/// reaps it).
-[[nodiscard]] bool ended(pid_t pid);
-/// Whether a process is stopped, as by SIGSTOP.
-[[nodiscard]] bool stopped(pid_t pid);
-/// The running children of a process, the oldest first.
-[[nodiscard]] std::vector<pid_t> children_of(pid_t pid);
-
-/// The lines of a text, without their ends.
-[[nodiscard]] std::vector<std::string> lines_of(const std::string& text);
 
 }  // namespace lockstep::testing
