@@ -58,15 +58,10 @@ std::vector<fs::path> default_folders() {
   return folders;
 }
 
-System saving_in(const fs::path& folder, System system) {
+System saving_in(const fs::path& folder, const System& system) {
   fs::create_directory(folder);
-  system.programs = [folder, programs = system.programs](std::int64_t replicas,
-                                                         const fs::path& link) {
-    std::vector<Program> all = programs(replicas, link);
-    for (Program& program : all) program.environment[kCheckpoints] = folder;
-    return all;
-  };
-  return system;
+  return changed(system,
+                 [folder](Program& program) { program.environment[kCheckpoints] = folder; });
 }
 
 void check_room(const TemporaryFolder& place, std::size_t systems, std::int64_t parameters) {
@@ -165,8 +160,7 @@ std::string run_checkpoint(const Workplace& workplace, const Options& options) {
                                 options.parameters, replicas);
       }
       report.results.push_back(result);
-      progress.clear();
-      std::cout << result_text(report, result) << std::flush;
+      progress.print(result_text(report, result));
     }
   }
   return to_json(report);

@@ -85,8 +85,7 @@ std::string run_collectives(const Workplace& workplace, const Options& options) 
                      {.repetitions = options.repetitions, .sent_bytes = hosts.sent_bytes()},
                      result);
       }
-      progress.clear();
-      std::cout << result_text(report, result) << std::flush;
+      progress.print(result_text(report, result));
     }
     crew.finish();
   }

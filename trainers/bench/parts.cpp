@@ -49,15 +49,6 @@ std::string step_on(const fs::path& table, std::int64_t columns) {
              "trainer: {steps: 1}\n");
 }
 
-System reading(const fs::path& table, System peer) {
-  peer.programs = [table, programs = peer.programs](std::int64_t replicas, const fs::path& folder) {
-    std::vector<Program> all = programs(replicas, folder);
-    for (Program& program : all) program.arguments.push_back(table);
-    return all;
-  };
-  return peer;
-}
-
 PartResult measure_table(const Workplace& workplace, const std::vector<System>& peers,
                          const Options& options, const ProgressLine& progress) {
   const fs::path folder = workplace.folder();
@@ -66,7 +57,10 @@ PartResult measure_table(const Workplace& workplace, const std::vector<System>& 
     const fs::path table = folder / str(columns, ".csv");
     testing::write_text(table, numbers_in_csv(columns));
     std::vector<System> readers{train_system(step_on(table, columns))};
-    for (const System& peer : peers) readers.push_back(reading(table, peer));
+    for (const System& peer : peers) {
+      readers.push_back(
+          changed(peer, [table](Program& program) { program.arguments.push_back(table); }));
+    }
     for (System& reader : readers) {
       reader.facts.label += str(", ", counted(columns, "column"));
       systems.push_back(reader);
@@ -133,8 +127,7 @@ std::string run_parts(const Workplace& workplace, const Options& options) {
   std::cout << heading_text(report.heading) << std::endl;
   const ProgressLine progress;
   const auto add = [&](const PartResult& result) {
-    progress.clear();
-    std::cout << result_text(result) << std::flush;
+    progress.print(result_text(result));
     report.results.push_back(result);
   };
   if (measures("table")) add(measure_table(workplace, peers.systems, options, progress));

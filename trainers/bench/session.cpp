@@ -10,6 +10,7 @@
 #include "framework/base/text.h"
 #include "framework/storage/file.h"
 #include "trainers/bench/measuring/machine.h"
+#include "trainers/bench/testing/child_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
 namespace lockstep::bench {
@@ -20,7 +21,7 @@ ProgramEnd run_plot(const Workplace& workplace, const std::vector<std::string>& 
   Program program{.arguments = {"python3", file_of_bench("plot.py", "share/lockstep/plot.py")}};
   program.arguments.insert(program.arguments.end(), arguments.begin(), arguments.end());
   ProgramEnd end = workplace.run(program);
-  if (WIFEXITED(end.status) && WEXITSTATUS(end.status) == kNotRun)
+  if (WIFEXITED(end.status) && WEXITSTATUS(end.status) == testing::kNotRun)
     end.output = end.last_line() + " (Debian: python3-matplotlib)";
   return end;
 }

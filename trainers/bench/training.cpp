@@ -107,16 +107,14 @@ std::string run_training(const Workplace& workplace, const Options& options) {
                         counted(replicas, "replica")));
       report.results.push_back(measure_steps(workplace, systems, model, replicas, options,
                                              std::min(replicas, cores), hosts));
-      progress.clear();
-      std::cout << result_text(report.results.back()) << std::flush;
+      progress.print(result_text(report.results.back()));
     }
   }
   if (measures("launches")) {
     report.launches =
         measure_launches(workplace, launched, {kLaunchedReplicas, kPmeanOfFour},
                          options.repetitions > 0 ? options.repetitions : kLaunches, progress);
-    progress.clear();
-    std::cout << launches_text(report) << std::flush;
+    progress.print(launches_text(report));
   }
   return to_json(report);
 }

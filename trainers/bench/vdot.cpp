@@ -21,8 +21,7 @@ std::string run_vdot(const Workplace& workplace, const Options& options) {
   Crew crew(workplace, systems, kVdotReplicas);
   report.measurements = measure(crew, "vdot", report.bytes, {.repetitions = options.repetitions});
   crew.finish();
-  progress.clear();
-  std::cout << vdot_text(report) << std::flush;
+  progress.print(vdot_text(report));
   return to_json(report);
 }
 

@@ -48,23 +48,6 @@ void end_children() {
   }
 }
 
-std::vector<std::string> environment_with(const std::map<std::string, std::string>& more) {
-  std::vector<std::string> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string text = *variable;
-    if (!more.contains(text.substr(0, text.find('=')))) variables.push_back(text);
-  }
-  for (const auto& [name, value] : more) variables.push_back(str(name, '=', value));
-  return variables;
-}
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  for (std::string& text : texts) result.push_back(text.data());
-  result.push_back(nullptr);
-  return result;
-}
-
 }  // namespace
 
 std::string ProgramEnd::last_line() const {
@@ -120,14 +103,9 @@ fs::path file_of_bench(const fs::path& built, const fs::path& installed) {
 }
 
 pid_t start(const Program& program, int output) {
-  std::vector<std::string> arguments = program.arguments;
-  std::vector<std::string> variables = environment_with(program.environment);
-  const std::vector<char*> argument_pointers = pointers(arguments);
-  const std::vector<char*> variable_pointers = pointers(variables);
   return testing::fork_child(output, output, SIGTERM, [&] {
-    ::execvpe(argument_pointers[0], argument_pointers.data(), variable_pointers.data());
-    ::dprintf(STDERR_FILENO, "cannot run %s: %s\n", argument_pointers[0], std::strerror(errno));
-    ::_exit(kNotRun);
+    for (const auto& [name, value] : program.environment) ::setenv(name.c_str(), value.c_str(), 1);
+    testing::become(program.arguments);
   });
 }
 

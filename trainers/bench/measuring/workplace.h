@@ -60,9 +60,8 @@ class Workplace : private NonCopyable {
 
 /// Starts a program in a process group of its own (Ctrl-C is for the driver), without input and
 /// with stdout and stderr to `output`. It gets SIGTERM when this process ends. A program that
-/// cannot be run writes an error to `output` and ends with status kNotRun. Throws Error if no
-/// process can be made.
-inline constexpr int kNotRun = 127;
+/// cannot be run writes an error to `output` and ends with status testing::kNotRun. Throws Error if
+/// no process can be made.
 [[nodiscard]] pid_t start(const Program& program, int output);
 
 }  // namespace lockstep::bench

@@ -19,14 +19,16 @@ Json array_of(const Values& values, const Make& make, const Context&... context)
   return json;
 }
 
+Json quartiles_json(const Quartiles& values) {
+  return {{"median", values.median},
+          {"lower_quartile", values.lower},
+          {"upper_quartile", values.upper}};
+}
+
 Json measurement_json(const Measurement& measurement) {
-  const Quartiles& seconds = measurement.seconds;
   Json json{{"system", measurement.system.label},
             {"own", measurement.system.own},
-            {"seconds",
-             {{"median", seconds.median},
-              {"lower_quartile", seconds.lower},
-              {"upper_quartile", seconds.upper}}},
+            {"seconds", quartiles_json(measurement.seconds)},
             {"calls_per_sample", measurement.calls},
             {"samples", measurement.samples}};
   if (!measurement.note.empty()) json["note"] = measurement.note;
@@ -135,12 +137,9 @@ Json checkpoint_parts_json(const Names& names, std::size_t times,
             {"own", measurement.system.own},
             {"replicas", measurement.replicas}};
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const Quartiles values = measurement.of(i);
-    json[names[i]] = {{"median", values.median},
-                      {"lower_quartile", values.lower},
-                      {"upper_quartile", values.upper},
-                      {"unit", i < times ? "s" : "B"},
-                      {"samples", measurement.samples[i]}};
+    Json& part = json[names[i]] = quartiles_json(measurement.of(i));
+    part["unit"] = i < times ? "s" : "B";
+    part["samples"] = measurement.samples[i];
   }
   if (!measurement.note.empty()) json["note"] = measurement.note;
   return json;

@@ -40,9 +40,10 @@ std::string ratio_text(const Measurement& measurement, const Measurement& other)
   return digits_text(times_of(other, measurement));
 }
 
-std::string notes_text(const std::vector<Measurement>& measurements) {
+template <typename Measurements>
+std::string notes_text(const Measurements& measurements) {
   std::string text;
-  for (const Measurement& measurement : measurements) {
+  for (const auto& measurement : measurements) {
     if (!measurement.note.empty())
       text += str(measurement.system.label, ": ", measurement.note, "\n");
   }
@@ -342,11 +343,7 @@ std::string result_text(const CheckpointReport& report, const CheckpointResult& 
     if (measurement.system.own) text += ratio_table(result, measurement);
   }
   text += reload_table(result);
-  std::string notes;
-  for (const PartsMeasurement& measurement : result.measurements) {
-    if (!measurement.note.empty())
-      notes += str(measurement.system.label, ": ", measurement.note, "\n");
-  }
+  const std::string notes = notes_text(result.measurements);
   return notes.empty() ? text : text + notes + "\n";
 }
 

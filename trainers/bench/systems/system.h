@@ -30,4 +30,15 @@ struct System {
   std::int64_t replicas = 0;  ///< how many it has, whoever asks for more; 0: as many as asked
 };
 
+/// A system whose programs are changed before they start.
+[[nodiscard]] inline System changed(System system, const std::function<void(Program&)>& change) {
+  system.programs = [change, programs = system.programs](std::int64_t replicas,
+                                                         const std::filesystem::path& folder) {
+    std::vector<Program> all = programs(replicas, folder);
+    for (Program& program : all) change(program);
+    return all;
+  };
+  return system;
+}
+
 }  // namespace lockstep::bench

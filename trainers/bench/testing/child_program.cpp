@@ -81,17 +81,20 @@ pid_t fork_child(int out, int err, int at_end, const std::function<void()>& body
   ::_exit(97);
 }
 
+void become(std::vector<std::string> command) {
+  std::vector<char*> arguments;
+  for (std::string& argument : command) arguments.push_back(argument.data());
+  arguments.push_back(nullptr);
+  ::execvp(arguments[0], arguments.data());
+  ::dprintf(STDERR_FILENO, "cannot run %s: %s\n", arguments[0], std::strerror(errno));
+  ::_exit(kNotRun);
+}
+
 ChildProgram::ChildProgram(const std::vector<std::string>& command,
                            const std::filesystem::path& folder) {
-  std::vector<std::string> copies = command;
-  std::vector<char*> arguments;
-  for (std::string& argument : copies) arguments.push_back(argument.data());
-  arguments.push_back(nullptr);
   start([&] {
     if (!folder.empty() && ::chdir(folder.c_str()) != 0) ::_exit(98);
-    ::execv(arguments[0], arguments.data());
-    std::fprintf(stderr, "cannot run %s: %s\n", arguments[0], std::strerror(errno));
-    ::_exit(98);
+    become(command);
   });
 }
 

@@ -30,6 +30,11 @@ struct Ended {
 /// ends, has an empty stdin, writes to `out` and `err`, and runs `body`, which must not return.
 [[nodiscard]] pid_t fork_child(int out, int err, int at_end, const std::function<void()>& body);
 
+/// Turns this process into a program: its path, or a name to be found in PATH, and arguments. A
+/// program that cannot be run is an error on stderr and the exit status kNotRun.
+inline constexpr int kNotRun = 127;
+[[noreturn]] void become(std::vector<std::string> command);
+
 /// A program that runs beside the test, its output kept and its life bounded: the destructor kills
 /// it. Orphans of its descendants become the test's own children, so that ended() can reap them.
 class ChildProgram : private NonCopyable {
