@@ -189,7 +189,7 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   }
   check_job(config, data, options.resume ? &*options.resume : nullptr);
   if (!options.resume) check_initial_weights(config, data);
-  if (flags.dry_run) return print(dry_run_text(config, data));
+  if (flags.dry_run) return print(prediction_text(config, data, " Nothing was started."));
   check_memory(config, data);
   require(flags.max_restarts == 0 || config.launch.mode == LaunchMode::processes,
           "--max-restarts needs parallel.launch processes: a thread that crashes ends the program");

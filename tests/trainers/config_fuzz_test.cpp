@@ -216,7 +216,7 @@ End dry_run(const std::string& text) {
     }
     const DataSets data = data_of(config);
     check_job(config, data);
-    if (dry_run_text(config, data).empty()) throw std::logic_error("no prediction");
+    if (prediction_text(config, data).empty()) throw std::logic_error("no prediction");
     check_memory(config, data);
     return End::ready;
   } catch (const Error& error) {

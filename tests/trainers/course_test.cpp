@@ -3,7 +3,6 @@
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
 #include "tests/trainers/parsed_config.h"
-#include "trainers/config/config_options.h"
 
 using namespace lockstep;
 using testing::kNames;
@@ -13,11 +12,11 @@ namespace {
 
 Course course(const std::string& trainer, std::int64_t batch, std::int64_t replicas,
               const ResumePoint* point = nullptr, const std::string& of_data = "") {
-  const Config config = parse("model: {name: linear}\ndata: {name: pmean_example, batch_size: " +
-                              std::to_string(batch) + of_data + "}\ntrainer: " + trainer);
+  Config config = parse("model: {name: linear}\ndata: {name: pmean_example, batch_size: " +
+                        std::to_string(batch) + of_data + "}\ntrainer: " + trainer);
   const DataSets data{.train = testing::made_set({.size = 100})};
-  const Sampler sampler(sampler_options(config, data, replicas));
-  return course_of(config, data, replicas, sampler, point);
+  config.launch.replicas = replicas;
+  return course_of(config, data, point);
 }
 
 // What a run on `course` saves after `step`, when it has had so many samples.
@@ -139,7 +138,7 @@ TEST_CASE(
   };
   const DataSets data{.train = testing::made_set({.size = 100})};
   const auto course_on = [&](const Config& config, const ResumePoint* from = nullptr) {
-    return course_of(config, data, 2, Sampler(sampler_options(config, data, 2)), from);
+    return course_of(config, data, from);
   };
   const Config short_run = config_of("{name: cosine}", 20);
   const Course before = course_on(short_run);

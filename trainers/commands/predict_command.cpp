@@ -9,12 +9,13 @@
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
+#include "framework/replicas/launch.h"
 #include "framework/storage/file.h"
 #include "trainers/commands/command_line.h"
 #include "trainers/commands/flags.h"
 #include "trainers/commands/opened_checkpoint.h"
 #include "trainers/commands/predictions.h"
-#include "trainers/run/run_alone.h"
+#include "trainers/config/config_options.h"
 
 namespace lockstep {
 namespace {
@@ -159,15 +160,18 @@ int run_predict(int argc, const char* const* argv) {
         log_error(str("sample ", sample.index, ": ", sample.reason));
       }};
   checkpoint.config.launch.threads_per_replica = 0;  // all cores are this replica's
-  const int status = run_alone(checkpoint.config, [&] {
-    if (!output) {
-      return write_predictions(*model, *set, options,
-                               [](std::string_view text) { (void)print(std::string(text)); });
-    }
-    NewFile file(*output);
-    write_predictions(*model, *set, options, [&](std::string_view text) { file.write(text); });
-    require(file.publish(), *output, " exists already: name another file");
-  });
+  set_quiet(true);
+  const int status = launch(
+      [&] {
+        if (!output) {
+          return write_predictions(*model, *set, options,
+                                   [](std::string_view text) { (void)print(std::string(text)); });
+        }
+        NewFile file(*output);
+        write_predictions(*model, *set, options, [&](std::string_view text) { file.write(text); });
+        require(file.publish(), *output, " exists already: name another file");
+      },
+      alone(checkpoint.config).launch);
   if (status != 0 || damaged == 0) return status;
   throw DataError(str(damaged, " of ", counted(set->size(), "sample"),
                       damaged == 1 ? " is damaged and has" : " are damaged and have",

@@ -2,13 +2,15 @@
 #include <optional>
 #include <string>
 
+#include "framework/base/logging.h"
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
+#include "framework/replicas/launch.h"
 #include "trainers/commands/command_line.h"
 #include "trainers/commands/flags.h"
 #include "trainers/commands/opened_checkpoint.h"
 #include "trainers/commands/text_sampling.h"
-#include "trainers/run/run_alone.h"
+#include "trainers/config/config_options.h"
 
 namespace lockstep {
 namespace {
@@ -66,11 +68,14 @@ int run_sample(int argc, const char* const* argv) {
   check_sample(checkpoint);
   const auto model = checkpoint.model();
   const std::int64_t context = checkpoint.sample().input.shape[0];
-  return run_alone(checkpoint.config, [&] {
-    (void)print(*prompt);
-    continue_text(*model, *prompt, context, options,
-                  [](char byte) { (void)print(std::string(1, byte)); });
-  });
+  set_quiet(true);
+  return launch(
+      [&] {
+        (void)print(*prompt);
+        continue_text(*model, *prompt, context, options,
+                      [](char byte) { (void)print(std::string(1, byte)); });
+      },
+      alone(checkpoint.config).launch);
 }
 
 }  // namespace lockstep

@@ -1,8 +1,10 @@
 #include <array>
 #include <cstdint>
 
+#include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/data/data.h"
+#include "framework/replicas/launch.h"
 #include "trainers/commands/flags.h"
 #include "trainers/commands/model_summary.h"
 #include "trainers/commands/shown_search.h"
@@ -10,7 +12,6 @@
 #include "trainers/config/config_options.h"
 #include "trainers/run/data_lines.h"
 #include "trainers/run/memory_report.h"
-#include "trainers/run/run_alone.h"
 
 namespace lockstep {
 int run_summary(int argc, const char* const* argv) {
@@ -27,11 +28,14 @@ int run_summary(int argc, const char* const* argv) {
   const auto model = make_whole_model(config, data.train->type());
   constexpr std::array<std::int64_t, 1> kFirst{0};
   const at::Tensor inputs = data.train->batch(kFirst).inputs;
-  return run_alone(config, [&] {
-    (void)print(join(data_lines(config, data), "\n") + "\n\n" +
-                summary_text(summarize(*model, inputs), inputs) + "\n" +
-                prediction_text(config, data));
-  });
+  set_quiet(true);
+  return launch(
+      [&] {
+        (void)print(join(data_lines(config, data), "\n") + "\n\n" +
+                    summary_text(summarize(*model, inputs), inputs) + "\n" +
+                    prediction_text(config, data));
+      },
+      alone(config).launch);
 }
 
 }  // namespace lockstep

@@ -35,7 +35,7 @@ std::shared_ptr<Model> model_of(const Config& config, const SampleType& sample) 
 ZeroOptions zero_options(const Config& config, const Model& model, const Weights* weights) {
   ZeroOptions options = config.zero;
   options.axis_name = config.launch.axis_name;
-  options.accumulate = microbatches(config, config.launch.replicas);
+  options.accumulate = microbatches(config);
   options.ema_warmup = config.trainer.ema_warmup;
   options.late_parameters = true;  // all that reads them does so by the trainer
   options.keeps_last_step = config.checkpoint.save != CheckpointOptions::Save::none;
@@ -44,6 +44,19 @@ ZeroOptions zero_options(const Config& config, const Model& model, const Weights
     return given.defined() ? given : model.initial_value(name);
   };
   return options;
+}
+
+Config alone(const Config& config, std::int64_t microbatches) {
+  Config own = config;
+  own.launch = {.replicas = 1,
+                .mode = LaunchMode::threads,
+                .axis_name = config.launch.axis_name,
+                .threads_per_replica = config.launch.threads_per_replica};
+  own.zero.stage = 0;
+  own.zero.accumulate = microbatches;
+  own.trainer.global_batch.reset();
+  own.checkpoint.save = CheckpointOptions::Save::none;
+  return own;
 }
 
 DataContext data_context(const Config& config) {
@@ -55,13 +68,14 @@ DataContext data_context(const Config& config) {
                                                                         : usable_cores()}};
 }
 
-std::int64_t microbatches(const Config& config, std::int64_t replicas) {
+std::int64_t microbatches(const Config& config) {
   if (!config.trainer.global_batch) return config.zero.accumulate;
-  const std::int64_t own = *config.trainer.global_batch / replicas;
+  const std::int64_t own = *config.trainer.global_batch / config.launch.replicas;
   return ceil_div(own, config.data_use.batch_size);
 }
 
-SamplerOptions sampler_options(const Config& config, const DataSets& data, std::int64_t replicas) {
+SamplerOptions sampler_options(const Config& config, const DataSets& data) {
+  const std::int64_t replicas = config.launch.replicas;
   const std::int64_t batch = config.trainer.global_batch
                                  ? *config.trainer.global_batch / replicas
                                  : config.data_use.batch_size * config.zero.accumulate;

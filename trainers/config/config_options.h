@@ -20,17 +20,18 @@ namespace lockstep {
 [[nodiscard]] ZeroOptions zero_options(const Config& config, const Model& model,
                                        const Weights* weights = nullptr);
 
+/// The job on one replica in this process, with its math threads: so many microbatches a step, and
+/// no checkpoints.
+[[nodiscard]] Config alone(const Config& config, std::int64_t microbatches = 1);
+
 /// What the job wants of its data.
 [[nodiscard]] DataContext data_context(const Config& config);
 
-/// Backwards a replica and step in a job of `replicas`.
-[[nodiscard]] std::int64_t microbatches(const Config& config, std::int64_t replicas);
-
-/// For the training set in a job of `replicas`.
-[[nodiscard]] SamplerOptions sampler_options(const Config& config, const DataSets& data,
-                                             std::int64_t replicas);
+/// Backwards a replica and step.
+[[nodiscard]] std::int64_t microbatches(const Config& config);
 
 /// For the training set.
+[[nodiscard]] SamplerOptions sampler_options(const Config& config, const DataSets& data);
 [[nodiscard]] LoaderOptions loader_options(const Config& config, const Dataset& data);
 
 /// The model for these samples. What `trainer.freeze` names requires no gradient. Its parameters

@@ -3,31 +3,30 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "framework/base/text.h"
+#include "framework/data/sampler.h"
 #include "framework/optim/schedule.h"
 #include "trainers/config/config_options.h"
 
 namespace lockstep {
 namespace {
 
-// As a checkpoint has them.
-const std::string kBatch = "batch";
-const std::string kScheduleBatch = "schedule_batch";
-const std::string kScheduleSteps = "schedule_steps";
-const std::string kPhaseStep = "phase_step";
-const std::string kPhaseSteps = "phase_steps";
-const std::string kPhasePlace = "phase_place";
+// Counts of a checkpoint.
+constexpr std::pair<const char*, std::int64_t Course::*> kCounts[] = {
+    {"batch", &Course::batch},
+    {"schedule_batch", &Course::schedule_batch},
+    {"schedule_steps", &Course::schedule_steps},
+    {"phase_step", &Course::phase_step},
+    {"phase_steps", &Course::phase_steps}};
 const std::string kScheduleFixed = "schedule_fixed";  // 1, or not there
+const std::string kPhasePlace = "phase_place";
 
 // The course of the run until `point`, as far as its place in the schedule needs it.
 Course course_before(const ResumePoint& point) {
   Course before;
-  before.batch = count_of(point, kBatch);
-  before.schedule_batch = count_of(point, kScheduleBatch);
-  before.schedule_steps = count_of(point, kScheduleSteps);
-  before.phase_step = count_of(point, kPhaseStep);
-  before.phase_steps = count_of(point, kPhaseSteps);
+  for (const auto& [name, count] : kCounts) before.*count = count_of(point, name);
   before.phase_place = figure_of(point, kPhasePlace);
   before.is_fixed = point.info.counts.contains(kScheduleFixed);
   return before;
@@ -37,12 +36,9 @@ Course course_before(const ResumePoint& point) {
 // `run_steps` of the batch with which it began.
 std::int64_t steps_left(const Config& config, const Sampler& sampler, const Course& course,
                         double place, std::int64_t run_steps) {
-  if (config.trainer.epochs) {
-    const std::int64_t end = sampler.start_of_epoch(*config.trainer.epochs);
-    return sampler.steps_between(std::min(course.first_sample, end), end);
-  }
-  if (config.trainer.samples) {
-    const std::int64_t end = *config.trainer.samples;
+  if (config.trainer.epochs || config.trainer.samples) {
+    const std::int64_t end = config.trainer.epochs ? sampler.start_of_epoch(*config.trainer.epochs)
+                                                   : *config.trainer.samples;
     return sampler.steps_between(std::min(course.first_sample, end), end);
   }
   const double steps = (static_cast<double>(run_steps) - place) *
@@ -64,18 +60,18 @@ double Course::place_of(std::int64_t step) const {
   return phase_place + static_cast<double>(step - phase_step) * advance;
 }
 
-Course course_of(const Config& config, const DataSets& data, std::int64_t replicas,
-                 const Sampler& sampler, const ResumePoint* point) {
-  SamplerOptions options = sampler_options(config, data, replicas);
+Course course_of(const Config& config, const DataSets& data, const ResumePoint* point) {
+  SamplerOptions options = sampler_options(config, data);
+  const Sampler sampler(options);
   Course course;
-  course.batch = options.batch_size * replicas;
+  course.batch = options.batch_size * options.replicas;
   course.schedule_batch = course.batch;
   Course before;
   if (point != nullptr) {
     before = course_before(*point);
     course.first_step = point->info.step;
     course.first_sample = count_of(*point, kSamplesCount);
-    course.schedule_batch = count_of(*point, kScheduleBatch);
+    course.schedule_batch = before.schedule_batch;
   }
   options.batch_size = course.schedule_batch;
   options.replicas = 1;
@@ -123,12 +119,8 @@ std::string jump_text(const Config& config, const Course& course, const ResumePo
 }
 
 void add_course(const Course& course, CheckpointInfo& info) {
-  info.counts[kBatch] = course.batch;
-  info.counts[kScheduleBatch] = course.schedule_batch;
-  info.counts[kScheduleSteps] = course.schedule_steps;
+  for (const auto& [name, count] : kCounts) info.counts[name] = course.*count;
   if (course.is_fixed) info.counts[kScheduleFixed] = 1;
-  info.counts[kPhaseStep] = course.phase_step;
-  info.counts[kPhaseSteps] = course.phase_steps;
   info.figures[kPhasePlace] = course.phase_place;
 }
 

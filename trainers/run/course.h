@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include "framework/data/data.h"
-#include "framework/data/sampler.h"
 #include "trainers/config/config.h"
 #include "trainers/run/resume.h"
 
@@ -29,9 +28,9 @@ struct Course {
   [[nodiscard]] double place_of(std::int64_t step) const;
 };
 
-/// The course of a run of `replicas`, from its beginning or from `point`. `sampler` is the run's.
-[[nodiscard]] Course course_of(const Config& config, const DataSets& data, std::int64_t replicas,
-                               const Sampler& sampler, const ResumePoint* point);
+/// The course of a run, from its beginning or from `point`.
+[[nodiscard]] Course course_of(const Config& config, const DataSets& data,
+                               const ResumePoint* point);
 
 /// The learning rate of `step`.
 [[nodiscard]] double rate_of(const Config& config, const Course& course, std::int64_t step);

@@ -9,7 +9,7 @@ namespace lockstep {
 
 std::vector<std::string> data_lines(const Config& config, const DataSets& data) {
   std::vector<std::string> lines = describe(data);
-  const SamplerOptions options = sampler_options(config, data, config.launch.replicas);
+  const SamplerOptions options = sampler_options(config, data);
   const std::int64_t steps = Sampler(options).steps_per_epoch();
   const std::int64_t full = options.batch_size * options.replicas;
   const std::int64_t rest = options.size % full;

@@ -44,30 +44,22 @@ constexpr Category kCategories[] = {{"parameters", &MemoryUse::parameters},
                                     {"checkpoint", &MemoryUse::checkpoint}};
 
 ReplicaPlacement placement_of(const LaunchOptions& launch) {
-  const bool is_gloo = launch.backend == Backend::gloo;
   const std::int64_t workers = launch.workers == 0 ? launch.replicas : launch.workers;
-  if (launch.hosts.count == 1) {
-    return {
-        .replicas = launch.replicas, .workers = workers, .shares_memory = !is_gloo || workers == 1};
-  }
   // Before the hosts meet, this one knows its own number at most.
   const HostOptions& hosts = launch.hosts;
-  Range here = shard(launch.replicas, hosts.count, hosts.rank);
-  if (hosts.replicas > 0) {
+  const bool is_only_host = hosts.count == 1;
+  Range here = shard(launch.replicas, hosts.count, is_only_host ? 0 : hosts.rank);
+  if (!is_only_host && hosts.replicas > 0) {
     const std::int64_t before = std::min(hosts.rank * hosts.replicas, launch.replicas);
     here = {std::min(before, launch.replicas - hosts.replicas), hosts.replicas};
   }
+  const std::int64_t workers_here =
+      is_only_host ? workers : shard(workers, hosts.count, hosts.rank).size;
   return {.replicas = launch.replicas,
           .workers = workers,
           .here = here,
-          .workers_here = std::min(here.size, shard(workers, hosts.count, hosts.rank).size),
-          .shares_memory = !is_gloo};
-}
-
-// How many replicas of this host compute at one time.
-std::int64_t running_here(const LaunchOptions& launch) {
-  const ReplicaPlacement placement = placement_of(launch);
-  return launch.hosts.count == 1 ? placement.workers : placement.workers_here;
+          .workers_here = std::min(here.size, workers_here),
+          .shares_memory = launch.backend != Backend::gloo || (is_only_host && workers == 1)};
 }
 
 // The bytes that `samples` take, of `values` each. At most kMost: a larger product overflows.
@@ -79,17 +71,6 @@ std::int64_t batch_bytes(std::int64_t samples, double values, double bytes) {
 std::int64_t input_bytes(const SampleType& type, std::int64_t samples) {
   return batch_bytes(samples, static_cast<double>(type.input.values()),
                      static_cast<double>(c10::elementSize(type.input.dtype)));
-}
-
-// The job's microbatches on a replica alone.
-Config alone(const Config& config, std::int64_t microbatches) {
-  Config own = config;
-  own.launch = {.replicas = 1, .axis_name = config.launch.axis_name};
-  own.zero.stage = 0;
-  own.zero.accumulate = microbatches;
-  own.trainer.global_batch.reset();
-  own.checkpoint.save = CheckpointOptions::Save::none;
-  return own;
 }
 
 // Of each of some microbatches one after the other, with so many samples. ValueError for more than
@@ -146,7 +127,7 @@ struct BatchMemory {
 };
 
 BatchMemory batch_memory(const Config& config, const DataSets& data) {
-  const SamplerOptions sampler = sampler_options(config, data, config.launch.replicas);
+  const SamplerOptions sampler = sampler_options(config, data);
   const SampleType type = data.train->type();
   const std::int64_t samples =
       std::min(config.data_use.batch_size, shard(sampler.size, config.launch.replicas, 0).size);
@@ -157,29 +138,23 @@ BatchMemory batch_memory(const Config& config, const DataSets& data) {
           .outputs = batch_bytes(samples, outputs, sizeof(float))};
 }
 
-// How many replicas this host has.
-std::int64_t replicas_here(const LaunchOptions& launch) {
-  const ReplicaPlacement placement = placement_of(launch);
-  return launch.hosts.count == 1 ? placement.replicas : placement.here.size;
-}
-
 // What this host's largest process maps at least of what a limit counts.
 std::int64_t mapped_by_process(const Config& config, const HostMemoryUse& use,
                                const BatchMemory& batch, const MemoryLimit& limit) {
-  const LaunchOptions& launch = config.launch;
-  const bool is_only_one = launch.mode == LaunchMode::threads;
+  const ReplicaPlacement placement = placement_of(config.launch);
+  const bool is_only_one = config.launch.mode == LaunchMode::threads;
   const MemoryUse& part = is_only_one ? use.host : use.largest;
-  const std::int64_t processes = is_only_one ? 1 : std::max<std::int64_t>(1, running_here(launch));
-  const std::int64_t replicas = ceil_div(replicas_here(launch), processes);
+  const std::int64_t running = placement.workers_here;
+  const std::int64_t processes = is_only_one ? 1 : std::max<std::int64_t>(1, running);
+  const std::int64_t replicas = ceil_div(placement.here.size, processes);
   const std::int64_t parts = is_only_one ? 1 : replicas;
   const std::int64_t state = part.optimizer_state + part.checkpoint;
   const std::int64_t reached = part.parameters + part.gradients + part.communication;
   // Replicas of several workers reach each other's values and gradients in memory that they share.
-  const ReplicaPlacement placement = placement_of(launch);
   const bool is_counted = limit.counts_shared || !placement.shares_memory || placement.workers == 1;
   return parts * state +
          (is_counted ? parts * (reached - part.shared_parameters) + part.shared_parameters : 0) +
-         replicas * batch.order + running_here(launch) / processes * (batch.inputs + batch.outputs);
+         replicas * batch.order + running / processes * (batch.inputs + batch.outputs);
 }
 
 // Why one of this host's processes can't map what it takes; "" if it can.
@@ -194,6 +169,35 @@ std::string lack_of_process(const Config& config, const HostMemoryUse& use,
                text_of_bytes(limit.left()), " are left");
   }
   return "";
+}
+
+// All that is known of a job's memory before its model runs.
+struct Prediction {
+  HostMemoryUse use;
+  BatchMemory batch;  // of a replica
+  BatchMemory here;   // of all of this host; batches of those that compute at one time
+  std::int64_t running_here;
+  std::int64_t most;  // on this host
+  std::int64_t available;
+  std::string lack;  // of a process
+};
+
+Prediction predict(const Config& config, const DataSets& data) {
+  const HostMemoryUse use = predicted_memory(config, data);
+  const BatchMemory batch = batch_memory(config, data);
+  const ReplicaPlacement placement = placement_of(config.launch);
+  const std::int64_t running = placement.workers_here;
+  const BatchMemory here{.order = batch.order * placement.here.size,
+                         .inputs = batch.inputs * running,
+                         .outputs = batch.outputs * running};
+  return {.use = use,
+          .batch = batch,
+          .here = here,
+          .running_here = running,
+          .most = std::max(use.host.total() + here.order + here.inputs + here.outputs,
+                           use.host.at_start()),
+          .available = static_cast<std::int64_t>(memory_of_host()),
+          .lack = lack_of_process(config, use, batch)};
 }
 
 }  // namespace
@@ -213,87 +217,66 @@ HostMemoryUse predicted_memory(const Config& config, const DataSets& data, const
 }
 
 void check_memory(const Config& config, const DataSets& data) {
-  const HostMemoryUse use = predicted_memory(config, data);
-  const auto available = static_cast<std::int64_t>(memory_of_host());
-  const BatchMemory batch = batch_memory(config, data);
+  const Prediction job = predict(config, data);
   const char* const advice =
       ". A smaller model, fewer replicas or a higher parallel.zero_stage need less";
-  const std::string lack = lack_of_process(config, use, batch);
-  require(lack.empty(), "this job does not fit: ", lack, advice);
-  const std::int64_t orders = batch.order * replicas_here(config.launch);
-  const std::int64_t inputs = batch.inputs * running_here(config.launch);
-  const std::int64_t outputs = batch.outputs * running_here(config.launch);
-  const std::int64_t most =
-      std::max(use.host.total() + orders + inputs + outputs, use.host.at_start());
-  if (most <= available) return;
+  require(job.lack.empty(), "this job does not fit: ", job.lack, advice);
+  if (job.most <= job.available) return;
   std::vector<std::string> parts;
   for (const Category& category : kCategories) {
-    parts.push_back(str(category.name, " ", text_of_bytes(use.host.*category.bytes)));
+    parts.push_back(str(category.name, " ", text_of_bytes(job.use.host.*category.bytes)));
   }
-  if (orders > 0) parts.push_back(str("order of samples ", text_of_bytes(orders)));
-  parts.push_back(str("a batch's inputs ", text_of_bytes(inputs)));
-  parts.push_back(str("its outputs ", text_of_bytes(outputs)));
-  throw ValueError(str("this job does not fit: on this host it takes ", text_of_bytes(most), " (",
-                       join(parts), ") beside other activations and data, and ",
-                       text_of_bytes(available), " of memory are left", advice));
+  if (job.here.order > 0) parts.push_back(str("order of samples ", text_of_bytes(job.here.order)));
+  parts.push_back(str("a batch's inputs ", text_of_bytes(job.here.inputs)));
+  parts.push_back(str("its outputs ", text_of_bytes(job.here.outputs)));
+  throw ValueError(str("this job does not fit: on this host it takes ", text_of_bytes(job.most),
+                       " (", join(parts), ") beside other activations and data, and ",
+                       text_of_bytes(job.available), " of memory are left", advice));
 }
 
-std::string prediction_text(const Config& config, const DataSets& data) {
+std::string prediction_text(const Config& config, const DataSets& data, const char* ending) {
   const auto model = make_model(config, data.train->type());
   std::int64_t count = 0;
   for (const at::Tensor& parameter : model->parameters()) count += parameter.numel();
-  const HostMemoryUse use = predicted_memory(config, data);
-  const std::int64_t replicas = config.launch.replicas;
+  Prediction job = predict(config, data);
+  const auto& [largest, host] = job.use;
   TextTable rows{{"", "a replica", "the host"}};
-  const auto add_row = [&](const std::string& name, std::int64_t replica, std::int64_t host) {
-    rows.push_back({name, text_of_bytes(replica), text_of_bytes(host)});
+  const auto add_row = [&](const std::string& name, std::int64_t replica, std::int64_t of_host) {
+    rows.push_back({name, text_of_bytes(replica), text_of_bytes(of_host)});
   };
   for (const Category& category : kCategories) {
     const bool is_common =
-        category.bytes == &MemoryUse::parameters && use.largest.shared_parameters > 0;
-    add_row(str(category.name, is_common ? " (once)" : ""), use.largest.*category.bytes,
-            use.host.*category.bytes);
+        category.bytes == &MemoryUse::parameters && largest.shared_parameters > 0;
+    add_row(str(category.name, is_common ? " (once)" : ""), largest.*category.bytes,
+            host.*category.bytes);
   }
-  add_row("in all", use.largest.total(), use.host.total());
-  add_row("at the start", use.largest.at_start(), use.host.at_start());
-  const BatchMemory batch = batch_memory(config, data);
-  const std::int64_t orders = batch.order * replicas_here(config.launch);
-  if (orders > 0) add_row("order of samples", batch.order, orders);
-  const std::int64_t inputs = batch.inputs * running_here(config.launch);
-  add_row("a batch's inputs", batch.inputs, inputs);
-  const auto available = static_cast<std::int64_t>(memory_of_host());
-  const std::string lack = lack_of_process(config, use, batch);
-  std::int64_t most =
-      std::max(use.host.total() + orders + inputs + batch.outputs * running_here(config.launch),
-               use.host.at_start());
+  add_row("in all", largest.total(), host.total());
+  add_row("at the start", largest.at_start(), host.at_start());
+  if (job.here.order > 0) add_row("order of samples", job.batch.order, job.here.order);
+  add_row("a batch's inputs", job.batch.inputs, job.here.inputs);
   std::string unknown;
-  if (most <= available && lack.empty()) {
+  if (job.most <= job.available && job.lack.empty()) {
     try {
       const std::int64_t activations =
           predicted_activations(config, data, static_cast<std::int64_t>(available_memory()));
-      const std::int64_t here = activations * running_here(config.launch);
-      add_row("activations", activations, here);
-      most = std::max(most, use.host.total() + orders + inputs + here);
+      const std::int64_t of_host = activations * job.running_here;
+      add_row("activations", activations, of_host);
+      job.most = std::max(job.most, host.total() + job.here.order + job.here.inputs + of_host);
     } catch (const ValueError& error) {
       // One replica alone may have too few samples for a model's statistics.
       unknown = str("  activations are not known: ", error.what(), "\n");
     }
   }
   std::string text =
-      str(counted(count, "parameter"), ", ", counted(replicas, "replica"), ", ZeRO stage ",
-          config.zero.stage, ", optimizer ", config.zero.optimizer.name, ". Memory:\n",
-          table_text(rows, "lr", "  "), unknown);
-  if (most > available) {
-    text += str("This host has ", text_of_bytes(available), " left: the job does not fit.\n");
+      str(counted(count, "parameter"), ", ", counted(config.launch.replicas, "replica"),
+          ", ZeRO stage ", config.zero.stage, ", optimizer ", config.zero.optimizer.name,
+          ". Memory:\n", table_text(rows, "lr", "  "), unknown);
+  if (job.most > job.available) {
+    text += str("This host has ", text_of_bytes(job.available), " left: the job does not fit.\n");
   }
-  if (!lack.empty()) text += str("The job does not fit: ", lack, ".\n");
-  return text + "Activations are of a microbatch. Data and LibTorch itself come on top.\n";
-}
-
-std::string dry_run_text(const Config& config, const DataSets& data) {
-  std::string text = prediction_text(config, data);
-  text.pop_back();
-  return text + " Nothing was started.\n";
+  if (!job.lack.empty()) text += str("The job does not fit: ", job.lack, ".\n");
+  return str(text, "Activations are of a microbatch. Data and LibTorch itself come on top.", ending,
+             "\n");
 }
 
 MemoryReport memory_report(const Config& config, const DataSets& data, const ZeroTrainer& trainer,

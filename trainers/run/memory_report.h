@@ -21,10 +21,10 @@ namespace lockstep {
 /// a process (ulimit -v, -d) leave less than its part.
 void check_memory(const Config& config, const DataSets& data);
 
-/// A table for people: memory of a replica and of the host, and whether it fits.
-[[nodiscard]] std::string prediction_text(const Config& config, const DataSets& data);
-/// The same, as train --dry-run prints it.
-[[nodiscard]] std::string dry_run_text(const Config& config, const DataSets& data);
+/// A table for people: memory of a replica and of the host, and whether it fits. `ending` follows
+/// on its last line.
+[[nodiscard]] std::string prediction_text(const Config& config, const DataSets& data,
+                                          const char* ending = "");
 
 /// What a replica's trainer does not know of its memory, in bytes.
 struct ReplicaMemory {

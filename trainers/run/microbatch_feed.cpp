@@ -21,8 +21,8 @@ MicrobatchFeed::MicrobatchFeed(const Config& config, const DataSets& data, const
       train_(*data.train),
       loss_(loss),
       replica_(axis_index(config.launch.axis_name)),
-      count_(microbatches(config, config.launch.replicas)),
-      sampler_(sampler_options(config, data, config.launch.replicas)),
+      count_(microbatches(config)),
+      sampler_(sampler_options(config, data)),
       loader_(train_, loader_options(config, train_)) {}
 
 void MicrobatchFeed::request(std::int64_t position) {

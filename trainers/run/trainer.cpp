@@ -95,7 +95,7 @@ class Trainer::Run {
         resume_(options_.resume ? &*options_.resume : nullptr),
         objective_(make_objective(config, data.train->type())),
         feed_(config, data, *objective_.loss),
-        course_(course_of(config, data, config.launch.replicas, feed_.sampler(), resume_)),
+        course_(course_of(config, data, resume_)),
         state_{.steps = course_.first_step,
                .last_step = course_.total_steps,
                .samples = course_.first_sample},
