@@ -13,7 +13,7 @@
 #include "tests/catch.h"
 #include "tests/support/ended.h"
 #include "tests/support/programs.h"
-#include "trainers/bench/bench_main.h"
+#include "trainers/bench/session.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;

@@ -7,7 +7,7 @@
 #include "tests/support/message_of.h"
 #include "trainers/bench/reports/operation.h"
 #include "trainers/bench/reports/report.h"
-#include "trainers/bench/reports/units.h"
+#include "trainers/bench/reports/text.h"
 
 using namespace lockstep;
 using namespace lockstep::bench;

@@ -14,7 +14,6 @@
 #include "trainers/bench/measuring/progress_line.h"
 #include "trainers/bench/reports/json.h"
 #include "trainers/bench/reports/text.h"
-#include "trainers/bench/reports/units.h"
 #include "trainers/bench/session.h"
 #include "trainers/bench/systems/own.h"
 

@@ -14,7 +14,6 @@
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
 #include "trainers/bench/reports/report.h"
-#include "trainers/bench/reports/units.h"
 
 namespace lockstep::bench {
 
@@ -181,8 +180,7 @@ void check_hosts(const Options& options) {
     require(replicas % options.hosts == 0, "--replicas: ", replicas,
             " cannot be spread evenly over ", options.hosts, " hosts");
   }
-  require(std::ranges::count(options.measured, "launches") == 0,
-          "--measure: launches are those of one host");
+  require(!options.measures("launches"), "--measure: launches are those of one host");
   require(options.launch == std::vector{LaunchMode::processes},
           "--launch: on several hosts replicas are processes");
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -41,6 +42,10 @@ struct Options {
 
   // For training and parts.
   std::vector<std::string> measured;  ///< "steps", "launches"; "table", "replicated"
+
+  [[nodiscard]] bool measures(const std::string& what) const {
+    return std::ranges::count(measured, what) > 0;
+  }
 
   // For training.
   std::vector<std::string> models{"mlp", "cnn", "resnet", "gpt"};

@@ -51,28 +51,24 @@ Hosts::Hosts(const Options& options)
   }
 }
 
-System Hosts::on_hosts(System system) const {
-  system.programs = [this, system](std::int64_t replicas, const fs::path& folder) {
-    const std::size_t hosts = network_->size();
-    std::vector<Program> programs = system.programs(replicas, folder);
-    if (programs.size() == 1) programs = one_a_host(programs[0], hosts);
-    (void)comm::Secret::read_or_make(folder / kSecret);
-    for (std::size_t i = 0; i < programs.size(); ++i) {
-      Words& words = programs[i].arguments;
-      if (words[0] == kThisBinary) words[0] = fs::read_symlink(kThisBinary);
-      words = network_->command(i * hosts / programs.size(), words, fs::current_path());
-      if (!system.facts.own) programs[i].environment["GLOO_SOCKET_IFNAME"] = "eth0";
-    }
-    return programs;
-  };
-  return system;
-}
-
-std::vector<System> Hosts::spread(const std::vector<System>& systems) const {
+std::vector<System> Hosts::spread(std::vector<System> systems) const {
   if (!network_) return systems;
-  std::vector<System> spread;
-  for (const System& system : systems) spread.push_back(on_hosts(system));
-  return spread;
+  for (System& system : systems) {
+    system.programs = [this, system](std::int64_t replicas, const fs::path& folder) {
+      const std::size_t hosts = network_->size();
+      std::vector<Program> programs = system.programs(replicas, folder);
+      if (programs.size() == 1) programs = one_a_host(programs[0], hosts);
+      (void)comm::Secret::read_or_make(folder / kSecret);
+      for (std::size_t i = 0; i < programs.size(); ++i) {
+        Words& words = programs[i].arguments;
+        if (words[0] == kThisBinary) words[0] = fs::read_symlink(kThisBinary);
+        words = network_->command(i * hosts / programs.size(), words, fs::current_path());
+        if (!system.facts.own) programs[i].environment["GLOO_SOCKET_IFNAME"] = "eth0";
+      }
+      return programs;
+    };
+  }
+  return systems;
 }
 
 std::function<std::int64_t()> Hosts::sent_bytes() const {

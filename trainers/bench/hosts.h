@@ -23,13 +23,11 @@ class Hosts : private NonCopyable {
   [[nodiscard]] const NetworkFacts& facts() const noexcept { return facts_; }
 
   /// The same systems, with their replicas spread over the hosts.
-  [[nodiscard]] std::vector<System> spread(const std::vector<System>& systems) const;
+  [[nodiscard]] std::vector<System> spread(std::vector<System> systems) const;
   /// What counts the bytes that host 0 has sent so far, with all headers; empty without --hosts.
   [[nodiscard]] std::function<std::int64_t()> sent_bytes() const;
 
  private:
-  [[nodiscard]] System on_hosts(System system) const;
-
   NetworkFacts facts_;
   std::unique_ptr<const testing::HostNetwork> network_;
 };

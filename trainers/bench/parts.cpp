@@ -10,7 +10,6 @@
 #include "framework/base/memory.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
-#include "trainers/bench/measuring/launches.h"
 #include "trainers/bench/measuring/machine.h"
 #include "trainers/bench/measuring/measure.h"
 #include "trainers/bench/reports/json.h"
@@ -111,18 +110,15 @@ PartResult measure_replicated(const Workplace& workplace, const Options& options
 }  // namespace
 
 std::string run_parts(const Workplace& workplace, const Options& options) {
-  const auto measures = [&](const std::string& part) {
-    return std::ranges::count(options.measured, part) > 0;
-  };
   Contestants peers;  // for the table
   std::vector<System> systems;
-  if (measures("table")) {
+  if (options.measures("table")) {
     add_peer(workplace, "pandas", options.pythons, peers);
     if (peers.systems.empty()) add_peer(workplace, "loadtxt", options.pythons, peers);
     systems.push_back(train_system(""));
     systems.insert(systems.end(), peers.systems.begin(), peers.systems.end());
   }
-  if (measures("replicated")) systems.push_back(replicated_system(true));
+  if (options.measures("replicated")) systems.push_back(replicated_system(true));
   PartsReport report{.heading = heading_of(systems, peers.left_out)};
   std::cout << heading_text(report.heading) << std::endl;
   const ProgressLine progress;
@@ -130,8 +126,8 @@ std::string run_parts(const Workplace& workplace, const Options& options) {
     progress.print(result_text(result));
     report.results.push_back(result);
   };
-  if (measures("table")) add(measure_table(workplace, peers.systems, options, progress));
-  if (measures("replicated")) {
+  if (options.measures("table")) add(measure_table(workplace, peers.systems, options, progress));
+  if (options.measures("replicated")) {
     progress.show("replicated");
     add(measure_replicated(workplace, options, report.heading.machine.cores));
   }

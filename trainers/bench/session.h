@@ -20,11 +20,8 @@ namespace lockstep::bench {
 [[nodiscard]] Heading heading_of(const std::vector<System>& systems,
                                  const std::vector<LeftOut>& left_out);
 
-/// ValueError, before anything is measured, if --plot is given and this machine cannot draw.
-void check_plot(const Workplace& workplace, const Options& options);
-
-/// Writes a report to the file of --json and draws it in that of --plot. Error if one cannot be
-/// written.
-void write_results(const Workplace& workplace, const Options& options, const std::string& json);
+/// The binary `bench`: measures what its flags say, or is a worker of itself. Returns the exit
+/// status, and prints errors.
+[[nodiscard]] int bench_main(int argc, const char* const* argv);
 
 }  // namespace lockstep::bench

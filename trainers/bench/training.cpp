@@ -7,7 +7,6 @@
 
 #include "framework/base/text.h"
 #include "trainers/bench/hosts.h"
-#include "trainers/bench/measuring/launches.h"
 #include "trainers/bench/measuring/machine.h"
 #include "trainers/bench/measuring/measure.h"
 #include "trainers/bench/reports/json.h"
@@ -76,9 +75,6 @@ TrainingResult measure_steps(const Workplace& workplace, const std::vector<Syste
 }  // namespace
 
 std::string run_training(const Workplace& workplace, const Options& options) {
-  const auto measures = [&](const std::string& what) {
-    return std::ranges::count(options.measured, what) > 0;
-  };
   const Hosts hosts(options);
   const Contestants contestants = find_contestants(
       workplace, options, training_systems(options.stages, options.launch, options.data),
@@ -88,8 +84,8 @@ std::string run_training(const Workplace& workplace, const Options& options) {
   std::vector<System> launched;
   for (const System& system : contestants.systems) {
     const bool launches = system.facts.label == kTrain || system.facts.name == "torchrun";
-    if (!launches && measures("steps")) trained.push_back(system);
-    if (launches && measures("launches")) launched.push_back(system);
+    if (!launches && options.measures("steps")) trained.push_back(system);
+    if (launches && options.measures("launches")) launched.push_back(system);
   }
   std::vector<System> measured = trained;
   measured.insert(measured.end(), launched.begin(), launched.end());
@@ -110,7 +106,7 @@ std::string run_training(const Workplace& workplace, const Options& options) {
       progress.print(result_text(report.results.back()));
     }
   }
-  if (measures("launches")) {
+  if (options.measures("launches")) {
     report.launches =
         measure_launches(workplace, launched, {kLaunchedReplicas, kPmeanOfFour},
                          options.repetitions > 0 ? options.repetitions : kLaunches, progress);

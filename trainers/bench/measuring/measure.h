@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trainers/bench/measuring/crew.h"
+#include "trainers/bench/measuring/progress_line.h"
 #include "trainers/bench/reports/report.h"
 
 namespace lockstep::bench {
@@ -28,5 +29,20 @@ struct Pace {
 /// one batch is run. `amount` is ReplicaTask::prepare()'s.
 [[nodiscard]] std::vector<Measurement> measure(const Crew& systems, const std::string& operation,
                                                std::int64_t amount, const Pace& pace);
+
+/// What systems are launched for.
+struct Launch {
+  std::int64_t replicas = 1;
+  std::string result;  ///< is somewhere in the output, or the launch has failed
+};
+
+/// For each system in turn, `repetitions` times: the seconds from starting its program to the line
+/// of its output that begins with "step 1". Throws CommError if a program fails or lacks the
+/// result.
+[[nodiscard]] std::vector<Measurement> measure_launches(const Workplace& workplace,
+                                                        const std::vector<System>& systems,
+                                                        const Launch& launch,
+                                                        std::int64_t repetitions,
+                                                        const ProgressLine& progress);
 
 }  // namespace lockstep::bench

@@ -10,7 +10,6 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/pmap.h"
-#include "trainers/bench/systems/plain_tcp.h"
 
 namespace lockstep::bench {
 namespace {

@@ -28,6 +28,11 @@ inline constexpr const char* kAxis = "replicas";  ///< over which the replicas o
 /// Those that can run on several hosts, and plain TCP between the hosts.
 [[nodiscard]] std::vector<System> collective_systems_on_hosts(std::int64_t hosts);
 [[nodiscard]] std::unique_ptr<ReplicaTask> make_collective(const std::string& way);
+/// TCP with nothing on top, for one process on each of several hosts: what their network can do.
+/// Each host sends to the next one, while it receives from the one before, as many bytes as a host
+/// must send in the operation. Listens at `port` of addresses[host] (IPv4). Throws CommError.
+[[nodiscard]] std::unique_ptr<ReplicaTask> make_plain_tcp(const std::vector<std::string>& addresses,
+                                                          std::size_t host, std::uint16_t port);
 
 /// The dot product of two arrays of 10,000,000 x 3 float32 values in 8 parts, by Lockstep's pmap
 /// and by LibTorch in one thread and on all cores.

@@ -1,5 +1,3 @@
-#include "trainers/bench/systems/plain_tcp.h"
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -16,6 +14,7 @@
 #include "framework/base/limits.h"
 #include "framework/base/text.h"
 #include "trainers/bench/reports/operation.h"
+#include "trainers/bench/systems/own.h"
 
 namespace lockstep::bench {
 namespace {

@@ -14,6 +14,12 @@
 
 namespace lockstep::testing {
 
+inline void write_text(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  if (!file.flush()) throw std::runtime_error("can't write " + path.string());
+}
+
 /// A new folder that only this user can open. It goes away with the object.
 class TemporaryFolder : private NonCopyable {
  public:
@@ -35,9 +41,7 @@ class TemporaryFolder : private NonCopyable {
 
   /// Writes a file and returns its path.
   std::string write(const std::string& name, const std::string& bytes) const {
-    std::ofstream file(path_ / name, std::ios::binary);
-    file << bytes;
-    if (!file.flush()) throw std::runtime_error("cannot write " + path(name));
+    write_text(path_ / name, bytes);
     return path(name);
   }
 
@@ -51,12 +55,6 @@ inline std::string read_text(const std::filesystem::path& path) {
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
-}
-
-inline void write_text(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  if (!file.flush()) throw std::runtime_error("can't write " + path.string());
 }
 
 /// How many entries a folder has, hidden ones too.
