@@ -194,12 +194,12 @@ TEST_CASE("an optimizer's numbers obey the rules of their keys", "[optim]") {
         "optimizer adamw: betas must be at least 0 and less than 1, not 1");
   CHECK(message({.groups = {{.pattern = "w"}, {.pattern = "*.bias", .weight_decay = -1}}}) ==
         "optimizer sgd: groups \"*.bias\": weight_decay must be at least 0, not -1");
-  OptimizerOptions options{.name = "rmsprop"};
-  options.own.of<RMSpropOptions>("rmsprop").alpha = 1;
-  CHECK(message(options) == "optimizer rmsprop: alpha must be at least 0 and less than 1, not 1");
-  options.name = "adagrad";
-  options.own.of<AdagradOptions>("adagrad").eps = 0;
-  CHECK(message(options) == "optimizer adagrad: eps must be greater than 0, not 0");
+  OptimizerOptions rmsprop{.name = "rmsprop"};
+  rmsprop.own.of<RMSpropOptions>("rmsprop").alpha = 1;
+  CHECK(message(rmsprop) == "optimizer rmsprop: alpha must be at least 0 and less than 1, not 1");
+  OptimizerOptions adagrad{.name = "adagrad"};
+  adagrad.own.of<AdagradOptions>("adagrad").eps = 0;
+  CHECK(message(adagrad) == "optimizer adagrad: eps must be greater than 0, not 0");
 }
 
 TEST_CASE("an option that the optimizer doesn't have is refused", "[optim]") {
