@@ -97,6 +97,15 @@ TEST_CASE("a summary of GPT has its parameters, shapes and FLOPs in closed form"
                                          std::to_string(summary.flops) + "; two for"));
 }
 
+TEST_CASE("a model whose summary failed runs as before") {
+  const std::int64_t context = 6;
+  const auto model = make_gpt({.layers = 1, .heads = 2, .width = 8}, context, 11, Key(1));
+  const auto tokens = [](std::int64_t count) { return at::arange(count).unsqueeze(0); };
+  const at::Tensor before = model->forward(tokens(context));
+  CHECK_THROWS(summarize(*model, tokens(context + 1)));
+  CHECK(model->forward(tokens(context)).equal(before));
+}
+
 TEST_CASE("a summary counts a shared parameter once, and frozen ones apart") {
   const auto model = seeded(1, [] { return std::make_shared<Shared>(); });
   const at::Tensor inputs = at::ones({1, 3});

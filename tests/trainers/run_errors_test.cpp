@@ -1,5 +1,3 @@
-#include "trainers/run/run_errors.h"
-
 #include <exception>
 #include <stdexcept>
 
@@ -7,6 +5,7 @@
 #include "framework/replicas/first_failure.h"
 #include "tests/catch.h"
 #include "tests/support/error_kinds.h"
+#include "trainers/run/run_checkpoints.h"
 
 namespace lockstep {
 namespace {

@@ -7,10 +7,9 @@
 #include "framework/base/text.h"
 #include "framework/data/data.h"
 #include "trainers/commands/flags.h"
-#include "trainers/commands/shown_search.h"
+#include "trainers/commands/shown_data.h"
 #include "trainers/config/config.h"
 #include "trainers/config/config_options.h"
-#include "trainers/run/data_lines.h"
 
 namespace lockstep {
 namespace {

@@ -14,6 +14,7 @@
 #include "trainers/commands/command_line.h"
 #include "trainers/commands/flags.h"
 #include "trainers/commands/opened_checkpoint.h"
+#include "trainers/commands/shown_data.h"
 #include "trainers/config/config_options.h"
 #include "trainers/run/evaluate.h"
 
@@ -89,9 +90,9 @@ int run_eval(int argc, const char* const* argv) {
                      {{"parallel.workers", "0", origin}, {"trainer.accumulate", "1", origin}});
   }
   const auto checkpoint = open_checkpoint(program, named, overrides);
-  DataContext context;
+  DataContext context = checkpoint.data_context();
   context.wanted.train = false;
-  const DataSets data = checkpoint.data(context);
+  const DataSets data = load_shown(checkpoint.config.data, context);
   require(data.test || data.validation, "the data set ", checkpoint.config.data.name,
           " has neither a test nor a validation set");
   return launch([&] { evaluate_checkpoint(checkpoint, data); }, checkpoint.config.launch);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 
+#include "framework/base/non_copyable.h"
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
 #include "framework/training/block.h"
@@ -35,6 +36,23 @@ class RunRecorder final : public training::BlockRunner {
  private:
   const OperationCount& operations_;
   std::map<const torch::nn::Module*, std::vector<SeenRun>> runs_;
+};
+
+// A model's Blocks have a runner while it lives.
+class RunnerScope : private NonCopyable {
+ public:
+  RunnerScope(const Model& model, const std::shared_ptr<training::BlockRunner>& runner) {
+    for (const auto& module : model.modules()) {
+      const auto block = std::dynamic_pointer_cast<Block>(module);
+      if (block) blocks_.emplace_back(block)->set_runner(runner);
+    }
+  }
+  ~RunnerScope() {
+    for (const auto& block : blocks_) block->set_runner(nullptr);
+  }
+
+ private:
+  std::vector<std::shared_ptr<Block>> blocks_;
 };
 
 // "Linear" of torch::nn::LinearImpl
@@ -87,13 +105,10 @@ ModelSummary summarize(Model& model, const at::Tensor& inputs) {
   const OperationCount operations;
   const auto recorder = std::make_shared<RunRecorder>(operations);
   const auto modules = model.named_modules("");
-  for (const auto& item : modules) {
-    if (auto* const block = dynamic_cast<Block*>(item.value().get())) block->set_runner(recorder);
-  }
-  const at::Tensor output = model.forward(inputs);
-  for (const auto& item : modules) {
-    if (auto* const block = dynamic_cast<Block*>(item.value().get())) block->set_runner(nullptr);
-  }
+  const at::Tensor output = [&] {
+    const RunnerScope scope(model, recorder);
+    return model.forward(inputs);
+  }();
   summary.flops = 2 * operations.multiply_adds();
   for (LayerSummary& layer : summary.layers) {
     if (layer.path.empty()) {

@@ -6,20 +6,15 @@
 #include "framework/base/text.h"
 #include "framework/checkpoint/weights.h"
 #include "framework/storage/checkpoint_folder.h"
-#include "trainers/commands/shown_search.h"
 #include "trainers/config/config_options.h"
 #include "trainers/run/resume.h"
 
 namespace lockstep {
 
-DataSets OpenedCheckpoint::data(const DataContext& context) const {
-  DataContext own = data_context(config);
-  own.fitted = record.fitted;
-  own.wanted = context.wanted;
-  own.needs_targets = context.needs_targets;
-  own.damaged = context.damaged;
-  own.keeps_damaged = context.keeps_damaged;
-  return load_shown(config.data, own);
+DataContext OpenedCheckpoint::data_context() const {
+  DataContext context = lockstep::data_context(config);
+  context.fitted = record.fitted;
+  return context;
 }
 
 std::shared_ptr<Model> OpenedCheckpoint::model() const {

@@ -21,10 +21,9 @@ struct OpenedCheckpoint {
   Config config = {};
   DataRecord record = {};  ///< of the run's data
 
-  /// The sets that `context` wants, as the config says, read by what was fitted when the model was
-  /// trained. What is not wanted need not be on this machine. Of `context` also needs_targets,
-  /// damaged and keeps_damaged count; the rest is the run's.
-  [[nodiscard]] DataSets data(const DataContext& context) const;
+  /// With this, load_shown() reads data by what was fitted when the model was trained. What is not
+  /// wanted of it need not be on this machine.
+  [[nodiscard]] DataContext data_context() const;
   /// The samples that the model was trained on.
   [[nodiscard]] const SampleType& sample() const { return record.fitted.sample.value(); }
   /// The run's model, with the checkpoint's buffers and parameters, or their averages where it has

@@ -15,6 +15,7 @@
 #include "trainers/commands/flags.h"
 #include "trainers/commands/opened_checkpoint.h"
 #include "trainers/commands/predictions.h"
+#include "trainers/commands/shown_data.h"
 #include "trainers/config/config_options.h"
 
 namespace lockstep {
@@ -60,13 +61,13 @@ std::vector<std::string> names_of_sets(const DataRecord& record) {
 // With all its damaged samples, or without those that are `damaged`.
 std::shared_ptr<const Dataset> load_set(const OpenedCheckpoint& checkpoint, const std::string& name,
                                         const std::optional<LeftOut>& damaged = {}) {
-  DataContext context;
+  DataContext context = checkpoint.data_context();
   context.needs_targets = false;
   context.wanted = {
       .train = name == kTrainSet, .validation = name == kValidationSet, .test = name == kTestSet};
   context.damaged = damaged;
   context.keeps_damaged = !damaged;
-  const DataSets sets = checkpoint.data(context);
+  const DataSets sets = load_shown(checkpoint.config.data, context);
   return name == kTrainSet ? sets.train : name == kValidationSet ? sets.validation : sets.test;
 }
 

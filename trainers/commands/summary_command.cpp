@@ -7,10 +7,9 @@
 #include "framework/replicas/launch.h"
 #include "trainers/commands/flags.h"
 #include "trainers/commands/model_summary.h"
-#include "trainers/commands/shown_search.h"
+#include "trainers/commands/shown_data.h"
 #include "trainers/config/config.h"
 #include "trainers/config/config_options.h"
-#include "trainers/run/data_lines.h"
 #include "trainers/run/memory_report.h"
 
 namespace lockstep {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/base/errors.h"
@@ -47,33 +48,15 @@ bool is_link(const std::string& text) {
 const Rule<std::string> kLink{
     "auto, or a speed such as '0.21 ms, 117 MB/s'", is_link, {"auto", "0.21 ms, 117 MB/s"}};
 
-ConfigKeys model_keys(Picked& model, InitOptions& init) {
-  ConfigKeys keys = init_keys(init);
-  keys.insert(keys.begin(), {"name",
-                             one_of(model.name, model_registry().names()),
-                             "the model that is trained",
-                             {.required = true}});
-  add_choices(keys, model.all, model_registry().choices());
-  return keys;
-}
-
-ConfigKeys data_keys(Picked& data, DataUse& use) {
-  ConfigKeys keys = data_use_keys(use);
-  keys.insert(keys.begin(), {"name",
-                             one_of(data.name, data_registry().names()),
-                             "the data set that it is trained on",
-                             {.required = true}});
-  add_choices(keys, data.all, data_registry().choices());
-  return keys;
-}
-
-ConfigKeys loss_keys(Picked& loss) {
-  ConfigKeys keys{{"name",
-                   one_of(loss.name, loss_registry().names()),
-                   "what training makes small",
-                   {.is_short_form = true}}};
-  add_choices(keys, loss.all, loss_registry().choices());
-  return keys;
+// A section that picks one of `registry` by its first key, and has other keys behind those of the
+// choices.
+template <typename Registry>
+Section picking(const std::string& section, Picked& picked, const Registry& registry,
+                const std::string& help, const KeyTraits& traits, const ConfigKeys& others = {}) {
+  ConfigKeys keys{{"name", one_of(picked.name, registry.names()), help, traits}};
+  keys.insert(keys.end(), others.begin(), others.end());
+  add_choices(keys, picked.all, registry.choices());
+  return {section, std::move(keys)};
 }
 
 ConfigKeys parallel_keys(LaunchOptions& launch, ZeroOptions& zero) {
@@ -126,9 +109,12 @@ ConfigKeys parallel_keys(LaunchOptions& launch, ZeroOptions& zero) {
 
 std::vector<keys::Section> config_table(Config& config) {
   using namespace keys;
-  return {{"model", model_keys(config.model, config.init)},
-          {"data", data_keys(config.data, config.data_use)},
-          {"loss", loss_keys(config.loss)},
+  return {picking("model", config.model, model_registry(), "the model that is trained",
+                  {.required = true}, init_keys(config.init)),
+          picking("data", config.data, data_registry(), "the data set that it is trained on",
+                  {.required = true}, data_use_keys(config.data_use)),
+          picking("loss", config.loss, loss_registry(), "what training makes small",
+                  {.is_short_form = true}),
           optimizer_section(config.zero.optimizer),
           schedule_section(config.schedule),
           {"parallel", parallel_keys(config.launch, config.zero)},

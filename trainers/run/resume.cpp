@@ -31,6 +31,10 @@ std::string name_of_config(const fs::path& checkpoint) {
   return str("the config in ", checkpoint.string());
 }
 
+void waive(ResumePoint& point, const std::string& reason) {
+  point.waived += reason + "\n";
+}
+
 // Changes that change what is computed: "with another config", of "keys".
 void allow_changes(ResumePoint& point, const char* difference, const char* what,
                    const std::vector<std::string>& changes) {
@@ -93,10 +97,6 @@ fs::path run_of_checkpoint(const fs::path& checkpoint) {
   const bool is_of_run = !checkpoint.empty() && checkpoints_of(output) == folder &&
                          fs::exists(output / "config.yaml", error);
   return is_of_run ? output.lexically_proximate(fs::current_path(error)) : fs::path();
-}
-
-void waive(ResumePoint& point, const std::string& reason) {
-  point.waived += reason + "\n";
 }
 
 std::string waive_convolutions(ResumePoint& point) {

@@ -56,10 +56,8 @@ struct ResumePoint {
   std::optional<Fitted> fitted = {};
 };
 
-/// Notes why the run need not end with the bits of one that was not interrupted.
-void waive(ResumePoint& point, const std::string& reason);
-/// The same, after a step, if it has run convolutions that an older version, which began the run,
-/// computed otherwise. Returns that reason; "" if there is none.
+/// Adds to `waived`, after a step, if it has run convolutions that an older version, which began
+/// the run, computed otherwise. Returns that reason; "" if there is none.
 [[nodiscard]] std::string waive_convolutions(ResumePoint& point);
 
 /// What the checkpoint says. DataError if it does not, and for a count below 0 or above 2^53.

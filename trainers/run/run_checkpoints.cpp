@@ -1,6 +1,7 @@
 #include "trainers/run/run_checkpoints.h"
 
 #include <random>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -15,7 +16,6 @@
 #include "framework/replicas/first_failure.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "trainers/run/resume.h"
-#include "trainers/run/run_errors.h"
 
 namespace lockstep {
 
@@ -183,6 +183,31 @@ void RunCheckpoints::attempt(const std::function<void()>& work) {
     have_failed_ = options_.on_error == CheckpointOptions::OnError::stop;
     if (have_failed_) throw;
     if (axis_index(axis_) == 0) log_warning(error.what());
+  }
+}
+
+bool lacks_replica(const std::exception_ptr& error) {
+  // Aborted: it may only have thrown.
+  const ErrorKind kind = error_kind(error);
+  return kind == ErrorKind::comm || kind == ErrorKind::lost || kind == ErrorKind::timeout;
+}
+
+void rethrow_with(const std::string& note, bool logs) {
+  if (note.empty()) throw;
+  const std::exception_ptr handled = std::current_exception();
+  try {
+    throw;
+  } catch (const Error& error) {
+    const ErrorKind kind = error.kind();
+    if (kind == ErrorKind::aborted) throw;  // another replica's error is the cause
+    // A verdict, a nested exception, or what a type of its own has.
+    const bool has_more = kind == ErrorKind::mismatch || kind == ErrorKind::replica ||
+                          std::string_view(error.type()) != traits_of(kind).name;
+    if (!has_more) throw_as(kind, str(error.what(), "\n", note));
+    if (logs) log_warning(note);
+    throw;
+  } catch (...) {
+    std::throw_with_nested(ReplicaError(str(replicas::text_of(handled), "\n", note)));
   }
 }
 

@@ -89,6 +89,13 @@ class RunCheckpoints {
   bool have_failed_ = false;     // a save has ended the run
 };
 
+/// Whether the error says that a replica does not come any more: its part of the state is lost.
+[[nodiscard]] bool lacks_replica(const std::exception_ptr& error);
+
+/// Throws the error that is being handled again, with a note as its last line; "": as it is. Errors
+/// that have more than a message stay as they are, and the note is logged if `logs`.
+[[noreturn]] void rethrow_with(const std::string& note, bool logs);
+
 /// Flags for ZeroTrainer::tell().
 inline constexpr std::uint32_t kToldStop = 1;   ///< a signal asks the run to stop
 inline constexpr std::uint32_t kToldReady = 2;  ///< CheckpointSaver::is_ready()

@@ -30,7 +30,6 @@
 #include "trainers/run/microbatch_feed.h"
 #include "trainers/run/reporter.h"
 #include "trainers/run/run_checkpoints.h"
-#include "trainers/run/run_errors.h"
 #include "trainers/run/run_state.h"
 
 namespace lockstep {

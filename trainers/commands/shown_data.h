@@ -2,11 +2,14 @@
 
 #include <chrono>
 #include <cstdio>
+#include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "framework/data/data.h"
 #include "framework/telemetry/progress.h"
+#include "trainers/config/config.h"
 
 namespace lockstep {
 
@@ -35,5 +38,9 @@ class ShownSearch {
 /// load_data(), which may look for damaged files first: then its progress is shown on stderr.
 [[nodiscard]] DataSets load_shown(const keys::Picked& picked, DataContext context,
                                   bool quiet = false);
+
+/// What a run's source has decided, as describe() says it, and how many steps an epoch has, each
+/// line after "data: ".
+[[nodiscard]] std::vector<std::string> data_lines(const Config& config, const DataSets& data);
 
 }  // namespace lockstep
