@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
-#include <system_error>
 
 #include "framework/base/memory.h"
 #include "framework/base/number_text.h"
@@ -56,10 +54,7 @@ int run_export(int argc, const char* const* argv) {
   if (!parse_command_line(argc, argv, line)) return print(help_text(line));
   require(checkpoint && to,
           "--checkpoint DIR and --to FILE.safetensors are needed; see train export --help");
-  const auto folder = std::filesystem::path(*to).parent_path();
-  std::error_code missing;
-  require(folder.empty() || std::filesystem::is_directory(folder, missing), "--to ", *to,
-          ": there is no folder ", folder.string());
+  check_folder_of("--to", *to);
   const storage::CheckpointReader reader(*checkpoint);
   if (is_averaged) options.instead = training::kAverages;
   // Checkpoints of other programs may have none.

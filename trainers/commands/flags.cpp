@@ -90,6 +90,13 @@ Flag checkpoint_flag(std::optional<std::string>& checkpoint) {
           sets(checkpoint)};
 }
 
+void check_folder_of(const std::string& flag, const std::filesystem::path& file) {
+  const std::filesystem::path folder = file.parent_path();
+  std::error_code missing;
+  require(folder.empty() || std::filesystem::is_directory(folder, missing), flag, " ",
+          file.string(), ": there is no folder ", folder.string());
+}
+
 Flag set_flag(std::vector<keys::Override>& overrides, const std::string& help,
               const std::string& program, const std::vector<std::string>& sections) {
   return {"--set", "dotted.key=value", help, [=, &overrides](const Argument& argument) {

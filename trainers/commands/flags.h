@@ -37,6 +37,8 @@ struct Flags {
 
 /// Rows that several commands have.
 [[nodiscard]] Flag checkpoint_flag(std::optional<std::string>& checkpoint);
+/// Throws ValueError, naming the flag, if the folder of its new file is not there.
+void check_folder_of(const std::string& flag, const std::filesystem::path& file);
 /// --set of `program`, which takes keys of `sections` alone: the rest is a checkpoint's. Without
 /// sections it takes all keys.
 [[nodiscard]] Flag set_flag(std::vector<keys::Override>& overrides, const std::string& help,

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -28,13 +29,14 @@ then listed, the newest first.
 Exit status: 0 all is right; 2 something is damaged or missing.
 )";
 
-// What is wrong with a file of the checkpoint; "" if nothing.
-std::string problem_of(const storage::CheckpointReader& reader, std::size_t file) {
+// Returns whether `work` succeeds, and notes what is wrong otherwise.
+bool succeeds(const std::function<void()>& work, std::vector<std::string>& problems) {
   try {
-    reader.verify(file);
-    return "";
+    work();
+    return true;
   } catch (const Error& error) {
-    return error.what();
+    problems.emplace_back(error.what());
+    return false;
   }
 }
 
@@ -77,9 +79,8 @@ int inspect_checkpoint(const fs::path& folder) {
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
     const storage::ManifestFile& file = manifest.files[i];
-    const std::string problem = problem_of(reader, i);
-    if (!problem.empty()) problems.push_back(problem);
-    files.push_back({str(file.bytes), file.name + (problem.empty() ? "  ok" : "  DAMAGED")});
+    const bool is_whole = succeeds([&] { reader.verify(i); }, problems);
+    files.push_back({str(file.bytes), file.name + (is_whole ? "  ok" : "  DAMAGED")});
     bytes += file.bytes;
   }
   files.push_back({str(bytes), "in all"});
@@ -103,18 +104,17 @@ int inspect_checkpoint(const fs::path& folder) {
 std::string line_of(const fs::path& folder, std::vector<std::string>& problems) {
   const std::size_t before = problems.size();
   std::string what;
-  try {
+  const auto look = [&] {
     const storage::CheckpointReader reader(folder, storage::CheckSizes::when_read);
+    const auto& files = reader.manifest().files;
     std::uint64_t bytes = 0;
-    for (const storage::ManifestFile& file : reader.manifest().files) bytes += file.bytes;
+    for (const storage::ManifestFile& file : files) bytes += file.bytes;
     what = str("  ", bytes, " bytes");
-    for (std::size_t i = 0; i < reader.manifest().files.size(); ++i) {
-      const std::string problem = problem_of(reader, i);
-      if (!problem.empty()) problems.push_back(problem);
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      (void)succeeds([&] { reader.verify(i); }, problems);
     }
-  } catch (const Error& error) {
-    problems.emplace_back(error.what());
-  }
+  };
+  (void)succeeds(look, problems);
   return str(folder.filename().string(), what, problems.size() == before ? "  ok" : "  DAMAGED");
 }
 

@@ -100,10 +100,8 @@ NamedSet default_set(const OpenedCheckpoint& checkpoint, bool has_other_data) {
 }
 
 void check_output(const std::string& output) {
-  const auto folder = std::filesystem::path(output).parent_path();
+  check_folder_of("--output", output);
   std::error_code error;
-  require(folder.empty() || std::filesystem::is_directory(folder, error), "--output ", output,
-          ": there is no folder ", folder.string());
   const auto status = std::filesystem::symlink_status(output, error);
   require(!std::filesystem::exists(status), output, " exists already: name another file");
 }

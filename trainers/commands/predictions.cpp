@@ -110,23 +110,23 @@ class PredictionRows {
     const auto flat = [&](const at::Tensor& values) {
       return values.reshape({samples, samples > 0 ? values.numel() / samples : 0});
     };
+    std::vector<Column> columns;
     if (classes_ == 0) {
-      std::vector<Column> columns{{"prediction", unscaled(flat(outputs))}};
-      if (data_.has_targets()) columns.push_back({"target", unscaled(flat(targets))});
-      return columns;
+      columns.push_back({"prediction", unscaled(flat(outputs))});
+    } else {
+      require(outputs.dim() >= 2 && outputs.size(-1) == classes_, "the model's outputs (",
+              join(outputs.sizes()), ") have no score for each of ", classes_, " classes");
+      const at::Tensor classes = at::argmax(outputs, -1, /*keepdim=*/true);
+      columns.push_back({"prediction", flat(classes)});
+      columns.push_back({"score", flat(at::gather(outputs, -1, classes))});
     }
-    require(outputs.dim() >= 2 && outputs.size(-1) == classes_, "the model's outputs (",
-            join(outputs.sizes()), ") have no score for each of ", classes_, " classes");
-    const at::Tensor classes = at::argmax(outputs, -1, /*keepdim=*/true);
-    std::vector<Column> columns{{"prediction", flat(classes)},
-                                {"score", flat(at::gather(outputs, -1, classes))}};
-    if (data_.has_targets()) columns.push_back({"target", flat(targets)});
+    if (data_.has_targets()) columns.push_back({"target", unscaled(flat(targets))});
     return columns;
   }
 
-  // Values (samples, values of each) as they were before they were normalized.
+  // Values (samples, values of each) as they were before they were normalized; classes never are.
   [[nodiscard]] at::Tensor unscaled(const at::Tensor& values) const {
-    if (scales_.empty()) return values;
+    if (classes_ > 0 || scales_.empty()) return values;
     require(values.size(1) == std::ssize(scales_), "the model's outputs have ", values.size(1),
             " values a sample, and the data ", scales_.size());
     std::vector<at::Tensor> columns;
@@ -164,14 +164,10 @@ std::pair<std::vector<std::string>, std::vector<std::string>> fields_of(const Js
   std::vector<std::string> names;
   std::vector<std::string> fields;
   for (const auto& [name, value] : row.items()) {
-    if (!value.is_array()) {
-      names.push_back(name);
-      fields.push_back(field_of(value));
-      continue;
-    }
-    for (std::size_t i = 0; i < value.size(); ++i) {
-      names.push_back(str(name, "_", i));
-      fields.push_back(field_of(value[i]));
+    const bool is_list = value.is_array();
+    for (std::size_t i = 0; i < (is_list ? value.size() : 1); ++i) {
+      names.push_back(is_list ? str(name, "_", i) : name);
+      fields.push_back(field_of(is_list ? value[i] : value));
     }
   }
   return {names, fields};

@@ -114,22 +114,18 @@ Fitted parse_fitted(const std::string& text) {
 // ": a.png is damaged now, b.png no longer", as far as there are such pictures.
 std::string changes_of_left_out(const std::vector<std::string>& before,
                                 const std::vector<std::string>& now) {
-  const auto only_in = [](const std::vector<std::string>& names,
-                          const std::vector<std::string>& others) {
+  std::vector<std::string> changes;
+  const auto tell = [&](const std::vector<std::string>& names,
+                        const std::vector<std::string>& others, const char* what) {
     const std::set<std::string> known(others.begin(), others.end());
     std::vector<std::string> rest;
     std::ranges::copy_if(names, std::back_inserter(rest),
                          [&](const std::string& name) { return !known.contains(name); });
-    return rest;
+    if (rest.empty()) return;
+    changes.push_back(str(listed(rest, 5), rest.size() == 1 ? " is " : " are ", what));
   };
-  const auto text = [](const std::vector<std::string>& names, const char* what) {
-    return str(listed(names, 5), names.size() == 1 ? " is " : " are ", what);
-  };
-  std::vector<std::string> changes;
-  const auto damaged = only_in(now, before);
-  if (!damaged.empty()) changes.push_back(text(damaged, "damaged now"));
-  const auto whole = only_in(before, now);
-  if (!whole.empty()) changes.push_back(text(whole, "no longer among the damaged"));
+  tell(now, before, "damaged now");
+  tell(before, now, "no longer among the damaged");
   return changes.empty() ? "" : ": " + join(changes);
 }
 

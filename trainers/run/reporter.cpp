@@ -1,7 +1,6 @@
 #include "trainers/run/reporter.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
@@ -17,25 +16,6 @@ namespace {
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-std::string backend_of(const LaunchOptions& launch) {
-  if (launch.hosts.count > 1) return "shared_memory and tcp";
-  return launch.backend == Backend::gloo ? "gloo" : "shared_memory";
-}
-
-// Why the bits may differ from those of a run that was not interrupted, a line each.
-std::vector<std::string> waived(const Config& config, const ResumePoint* resume) {
-  std::vector<std::string> lines;
-  if (config.launch.hosts.count > 1 && config.launch.hosts.allow_mixed) {
-    lines.emplace_back("parallel.allow_mixed lets hosts differ, which may round differently");
-  }
-  if (config.zero.compression != Compression::none) {
-    lines.emplace_back("parallel.compression rounds what replicas send");
-  }
-  std::istringstream text(resume != nullptr ? resume->waived : "");
-  for (std::string line; std::getline(text, line);) lines.push_back(line);
-  return lines;
 }
 
 }  // namespace
@@ -174,22 +154,6 @@ void Reporter::write_files(bool is_over, const std::function<void()>& write) {
     if (!is_over) throw;
     lost_folder_ = error.what();
   }
-}
-
-RunResult result_of_job(const Config& config, const ResumePoint* resume) {
-  const LaunchOptions& launch = config.launch;
-  return {.replicas = launch.replicas,
-          .zero_stage = config.zero.stage,
-          .threads_per_replica = replicas::own_math_threads(),
-          .workers = launch.workers > 0 ? launch.workers : launch.replicas,
-          .hosts = launch.hosts.count,
-          .launch = name_of(launch.mode),
-          .backend = backend_of(launch),
-          .blas = replicas::blas().name,
-          .libtorch = replicas::libtorch_version(),
-          .restarts = launch_restarts(),
-          .changes = resume != nullptr ? resume->changes : std::vector<std::string>{},
-          .waived = waived(config, resume)};
 }
 
 }  // namespace lockstep

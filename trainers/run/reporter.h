@@ -94,8 +94,4 @@ class Reporter : private NonCopyable {
   std::optional<double> reported_loss_;  // the last one
 };
 
-/// A run's result with all that is known before its first step: how it runs, on what, and what it
-/// changes of the run that it goes on from (nullptr: it begins). In a replica of launch().
-[[nodiscard]] RunResult result_of_job(const Config& config, const ResumePoint* resume);
-
 }  // namespace lockstep

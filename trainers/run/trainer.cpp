@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <sstream>
 #include <utility>
 
 #include <ATen/ops/full.h>
@@ -72,6 +73,43 @@ CheckpointInfo record_of(const Config& config, const DataSets& data, const Cours
   if (!fitted.sample) fitted.sample = data.train->type();  // sets that load_data() did not make
   add_record({.fitted = std::move(fitted), .sets = std::move(sets)}, info);
   return info;
+}
+
+std::string backend_of(const LaunchOptions& launch) {
+  if (launch.hosts.count > 1) return "shared_memory and tcp";
+  return launch.backend == Backend::gloo ? "gloo" : "shared_memory";
+}
+
+// Why the bits may differ from those of a run that was not interrupted, a line each.
+std::vector<std::string> waived(const Config& config, const ResumePoint* resume) {
+  std::vector<std::string> lines;
+  if (config.launch.hosts.count > 1 && config.launch.hosts.allow_mixed) {
+    lines.emplace_back("parallel.allow_mixed lets hosts differ, which may round differently");
+  }
+  if (config.zero.compression != Compression::none) {
+    lines.emplace_back("parallel.compression rounds what replicas send");
+  }
+  std::istringstream text(resume != nullptr ? resume->waived : "");
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
+// A run's result with all that is known before its first step: how it runs, on what, and what it
+// changes of the run that it goes on from (nullptr: it begins).
+RunResult result_of_job(const Config& config, const ResumePoint* resume) {
+  const LaunchOptions& launch = config.launch;
+  return {.replicas = launch.replicas,
+          .zero_stage = config.zero.stage,
+          .threads_per_replica = replicas::own_math_threads(),
+          .workers = launch.workers > 0 ? launch.workers : launch.replicas,
+          .hosts = launch.hosts.count,
+          .launch = name_of(launch.mode),
+          .backend = backend_of(launch),
+          .blas = replicas::blas().name,
+          .libtorch = replicas::libtorch_version(),
+          .restarts = launch_restarts(),
+          .changes = resume != nullptr ? resume->changes : std::vector<std::string>{},
+          .waived = waived(config, resume)};
 }
 
 // Whether a model is small enough for its parameters to be printed.
