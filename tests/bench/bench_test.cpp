@@ -12,9 +12,9 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/ended.h"
+#include "tests/support/files.h"
 #include "tests/support/programs.h"
 #include "trainers/bench/session.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -8,6 +8,7 @@
 #include "framework/base/text.h"
 #include "tests/bench/plotted.h"
 #include "tests/catch.h"
+#include "tests/support/files.h"
 #include "tests/support/occurrences.h"
 
 using namespace lockstep;

@@ -20,11 +20,11 @@
 #include "models/mlp.h"
 #include "models/model.h"
 #include "tests/catch.h"
+#include "tests/support/files.h"
 #include "tests/support/message_of.h"
 #include "tests/training/models.h"
 #include "tests/training/placements.h"
 #include "tests/training/zero_jobs.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 namespace fs = std::filesystem;
 

@@ -9,8 +9,8 @@
 
 #include "framework/base/errors.h"
 #include "tests/catch.h"
+#include "tests/support/files.h"
 #include "tests/support/message_of.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 namespace fs = std::filesystem;
 using namespace lockstep;

@@ -5,8 +5,8 @@
 
 #include "tests/catch.h"
 #include "tests/support/ended.h"
+#include "tests/support/files.h"
 #include "trainers/bench/testing/child_program.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep::testing;
 

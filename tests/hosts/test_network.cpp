@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/files.h"
 
 namespace lockstep::testing {
 namespace {

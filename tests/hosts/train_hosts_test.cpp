@@ -22,10 +22,10 @@
 #include "tests/hosts/sockets.h"
 #include "tests/hosts/test_network.h"
 #include "tests/support/ended.h"
+#include "tests/support/files.h"
 #include "tests/support/pages.h"
 #include "tests/support/settings.h"
 #include "tests/train/train_program.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

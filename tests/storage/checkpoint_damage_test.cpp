@@ -15,8 +15,8 @@
 #include "framework/storage/checkpoint_reader.h"
 #include "tests/catch.h"
 #include "tests/storage/sample_checkpoint.h"
+#include "tests/support/files.h"
 #include "tests/support/settings.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 namespace fs = std::filesystem;

@@ -14,9 +14,9 @@
 #include "framework/storage/checkpoint_reader.h"
 #include "tests/catch.h"
 #include "tests/storage/sample_checkpoint.h"
+#include "tests/support/files.h"
 #include "tests/support/message_of.h"
 #include "tests/support/refuse_calls.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using storage::CheckpointFolder;

@@ -10,8 +10,8 @@
 #include "framework/base/errors.h"
 #include "tests/catch.h"
 #include "tests/storage/sample_checkpoint.h"
+#include "tests/support/files.h"
 #include "tests/support/message_of.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using storage::CheckpointReader;

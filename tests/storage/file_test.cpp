@@ -15,9 +15,9 @@
 #include "framework/base/errors.h"
 #include "framework/base/process.h"
 #include "tests/catch.h"
+#include "tests/support/files.h"
 #include "tests/support/message_of.h"
 #include "tests/support/programs.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 

@@ -12,8 +12,8 @@
 #include "framework/storage/safetensors.h"
 #include "tests/catch.h"
 #include "tests/storage/sample_checkpoint.h"
+#include "tests/support/files.h"
 #include "tests/support/message_of.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 namespace fs = std::filesystem;
 using namespace lockstep;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/files.h"
 
 namespace lockstep::testing {
 

@@ -17,7 +17,7 @@
 #include "framework/telemetry/digest.h"
 #include "tests/catch.h"
 #include "tests/support/captured_stderr.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/files.h"
 
 namespace fs = std::filesystem;
 

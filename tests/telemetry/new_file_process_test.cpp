@@ -4,8 +4,8 @@
 
 #include "framework/storage/file.h"
 #include "tests/catch.h"
+#include "tests/support/files.h"
 #include "trainers/bench/testing/child_program.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -18,8 +18,8 @@
 #include "framework/base/errors.h"
 #include "framework/storage/file.h"
 #include "tests/catch.h"
+#include "tests/support/files.h"
 #include "tests/support/refuse_calls.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 namespace fs = std::filesystem;
 

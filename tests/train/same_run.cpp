@@ -1,8 +1,8 @@
 #include "tests/train/same_run.h"
 
 #include "tests/catch.h"
+#include "tests/support/files.h"
 #include "tests/train/train_program.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 namespace lockstep::testing {
 

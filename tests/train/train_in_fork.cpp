@@ -4,7 +4,7 @@
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/files.h"
 #include "trainers/train_main.h"
 
 namespace lockstep::testing {

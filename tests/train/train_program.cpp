@@ -3,7 +3,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/files.h"
 
 namespace lockstep::testing {
 

@@ -103,39 +103,40 @@ Program torchrun(const std::string& python, std::int64_t replicas) {
           .environment = kTorchEnvironment};
 }
 
-// A system's library, as it is called.
-std::string library_of(const std::string& name) {
-  if (name == "jax") return "JAX";
-  if (name == "pandas") return name;
-  return name == "loadtxt" ? "NumPy" : "PyTorch";
-}
+// What runs a system, and tells its library's version.
+struct Script {
+  std::string file;
+  std::string library = "PyTorch";  // as it is called
+  bool takes_name = true;           // of the system, as its first argument
+};
 
-// The script that tells its library's version.
-std::string script_of(const std::string& name) {
-  if (name == "pandas" || name == "loadtxt") return "table.py";
-  if (name == "c10d") return "c10d.py";
-  if (name == "jax") return "jax_pmap.py";
-  return name == "dcp" || name == "dcp_async" || name == "torch_save" ? "torch_checkpoint.py"
-                                                                      : "torch_training.py";
+Script script_of(const std::string& name) {
+  if (name == "pandas") return {"table.py", "pandas"};
+  if (name == "loadtxt") return {"table.py", "NumPy"};
+  if (name == "c10d") return {"c10d.py", "PyTorch", false};
+  if (name == "jax") return {"jax_pmap.py", "JAX", false};
+  return {name == "dcp" || name == "dcp_async" || name == "torch_save" ? "torch_checkpoint.py"
+                                                                       : "torch_training.py"};
 }
 
 Programs programs_of(const std::string& name, const std::string& python) {
   return [=](std::int64_t replicas, const fs::path& folder) -> std::vector<Program> {
-    const Words command{python, peer_program(script_of(name))};
     if (name == "torchrun") return {torchrun(python, replicas)};
-    if (script_of(name) == "table.py") return {{{command[0], command[1], name}, {kNoCaches}}};
-    if (name == "c10d") return torch_replicas(command, replicas, folder);
-    if (name == "jax") return {{{command[0], command[1], str(replicas), folder}, {kNoCaches}}};
-    return torch_replicas({command[0], command[1], name}, replicas, folder);
+    const Script script = script_of(name);
+    Words command{python, peer_program(script.file)};
+    if (script.takes_name) command.push_back(name);
+    if (script.library == "PyTorch") return torch_replicas(command, replicas, folder);
+    if (name == "jax") command.insert(command.end(), {str(replicas), folder});
+    return {{command, {kNoCaches}}};
   };
 }
 
 void add_script(const Workplace& workplace, const std::string& name, const std::string& python,
                 Contestants& found) {
-  const std::string library = library_of(name);
-  Words command{python, peer_program(script_of(name))};
+  const auto& [file, library, takes_name] = script_of(name);
+  Words command{python, peer_program(file)};
   // Not every version can, or not every interpreter has both libraries.
-  if (name == "fsdp" || script_of(name) == "table.py") command.push_back(name);
+  if (name == "fsdp" || file == "table.py") command.push_back(name);
   const Probed version = probe(workplace, command);
   if (!version.works) {
     found.left_out.push_back({name, str(python, " cannot run it: ", version.last_line)});

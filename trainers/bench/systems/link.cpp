@@ -14,24 +14,6 @@
 namespace lockstep::bench {
 namespace {
 
-class Answers {
- public:
-  Answers(const std::filesystem::path& folder, std::int64_t rank)
-      : out_(folder / "answers"), rank_(rank) {
-    if (!out_) throw Error(str("bench: cannot open ", folder, "/answers"));
-  }
-
-  // Flushed, a line is written at once: lines of several replicas arrive whole.
-  void send(const std::string& text) {
-    out_ << rank_ << ' ' << text << '\n' << std::flush;
-    if (!out_) throw Error("bench: the driver does not listen");
-  }
-
- private:
-  std::ofstream out_;
-  std::int64_t rank_;
-};
-
 std::int64_t now() {
   const auto since_boot = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(since_boot).count();
@@ -62,10 +44,16 @@ void forget_peak() {
 }
 
 void serve(ReplicaTask& task, const std::filesystem::path& folder, std::int64_t rank) {
-  Answers answers(folder, rank);
+  std::ofstream answers(folder / "answers");
+  if (!answers) throw Error(str("bench: cannot open ", folder, "/answers"));
   std::ifstream commands(folder / str("commands.", rank));
   if (!commands) throw Error(str("bench: cannot open ", folder, "/commands.", rank));
-  answers.send("hello");
+  // Flushed, a line is written at once: lines of several replicas arrive whole.
+  const auto answer = [&](const std::string& text) {
+    answers << rank << ' ' << text << '\n' << std::flush;
+    if (!answers) throw Error("bench: the driver does not listen");
+  };
+  answer("hello");
   for (std::string line; std::getline(commands, line);) {
     std::istringstream words(line);
     std::string verb;
@@ -74,14 +62,14 @@ void serve(ReplicaTask& task, const std::filesystem::path& folder, std::int64_t 
       std::string operation;
       std::int64_t bytes = 0;
       words >> operation >> bytes;
-      answers.send(str("prepared ", task.prepare(operation, bytes)));
+      answer(str("prepared ", task.prepare(operation, bytes)));
     } else if (verb == "run") {
       std::int64_t calls = 0;
       words >> calls;
-      answers.send(run(task, calls));
+      answer(run(task, calls));
     } else if (verb == "memory") {
-      answers.send(str("memory ", ::getpid(), ' ', resident_bytes("VmHWM") / 1024, ' ',
-                       resident_memory() / 1024));
+      answer(str("memory ", ::getpid(), ' ', resident_bytes("VmHWM") / 1024, ' ',
+                 resident_memory() / 1024));
     } else {
       throw Error(str("bench: the driver said '", line, "'"));
     }

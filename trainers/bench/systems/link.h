@@ -17,8 +17,8 @@ class ReplicaTask {
   /// Makes the buffers of an operation in place of the last one's, calls it once and throws if the
   /// result is wrong. Returns a note for readers of the figures, mostly "".
   [[nodiscard]] virtual std::string prepare(const std::string& operation, std::int64_t bytes) = 0;
-  /// Returns when all replicas have called it.
-  virtual void barrier() = 0;
+  /// Returns when all replicas have called it: at once if this task is all of them.
+  virtual void barrier() {}
   /// Runs the operation once.
   virtual void call() = 0;
   /// Waits for what calls in a row have left under way: their time ends here.

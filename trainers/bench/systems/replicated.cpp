@@ -33,7 +33,6 @@ class Replicated : public ReplicaTask {
     if (!at::equal(result_, copies_[0])) throw Error("shard_map: the result is wrong");
     return "";
   }
-  void barrier() override {}
   void call() override { result_ = mapped_(); }
 
  private:

@@ -65,7 +65,6 @@ class Vdot : public ReplicaTask {
     }
     return str("the result differs from float64's by ", error, " of it");
   }
-  void barrier() override {}
   void call() override { result_ = dot_(x_, y_); }
 
  private:

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 
@@ -48,19 +47,5 @@ class TemporaryFolder : private NonCopyable {
  private:
   std::filesystem::path path_;
 };
-
-inline std::string read_text(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw std::runtime_error("can't read " + path.string());
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-/// How many entries a folder has, hidden ones too.
-inline std::ptrdiff_t entries(const std::filesystem::path& folder) {
-  return std::distance(std::filesystem::directory_iterator(folder),
-                       std::filesystem::directory_iterator());
-}
 
 }  // namespace lockstep::testing
