@@ -34,10 +34,10 @@ void evaluate_checkpoint(const OpenedCheckpoint& checkpoint, const DataSets& dat
   const auto model = checkpoint.model();
   const AxisNames axis = config.launch.axis_name;
   const Objective objective = make_objective(config, checkpoint.sample());
+  const auto sets = named_sets({.validation = data.validation, .test = data.test});
   const auto figures_on_all = [&] {
     std::map<std::string, Figures> all;
-    for (const auto& [name, set] : named_sets(data)) {
-      if (name == kTrainSet) continue;
+    for (const auto& [name, set] : sets) {
       all[name] = evaluate(*model, *set, objective, config.data_use.batch_size, axis);
     }
     return all;
@@ -49,8 +49,7 @@ void evaluate_checkpoint(const OpenedCheckpoint& checkpoint, const DataSets& dat
     trained = figures_on_all();
   }
   if (axis_index(axis) != 0) return;
-  for (const auto& [name, set] : named_sets(data)) {
-    if (name == kTrainSet) continue;
+  for (const auto& [name, set] : sets) {
     const Figures& figures = all.at(name);
     const bool has_both = trained.contains(name) && differ_much(figures, trained.at(name));
     (void)print(evaluation_text(checkpoint.info.step, name, figures,
