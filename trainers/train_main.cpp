@@ -225,7 +225,7 @@ int train(const std::vector<const char*>& words, const Callbacks& callbacks) {
   const int argc = static_cast<int>(words.size());
   std::vector<std::string> names{"run"};
   for (const Command& command : commands()) names.push_back(command.name);
-  const std::string named = command_of(argc, words.data(), "train", names);
+  const std::string named = command_of(argc, words.data(), "train", names, old_spellings());
   // A command's own name stands where the program's is otherwise.
   for (const Command& command : commands()) {
     if (named == command.name) return command.run(argc - 1, words.data() + 1);

@@ -5,6 +5,7 @@
 #include "tests/catch.h"
 #include "tests/support/ended.h"
 #include "tests/support/files.h"
+#include "tests/support/occurrences.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 
@@ -63,6 +64,10 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
     CHECK(help.status == 0);
     CHECK(help.err.empty());
     CHECK_THAT(help.out, ContainsSubstring("Usage:\n  train " + command + " "));
+    for (const std::string& line : lines_of(all.out + help.out)) {
+      INFO(line);
+      CHECK(line.size() - count(line, "…") * 2 <= 100);
+    }
   }
   CHECK(train(folder.path(), {"run", "--help"}).out == all.out);
   CHECK_THAT(train(folder.path(), {"list", "metrics"}).out,
@@ -75,6 +80,10 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
   check_refused(folder.path(), {"evla", "--help"},
                 "unknown command 'evla' (did you mean 'eval'?): there are run, export, inspect, "
                 "eval, predict, sample, summary, check, list, keys; see train --help");
+  check_refused(folder.path(), {"modles"},
+                "unknown command 'modles' (did you mean 'models', now 'list models'?): there are "
+                "run, export, inspect, eval, predict, sample, summary, check, list, keys; see "
+                "train --help");
   check_refused(folder.path(), {"list", "modles"},
                 "there is no list 'modles' (did you mean 'models'?); there are models, datasets, "
                 "losses, optimizers, schedules, metrics");
@@ -89,6 +98,17 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
   check_refused(folder.path(), {"inspect", "none"}, "checkpoint none: No such file or directory");
   check_refused(folder.path(), {"eval", "--checkpoint", "none"},
                 "checkpoint none: No such file or directory");
+}
+
+TEST_CASE("the help of eval and predict has their own defaults and keys") {
+  const TemporaryFolder folder;
+  const std::string eval = train(folder.path(), {"eval", "--help"}).out;
+  CHECK_THAT(eval, ContainsSubstring("(parallel.replicas; default: the run's)") &&
+                       ContainsSubstring("(parallel.launch; default: the ") &&
+                       ContainsSubstring("--set dotted.key=value ") &&
+                       !ContainsSubstring("default: all)"));
+  CHECK_THAT(train(folder.path(), {"predict", "--help"}).out,
+             ContainsSubstring("--set data.key=value "));
 }
 
 TEST_CASE("train list names what there is, and old spellings say which is the new one") {

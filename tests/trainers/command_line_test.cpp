@@ -60,7 +60,8 @@ std::string error_of_flags(const std::vector<std::string>& arguments) {
 std::string command_in(const std::vector<std::string>& arguments) {
   std::vector<const char*> argv{"tool"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-  return command_of(static_cast<int>(argv.size()), argv.data(), "tool", {"run", "export"});
+  return command_of(static_cast<int>(argv.size()), argv.data(), "tool", {"run", "export"},
+                    {{"models", "list models"}});
 }
 
 }  // namespace
@@ -135,6 +136,9 @@ TEST_CASE("the first argument may be a command") {
   CHECK(testing::message_of<ValueError>([] { (void)command_in({"exprot"}); }) ==
         "unknown command 'exprot' (did you mean 'export'?): there are run, export; see tool "
         "--help");
+  CHECK(testing::message_of<ValueError>([] { (void)command_in({"modles"}); }) ==
+        "unknown command 'modles' (did you mean 'models', now 'list models'?): there are run, "
+        "export; see tool --help");
 }
 
 }  // namespace lockstep

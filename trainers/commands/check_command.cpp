@@ -16,8 +16,8 @@ namespace {
 
 constexpr const char* kCheckHelp =
     R"(It prints what a run would say of its data, a line for each damaged file, row or value, and how many
-samples each set has. Of a table or an array with many wrong samples the first 100 are printed. Every
-sample is made once and dropped, in data.threads threads, or one a core. Nothing is trained or
+samples each set has. Of a table or an array with many wrong samples the first 100 are printed.
+Every sample is made once and dropped, in data.threads threads, or one a core. Nothing is trained or
 written. Exit status: 0 if all can be read, 2 if something is damaged.
 )";
 

@@ -102,12 +102,19 @@ std::string help_text(const CommandLine& line) {
 }
 
 std::string command_of(int argc, const char* const* argv, const std::string& program,
-                       const std::vector<std::string>& commands) {
+                       const std::vector<std::string>& commands,
+                       const std::map<std::string, std::string>& old_spellings) {
   const std::string word = argc > 1 ? argv[1] : "";
   if (word.empty() || word.starts_with('-')) return "";
   if (std::ranges::count(commands, word) > 0) return word;
-  throw ValueError(str("unknown command '", cut(word), "'", did_you_mean(word, commands),
-                       ": there are ", join(commands), "; see ", program, " --help"));
+  std::vector<std::string> known = commands;
+  for (const auto& [old, now] : old_spellings) known.push_back(old);
+  const auto old = old_spellings.find(nearest(word, known));
+  const std::string meant = old == old_spellings.end() ? did_you_mean(word, commands)
+                                                       : str(" (did you mean '", old->first,
+                                                             "', now '", old->second, "'?)");
+  throw ValueError(str("unknown command '", cut(word), "'", meant, ": there are ", join(commands),
+                       "; see ", program, " --help"));
 }
 
 int print(const std::string& text) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -67,10 +68,11 @@ struct CommandLine {
 /// The text of --help.
 [[nodiscard]] std::string help_text(const CommandLine& line);
 
-/// The command that the first argument names; "" if that is a flag or missing. ValueError, with the
-/// nearest of `commands`, for an unknown one.
+/// The command that the first argument names; "" if that is a flag or missing. ValueError for an
+/// unknown one, with the nearest of `commands` and of `old_spellings`, each with today's.
 [[nodiscard]] std::string command_of(int argc, const char* const* argv, const std::string& program,
-                                     const std::vector<std::string>& commands);
+                                     const std::vector<std::string>& commands,
+                                     const std::map<std::string, std::string>& old_spellings = {});
 
 /// Writes `text` to stdout and returns 0. Error if that can't be written.
 int print(const std::string& text);

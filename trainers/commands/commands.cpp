@@ -25,16 +25,27 @@ const std::vector<Command>& commands() {
   return all;
 }
 
+const std::map<std::string, std::string>& old_spellings() {
+  static const std::map<std::string, std::string> all{{"config", "keys"},
+                                                      {"models", "list models"},
+                                                      {"datasets", "list datasets"},
+                                                      {"losses", "list losses"},
+                                                      {"optimizers", "list optimizers"},
+                                                      {"schedules", "list schedules"},
+                                                      {"metrics", "list metrics"}};
+  return all;
+}
+
 std::vector<const char*> in_new_spelling(int argc, const char* const* argv) {
   std::vector<const char*> words(argv, argv + argc);
-  for (const std::string old :
-       {"config", "models", "datasets", "losses", "optimizers", "schedules", "metrics"}) {
-    if (argc < 2 || argv[1] != old) continue;
-    const bool is_list = old != "config";
-    words.insert(words.begin() + 1, is_list ? "list" : "keys");
-    if (!is_list) words.erase(words.begin() + 2);
-    log_warning(str("train ", old, " is now train ", words[1], is_list ? " " + old : ""));
+  const auto old = old_spellings().find(argc < 2 ? "" : argv[1]);
+  if (old == old_spellings().end()) return words;
+  if (old->second.starts_with("list ")) {
+    words.insert(words.begin() + 1, "list");
+  } else {
+    words[1] = old->second.c_str();
   }
+  log_warning(str("train ", old->first, " is now train ", old->second));
   return words;
 }
 

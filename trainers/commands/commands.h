@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,9 @@ struct Command {
 };
 
 [[nodiscard]] const std::vector<Command>& commands();
+
+/// Commands by their old spellings: today's.
+[[nodiscard]] const std::map<std::string, std::string>& old_spellings();
 
 /// train's arguments, in today's spelling: says on stderr what has taken the place of an old one.
 [[nodiscard]] std::vector<const char*> in_new_spelling(int argc, const char* const* argv);

@@ -23,9 +23,9 @@ namespace {
 
 constexpr const char* kEvalHelp =
     R"(With the run's number of replicas (the default) and math threads the figures are those of the run,
-to the last bit. Of a run with trainer.ema_decay they are those of the averages; where the parameters' own
-differ much, they stand beside them. Nothing is written. The training set is read only where the
-validation set is a part of it: --set data.validation=0 does without both.
+to the last bit. Of a run with trainer.ema_decay they are those of the averages; where those of the
+parameters themselves differ much, they stand beside them. Nothing is written. The training set is
+read only where the validation set is a part of it: --set data.validation=0 does without both.
 )";
 
 // In each replica.
@@ -76,7 +76,10 @@ int run_eval(int argc, const char* const* argv) {
                          {"data", "parallel"}),
                 {"--quiet", "", "Print the figures, errors and warnings only", sets(quiet)}},
       .more = kEvalHelp};
-  const auto parallel = parallel_flags(overrides);
+  const auto parallel =
+      parallel_flags(overrides, {.replicas = "the run's",
+                                 .workers = "the run's number; with --replicas all",
+                                 .launch = "the run's"});
   line.flags.insert(line.flags.begin() + 1, parallel.begin(), parallel.end());
   if (!parse_command_line(argc, argv, line)) return print(help_text(line));
   set_quiet(quiet);

@@ -42,8 +42,8 @@ std::string after_flags() {
              "SIGUSR1, SIGUSR2, SIGXCPU.\n\nExamples:\n",
              train, "/pmean_linear.yaml --replicas 4\n",  //
              train, "/fashion_mnist_mlp.yaml --set optimizer.lr=0.0005 --output runs/slow\n", train,
-             "/fashion_mnist_mlp.yaml --set checkpoint.every=100 --output runs/slow ",
-             "--resume auto\n",  //
+             "/fashion_mnist_mlp.yaml --set checkpoint.every=100 \\\n",
+             "      --output runs/slow --resume auto\n",  //
              train, "/fashion_mnist_mlp.yaml --nnodes 2 --node-rank 0 --rendezvous node0:29500\n");
 }
 
@@ -99,7 +99,8 @@ void check_folder_of(const std::string& flag, const std::filesystem::path& file)
 
 Flag set_flag(std::vector<keys::Override>& overrides, const std::string& help,
               const std::string& program, const std::vector<std::string>& sections) {
-  return {"--set", "dotted.key=value", help, [=, &overrides](const Argument& argument) {
+  const std::string first = sections.size() == 1 ? sections[0] : "dotted";
+  return {"--set", first + ".key=value", help, [=, &overrides](const Argument& argument) {
             const keys::Override& added = overrides.emplace_back(keys::parse_set(argument.value));
             const bool is_taken = std::ranges::any_of(sections, [&](const std::string& section) {
               return added.key.starts_with(section + ".");
@@ -109,14 +110,21 @@ Flag set_flag(std::vector<keys::Override>& overrides, const std::string& help,
           }};
 }
 
-std::vector<Flag> parallel_flags(std::vector<keys::Override>& overrides) {
+std::vector<Flag> parallel_flags(std::vector<keys::Override>& overrides,
+                                 const ParallelDefaults& defaults) {
   const auto set = [&overrides](const Argument& argument) {
     overrides.push_back({"parallel." + argument.flag.substr(2), argument.value,
                          str(argument.flag, " ", cut(argument.value, 200))});
   };
-  return {{"--replicas", "N", "Number of replicas (parallel.replicas)", set},
-          {"--workers", "W", "How many of them run at once (parallel.workers; default: all)", set},
-          {"--launch", "HOW", "How replicas run, processes or threads (parallel.launch)", set}};
+  const auto row = [&](const char* name, const char* argument, const char* what,
+                       const std::string& otherwise) -> Flag {
+    const std::string key = str("parallel.", name + 2);
+    return {name, argument,
+            str(what, " (", key, otherwise.empty() ? "" : "; default: ", otherwise, ")"), set};
+  };
+  return {row("--replicas", "N", "Number of replicas", defaults.replicas),
+          row("--workers", "W", "How many of them run at once", defaults.workers),
+          row("--launch", "HOW", "How replicas run, processes or threads", defaults.launch)};
 }
 
 CommandLine train_command_line(Flags& flags) {

@@ -44,8 +44,15 @@ void check_folder_of(const std::string& flag, const std::filesystem::path& file)
 [[nodiscard]] Flag set_flag(std::vector<keys::Override>& overrides, const std::string& help,
                             const std::string& program = {},
                             const std::vector<std::string>& sections = {});
+/// What holds without a flag, as help says it; "" says nothing.
+struct ParallelDefaults {
+  std::string replicas = {};
+  std::string workers = "all";
+  std::string launch = {};
+};
 /// --replicas, --workers and --launch, for keys of `parallel`.
-[[nodiscard]] std::vector<Flag> parallel_flags(std::vector<keys::Override>& overrides);
+[[nodiscard]] std::vector<Flag> parallel_flags(std::vector<keys::Override>& overrides,
+                                               const ParallelDefaults& defaults = {});
 
 /// The config of a command whose flags are --config and --set. Without one its help was asked for,
 /// and is printed.

@@ -28,8 +28,8 @@ the run's or there is no test set; the test set; the validation set. A line on s
 
 A line has the sample's index, prediction and target; of a picture's file also its path in its
 folder. Of classes the prediction is the one with the largest output, and score is that output.
-Values have the unit of the file, whether or not they were normalized. Samples that are damaged, such
-as pictures that can't be read and rows of a table with a cell that is no number, have no line: they
+Values have the unit of the file, whether or not they were normalized. Damaged samples, such as
+pictures that can't be read and rows of a table with a cell that is no number, have no line: they
 are named on stderr, and the exit status is 2. Outputs that are no finite numbers are nan or inf in
 CSV and null in JSON; a warning says how many samples have such.
 
