@@ -15,12 +15,13 @@ namespace lockstep::training {
 /// While this lives, `module` and all in it are in evaluation mode, and this thread records no
 /// gradients. Afterwards each module is in its own mode again, also where part of a network stays
 /// in evaluation mode while the rest trains, and after an exception. The module must live longer.
+/// What its eval() throws is thrown on, with all modes as before; train(), which sets modes back,
+/// must not throw, or the program ends.
 class EvaluationMode : private NonCopyable {
  public:
-  explicit EvaluationMode(torch::nn::Module& module) {
-    for_each_module(module, [this](const std::string&, torch::nn::Module& each) {
-      modes_.emplace_back(&each, each.is_training());
-    });
+  // The destructor runs even if eval() throws, since the constructor that is called first has
+  // ended.
+  explicit EvaluationMode(torch::nn::Module& module) : EvaluationMode(modes_of(module)) {
     module.eval();
   }
   ~EvaluationMode() {
@@ -31,8 +32,19 @@ class EvaluationMode : private NonCopyable {
   }
 
  private:
+  using Modes = std::vector<std::pair<torch::nn::Module*, bool>>;
+
+  explicit EvaluationMode(Modes modes) : modes_(std::move(modes)) {}
+  static Modes modes_of(torch::nn::Module& module) {
+    Modes modes;
+    for_each_module(module, [&](const std::string&, torch::nn::Module& each) {
+      modes.emplace_back(&each, each.is_training());
+    });
+    return modes;
+  }
+
   c10::AutoGradMode no_grad_{false};
-  std::vector<std::pair<torch::nn::Module*, bool>> modes_;
+  Modes modes_;
 };
 
 }  // namespace lockstep::training

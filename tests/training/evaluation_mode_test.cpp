@@ -1,5 +1,6 @@
 #include "framework/training/evaluation_mode.h"
 
+#include <memory>
 #include <stdexcept>
 
 #include <c10/core/GradMode.h>
@@ -10,6 +11,17 @@
 #include "tests/catch.h"
 
 using lockstep::training::EvaluationMode;
+
+namespace {
+
+struct RefusesToEvaluate : torch::nn::Module {
+  void train(bool on = true) override {
+    torch::nn::Module::train(on);
+    if (!on) throw std::runtime_error("there is nothing to evaluate by");
+  }
+};
+
+}  // namespace
 
 TEST_CASE("evaluation mode leaves each module in its own mode, after an exception, too") {
   torch::nn::BatchNorm1d shared(3);
@@ -41,4 +53,17 @@ TEST_CASE("a module that evaluates already stays so, one that nobody owns, too")
   layer.train();
   { const EvaluationMode evaluation(layer); }
   CHECK(layer.is_training());
+}
+
+TEST_CASE("where evaluation mode cannot be entered, modes and gradients are as before") {
+  torch::nn::Linear first(2, 2);
+  torch::nn::BatchNorm1d frozen(2);
+  torch::nn::ModuleList net(first, frozen, std::make_shared<RefusesToEvaluate>());
+  frozen->eval();
+  CHECK_THROWS_WITH(EvaluationMode(*net), "there is nothing to evaluate by");
+  CHECK(c10::GradMode::is_enabled());
+  CHECK(net->is_training());
+  CHECK(first->is_training());
+  CHECK(net[2]->is_training());
+  CHECK_FALSE(frozen->is_training());
 }

@@ -34,11 +34,12 @@ constexpr int kLookAround = 100;  // milliseconds
 void end_children() {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   while (std::chrono::steady_clock::now() < deadline) {
-    std::error_code ignored;
-    for (const auto& process : fs::directory_iterator("/proc", ignored)) {
-      const auto parent = field_of(process.path() / "status", "PPid:");
+    std::error_code error;  // what ends the look, too: a destructor must not throw
+    for (fs::directory_iterator process("/proc", error), end; process != end;
+         process.increment(error)) {
+      const auto parent = field_of(process->path() / "status", "PPid:");
       if (parent == static_cast<std::size_t>(::getpid()))
-        ::kill(std::stoi(process.path().filename()), SIGKILL);
+        ::kill(std::stoi(process->path().filename()), SIGKILL);
     }
     pid_t reaped = 0;
     while ((reaped = ::waitpid(-1, nullptr, WNOHANG)) > 0) {
