@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 #include <vector>
 
 #include "framework/base/text.h"
@@ -138,20 +139,29 @@ const keys::Registry<ScheduleKind>& schedule_registry() {
 
 double learning_rate(const ScheduleOptions& options, double base_lr, double step,
                      std::int64_t total_steps) {
-  const ScheduleKind& kind = known_schedules().at(options.name);
-  ScheduleOptions checked = options;
+  return LearningRate(options, base_lr, total_steps).at(step);
+}
+
+LearningRate::LearningRate(ScheduleOptions options, double base_lr, std::int64_t total_steps)
+    : options_(std::move(options)),
+      kind_(&known_schedules().at(options_.name)),
+      base_lr_(base_lr),
+      total_steps_(total_steps) {
   ScheduleOptions defaults;
-  keys::check_section(schedule_section(checked), schedule_section(defaults));
-  require(step >= 0 && step <= static_cast<double>(total_steps), "learning_rate: step ", step,
-          " is not one of 0 to ", total_steps);
-  require(options.warmup_steps <= total_steps, "schedule ", options.name, ": warmup_steps is ",
-          options.warmup_steps, ", but the run has ", counted(total_steps, "step"));
-  const auto warmup = static_cast<double>(options.warmup_steps);
-  if (step < warmup) return base_lr * ((step + 1) / (warmup + 1));
-  const double rate = kind.rate(options, {.base_lr = base_lr,
-                                          .step = step - warmup,
-                                          .steps = static_cast<double>(total_steps) - warmup});
-  require(std::isfinite(rate) && rate >= 0, "schedule ", options.name,
+  keys::check_section(schedule_section(options_), schedule_section(defaults));
+  require(options_.warmup_steps <= total_steps, "schedule ", options_.name, ": warmup_steps is ",
+          options_.warmup_steps, ", but the run has ", counted(total_steps, "step"));
+}
+
+double LearningRate::at(double step) const {
+  const auto steps = static_cast<double>(total_steps_);
+  require(step >= 0 && step <= steps, "learning_rate: step ", step, " is not one of 0 to ",
+          total_steps_);
+  const auto warmup = static_cast<double>(options_.warmup_steps);
+  if (step < warmup) return base_lr_ * ((step + 1) / (warmup + 1));
+  const double rate =
+      kind_->rate(options_, {.base_lr = base_lr_, .step = step - warmup, .steps = steps - warmup});
+  require(std::isfinite(rate) && rate >= 0, "schedule ", options_.name,
           ": the learning rate of step ", step, " must be finite and at least 0, not ", rate);
   return rate;
 }

@@ -102,8 +102,25 @@ void register_schedule(ScheduleKind kind);
 /// Throws ValueError for an unknown name, for values that schedule_section() would refuse, for an
 /// option that is set but that this schedule doesn't have, unless 0 <= step <= total_steps, where W
 /// is greater than total_steps (a warm-up longer than the run), and for a rate that is negative or
-/// not finite.
+/// not finite. A loop over steps takes a LearningRate.
 [[nodiscard]] double learning_rate(const ScheduleOptions& options, double base_lr, double step,
                                    std::int64_t total_steps);
+
+/// learning_rate() of a run's steps, whose options are checked once.
+///
+///   const LearningRate rate({.name = "cosine", .warmup_steps = 100}, 1e-3, steps);
+///   for (std::int64_t step = 0; step < steps; ++step) trainer.step(rate.at(step));
+class LearningRate {
+ public:
+  LearningRate(ScheduleOptions options, double base_lr, std::int64_t total_steps);
+
+  [[nodiscard]] double at(double step) const;
+
+ private:
+  ScheduleOptions options_;
+  const ScheduleKind* kind_;  // in the registry
+  double base_lr_;
+  std::int64_t total_steps_;
+};
 
 }  // namespace lockstep

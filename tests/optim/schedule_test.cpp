@@ -255,6 +255,31 @@ TEST_CASE("a schedule of one's own has options, keys, a warm-up and checks as al
                     "there is a schedule 'cosine' already");
 }
 
+TEST_CASE("a run's learning rate checks its options once", "[optim]") {
+  struct CountedOptions {
+    double factor = 2;
+  };
+  static int checks = 0;
+  register_schedule(schedule_kind<CountedOptions>(
+      "own_counted", "",
+      [](CountedOptions& options) -> keys::ConfigKeys {
+        ++checks;
+        return {{"factor", number(options.factor, keys::greater_than(0.0)), "of the rate"}};
+      },
+      [](const CountedOptions& options, const ScheduleStep& at) {
+        return at.base_lr * options.factor;
+      }));
+  const ScheduleOptions options{.name = "own_counted", .warmup_steps = 1};
+  const LearningRate rate(options, 3, 100);
+  const int before = checks;
+  CHECK(before > 0);
+  for (int step = 1; step <= 100; ++step) CHECK(rate.at(step) == 6);
+  CHECK(rate.at(0) == 1.5);
+  CHECK(checks == before);
+  CHECK(rate.at(7) == learning_rate(options, 3, 7, 100));
+  CHECK_THROWS_WITH(rate.at(101), "learning_rate: step 101 is not one of 0 to 100");
+}
+
 TEST_CASE("a warm-up longer than the run is refused, in its first step too", "[optim]") {
   for (const char* const name : {"constant", "linear", "cosine"}) {
     const ScheduleOptions options{.name = name, .warmup_steps = 9};

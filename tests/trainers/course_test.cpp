@@ -97,7 +97,7 @@ TEST_CASE("at its end a run has the rate of its schedule's end, however its plac
                           .phase_step = place,
                           .phase_steps = steps,
                           .phase_place = static_cast<double>(place)};
-      const double rate = rate_of(config, course, place + steps);
+      const double rate = rate_of(config, course)(place + steps);
       if (!(rate >= 0 && rate < 1e-15)) FAIL_CHECK(place << " " << steps << ": " << rate);
     }
   }
@@ -162,8 +162,10 @@ TEST_CASE(
     const Course on = course_on(fixed, &from);
     CHECK(on.total_steps == 40);
     CHECK(jump_text(fixed, on, from).empty());
+    const auto rate = rate_of(fixed, on);
+    const auto short_rate = rate_of(short_run, before);
     for (std::int64_t step = on.first_step; step < 40; ++step) {
-      CHECK(rate_of(fixed, on, step) == (step < 20 ? rate_of(short_run, before, step) : 0));
+      CHECK(rate(step) == (step < 20 ? short_rate(step) : 0));
     }
     // And so on from there, on another global batch by samples.
     const ResumePoint later = point(on, 30, 240);

@@ -97,11 +97,13 @@ Course course_of(const Config& config, const DataSets& data, const ResumePoint* 
   return course;
 }
 
-double rate_of(const Config& config, const Course& course, std::int64_t step) {
-  // The place may lie behind the end: of a schedule that is fixed, and by rounding of any.
-  const auto end = static_cast<double>(course.schedule_steps);
-  return learning_rate(config.schedule, config.zero.optimizer.lr,
-                       std::min(course.place_of(step), end), course.schedule_steps);
+std::function<double(std::int64_t step)> rate_of(const Config& config, const Course& course) {
+  const LearningRate rate(config.schedule, config.zero.optimizer.lr, course.schedule_steps);
+  return [rate, course](std::int64_t step) {
+    // The place may lie behind the end: of a schedule that is fixed, and by rounding of any.
+    const auto end = static_cast<double>(course.schedule_steps);
+    return rate.at(std::min(course.place_of(step), end));
+  };
 }
 
 std::string jump_text(const Config& config, const Course& course, const ResumePoint& point) {
@@ -110,8 +112,8 @@ std::string jump_text(const Config& config, const Course& course, const ResumePo
   const bool is_over = step >= course.total_steps;
   if (is_over || before.schedule_steps == course.schedule_steps) return "";
   if (config.schedule.warmup_steps > before.schedule_steps) return "";  // as it can't have been
-  const double from = rate_of(config, before, step);
-  const double to = rate_of(config, course, step);
+  const double from = rate_of(config, before)(step);
+  const double to = rate_of(config, course)(step);
   if (from == to) return "";
   return str("the learning rate goes from ", from, " to ", to, " at step ", step + 1,
              ": the schedule's length was ", counted(before.schedule_steps, "step"), ", is ",

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "framework/data/data.h"
 #include "trainers/config/config.h"
@@ -32,8 +34,9 @@ struct Course {
 [[nodiscard]] Course course_of(const Config& config, const DataSets& data,
                                const ResumePoint* point);
 
-/// The learning rate of `step`.
-[[nodiscard]] double rate_of(const Config& config, const Course& course, std::int64_t step);
+/// The learning rate of each step.
+[[nodiscard]] std::function<double(std::int64_t step)> rate_of(const Config& config,
+                                                               const Course& course);
 
 /// For people, where the run goes on from `point` with another learning rate than it would have had
 /// there, because its schedule has got another length; "" if not. `course` is the run's.

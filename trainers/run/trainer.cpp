@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -202,7 +203,10 @@ class Trainer::Run {
       conclude();
     }
     reporter_.note(state_);
-    if (!state_.is_last()) feed_.request(state_.samples);
+    if (!state_.is_last()) {
+      rate_ = rate_of(config_, course_);
+      feed_.request(state_.samples);
+    }
     if (options_.callbacks.before_first_step) options_.callbacks.before_first_step(own_);
   }
 
@@ -247,7 +251,7 @@ class Trainer::Run {
       if (memory) memory_.activations = memory->peak();
       state_.loss = state_.loss.add(local.detach());
     }
-    state_.lr = rate_of(config_, course_, state_.steps);
+    state_.lr = rate_(state_.steps);
     update();
     state_.samples = end;
     ++state_.steps;
@@ -439,6 +443,7 @@ class Trainer::Run {
   Objective objective_;
   MicrobatchFeed feed_;
   Course course_;
+  std::function<double(std::int64_t step)> rate_;  // while steps are left
   RunState state_;
   std::shared_ptr<Model> model_;
   std::unique_ptr<ZeroTrainer> zero_;
