@@ -118,9 +118,9 @@ class SyntheticSet final : public Dataset {
   Key key_;
 };
 
-keys::ConfigKeys synthetic_keys(SyntheticOptions& options) {
-  const auto samples = keys::from_to<std::int64_t>(1, kMostSamples);
-  const auto none_too = keys::from_to<std::int64_t>(0, kMostSamples);
+// `size` is the rule of a set's samples, by the fewest.
+keys::ConfigKeys keys_of(SyntheticOptions& options,
+                         keys::Rule<std::int64_t> (*size)(std::int64_t fewest)) {
   const auto features_problem = [&options] {
     const bool is_regression = options.task == SyntheticTask::regression;
     const std::int64_t rows = is_regression ? options.outputs : options.classes;
@@ -133,10 +133,10 @@ keys::ConfigKeys synthetic_keys(SyntheticOptions& options) {
   return {
       {"task", keys::one_of(options.task, {"regression", "classification"}),
        "values of a linear function with noise, or classes that are clouds of points"},
-      {"samples", number(options.samples, samples), "samples to train on"},
-      {"validation_samples", number(options.validation_samples, none_too),
+      {"samples", number(options.samples, size(1)), "samples to train on"},
+      {"validation_samples", number(options.validation_samples, size(0)),
        "samples of the validation set; 0: it is not there"},
-      {"test_samples", number(options.test_samples, none_too),
+      {"test_samples", number(options.test_samples, size(0)),
        "samples of the test set; 0: it is not there"},
       {"features", number(options.features, keys::from_to<std::int64_t>(1, kMostFeatures)),
        "numbers of an input", features},
@@ -149,11 +149,15 @@ keys::ConfigKeys synthetic_keys(SyntheticOptions& options) {
   };
 }
 
+keys::ConfigKeys synthetic_keys(SyntheticOptions& options) {
+  return keys_of(options, [](std::int64_t fewest) { return keys::from_to(fewest, kMostSamples); });
+}
+
 }  // namespace
 
 DataSets make_synthetic(const SyntheticOptions& options, std::uint64_t seed) {
   SyntheticOptions checked = options;
-  keys::check("synthetic", synthetic_keys(checked));
+  keys::check("synthetic", keys_of(checked, keys::at_least<std::int64_t>));
   const Key key = Key(seed).fold("synthetic");
   const auto truth = std::make_shared<const Truth>(truth_of(options, key));
   const auto set = [&](std::string_view name, std::int64_t size) {

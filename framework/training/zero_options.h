@@ -43,8 +43,8 @@ struct ZeroOptions {
   bool reduce_every_microbatch = false;
   Compression compression = Compression::none;
   OptimizerOptions optimizer{};
-  std::optional<double> clip_norm{};   ///< the largest global L2 norm of the gradients
-  std::optional<double> clip_value{};  ///< the largest magnitude of a gradient's value
+  std::optional<double> clip_norm{};   ///< the gradients' largest global L2 norm; infinity: any
+  std::optional<double> clip_value{};  ///< a gradient's largest magnitude; infinity: any
   NonFinite non_finite = NonFinite::stop;
   /// Keeps an exponential moving average of the parameters, which
   /// ZeroTrainer::averaged_parameters() shows: each step it moves by 1 - ema_decay of its distance

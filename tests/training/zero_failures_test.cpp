@@ -171,6 +171,9 @@ TEST_CASE("what a trainer is told must make sense") {
         options.accumulate = 0;
         refused(options, "accumulate must be from 1 to 1000000, not 0");
         options = adam(1);
+        options.clip_value = 0;
+        refused(options, "clip_value must be greater than 0, not 0");
+        options = adam(1);
         options.optimizer.name = "adan";
         refused(options, "there is no optimizer 'adan'");
         options = adam(1);

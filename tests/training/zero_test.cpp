@@ -1,6 +1,7 @@
 #include "framework/training/zero.h"
 
 #include <cmath>
+#include <limits>
 #include <mutex>
 
 #include <ATen/TensorOperators.h>
@@ -101,7 +102,8 @@ TEST_CASE("training agrees with a plain loop on the whole batch and torch's Adam
     }
     ZeroOptions options = adam(2);
     options.axis_name = "i";
-    options.clip_norm.reset();
+    // Infinity clips nothing, as in torch.nn.utils.clip_grad_norm_().
+    options.clip_norm = options.clip_value = std::numeric_limits<double>::infinity();
     (void)pmap(
         [&] {
           OddModel model;
