@@ -132,6 +132,16 @@ std::vector<std::string> as_lists(const std::vector<std::string>& texts, std::si
   return lists;
 }
 
+// broken(), with text in quotes.
+template <typename T>
+std::string problem_of(const T& value, const Rule<T>& rule) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return rule.holds(value) ? "" : str("must be ", rule.text, ", not ", yaml_shown(value));
+  } else {
+    return broken(rule, value);
+  }
+}
+
 // `word` is for a variable without a value.
 template <typename Variable, typename T>
 Value value_of(Variable& variable, const Rule<T>& rule, const std::string& word = "") {
@@ -143,8 +153,8 @@ Value value_of(Variable& variable, const Rule<T>& rule, const std::string& word 
     if constexpr (!std::is_same_v<Variable, T>) return variable ? yaml_text(*variable) : word;
   };
   const auto problem = [&variable, rule]() -> std::string {
-    if constexpr (std::is_same_v<Variable, T>) return broken(rule, variable);
-    if constexpr (!std::is_same_v<Variable, T>) return variable ? broken(rule, *variable) : "";
+    if constexpr (std::is_same_v<Variable, T>) return problem_of(variable, rule);
+    if constexpr (!std::is_same_v<Variable, T>) return variable ? problem_of(*variable, rule) : "";
   };
   return {.words = kKind<T> + rule.text,
           .read = read,
@@ -202,7 +212,7 @@ Value list_of(const std::string& items, List& variable, const Rule<T>& rule,
   };
   const auto problem = [&variable, rule] {
     std::string first;
-    for (const T& value : variable) first = first.empty() ? broken(rule, value) : first;
+    for (const T& value : variable) first = first.empty() ? problem_of(value, rule) : first;
     return first;
   };
   const auto samples = [rule, size] {

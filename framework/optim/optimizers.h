@@ -29,6 +29,14 @@ template <typename Options>
           }};
 }
 
+/// An OptimizerKind without options of its own.
+[[nodiscard]] inline OptimizerKind optimizer_kind(
+    std::string name, std::string help,
+    std::function<std::unique_ptr<Optimizer>(const OptimizerOptions& options)> make) {
+  return {keys::own_choice<OptimizerOptions>(keys::choice(std::move(name), std::move(help))),
+          std::move(make)};
+}
+
 /// Lets configs and make_optimizer() name an optimizer. Before they are used, for one thread: first
 /// thing in main(). ValueError for a name that is there already.
 void register_optimizer(OptimizerKind kind);
