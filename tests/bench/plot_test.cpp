@@ -50,6 +50,28 @@ TEST_CASE("a table whose keys are words has bars") {
     CHECK(count(svg, ">" + text + "<") == 2);
 }
 
+TEST_CASE("what is no finite number is left out, and a key may have numbers and words") {
+  const std::string svg = plotted(R"([
+      {"case": 1, "step_seconds": {"median": 1, "lower_quartile": null, "upper_quartile": 2}},
+      {"case": 2, "step_seconds": {"median": null, "lower_quartile": 1, "upper_quartile": 2}},
+      {"case": 3, "step_seconds": {"median": Infinity}},
+      {"case": "last", "step_seconds": {"median": 4}}])");
+  for (const std::string text : {"case 1", "last", "1 s", "4 s", "step time"}) {
+    INFO(text);
+    CHECK(count(svg, ">" + text + "<") >= 1);
+  }
+  CHECK(count(svg, ">case 2<") + count(svg, ">case 3<") == 0);
+  CHECK(count(plotted(R"([{"case": "a", "loss": NaN}, {"case": "b", "loss": 1e999},
+                          {"case": "c", "loss": 7.25}])"),
+              ">7.25<") == 1);
+}
+
+TEST_CASE("lists in rows that have not the same columns are drawn") {
+  CHECK(count(plotted(R"({"runs": [{"a": 1, "steps": [{"step": 1, "loss": 2}]},
+                                   {"b": 2, "steps": [{"step": 2, "loss": 3}]}]})"),
+              ">loss<") == 1);
+}
+
 TEST_CASE("a picture is an SVG, PNG or PDF, as its name ends, and takes the place of an old one") {
   const TemporaryFolder folder;
   const std::string table = folder.write("table.json", plan());
@@ -68,6 +90,10 @@ TEST_CASE("what cannot be drawn is said in a line, and leaves the old picture") 
   for (const auto& [json, reason] : std::vector<std::pair<std::string, std::string>>{
            {"{", "Expecting property name"},
            {"{}", "there is no table with numbers"},
+           {R"([{"loss": Infinity}, {"loss": null}])", "there is no table with numbers"},
+           {str(R"([{"bytes": 1)", std::string(400, '0'),
+                R"(, "loss": 1}, {"bytes": 2, "loss": 1}])"),
+            "int too large"},
            {R"([{"word": "a"}])", "there is no table with numbers"}}) {
     const std::string table = folder.write("table.json", json);
     const Ended end = run_program(plot_command({table, picture}));
@@ -81,4 +107,11 @@ TEST_CASE("what cannot be drawn is said in a line, and leaves the old picture") 
   CHECK(run_program(plot_command({table, "a.gif"})).status == 2);
   CHECK(read_text(picture) == "old");
   CHECK(entries(folder.path()) == 2);
+  const std::filesystem::path taken = folder.path() / "folder.svg";
+  std::filesystem::create_directory(taken);
+  const Ended end = run_program(plot_command({table, taken}));
+  CHECK(end.status == 1);
+  CHECK_THAT(end.err, ContainsSubstring("Is a directory"));
+  CHECK(lines_of(end.err).size() == 1);
+  CHECK(entries(folder.path()) == 3);
 }

@@ -30,16 +30,22 @@ def unit_of(name):
     return next((UNITS[end] for end in UNITS if name.endswith(end)), "")
 
 
+def is_number(value):
+    """Whether it can be drawn: null, Infinity and NaN can not."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300
+
+
 def figures_of(name, cell):
     """The numbers in a cell: parts, their sum, and how far the quartiles are below and above it. None without numbers."""
     measured = isinstance(cell, dict) and "median" in cell
     parts = {name: cell["median"]} if measured else cell if isinstance(cell, dict) else {name: cell}
-    if not parts or any(isinstance(part, bool) or not isinstance(part, (int, float)) for part in parts.values()):
+    if not parts or not all(map(is_number, parts.values())):
         return None
     middle = sum(parts.values())
-    quartiles = [cell.get(end, middle) if measured else middle for end in ("lower_quartile", "upper_quartile")]
-    return SimpleNamespace(measured=measured, parts=parts, middle=middle, below=middle - quartiles[0],
-                           above=quartiles[1] - middle, unit=cell.get("unit", unit_of(name)) if measured else unit_of(name))
+    told = cell if measured else {}
+    lower, upper = (told[end] if is_number(told.get(end)) else middle for end in ("lower_quartile", "upper_quartile"))
+    unit = told["unit"] if isinstance(told.get("unit"), str) else unit_of(name)
+    return SimpleNamespace(measured=measured, parts=parts, middle=middle, below=middle - lower, above=upper - middle, unit=unit)
 
 
 def collect(node, around, path, tables):
@@ -93,11 +99,12 @@ def charts_of(path, rows, outer, columns):
         if all(isinstance(row.get(name), (str, int)) for row in rows):
             apart = len({tuple(row[key] for key in (*keys, name)) for row in rows})
             keys, told = ([*keys, name], apart) if apart > told else (keys, told)
-    counts = {key: len({row[key] for row in rows}) for key in keys if not isinstance(rows[0][key], str)}
+    counts = {key: len({row[key] for row in rows}) for key in keys if all(is_number(row[key]) for row in rows)}
     x = max(reversed(counts), key=counts.get, default=None)
     x = x if x and counts[x] > 2 else None
     titles = [name for name in outer if name != x and (
-        name in keys or "." not in name and isinstance(rows[0][name], (str, int)) and len({row[name] for row in rows}) == 1)]
+        name in keys or "." not in name and isinstance(rows[0].get(name), (str, int)) and
+        all(row.get(name) == rows[0][name] for row in rows))]
     cells = [{name: figures_of(name, row[name]) for name in row if name not in outer and name not in keys} for row in rows]
     found = [name for row in cells for name in row if row[name]]
     measured = [name for row in cells for name in row if row[name] and row[name].measured]
@@ -204,9 +211,14 @@ def main():
             return
         path = os.path.realpath(flags.picture)
         with open(f"{path}.{os.getpid()}", "xb") as file:
-            file.write(image.getvalue())
-        os.replace(file.name, path)
-    except (OSError, ValueError) as error:
+            try:
+                file.write(image.getvalue())
+                file.flush()
+                os.replace(file.name, path)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+    except (ArithmeticError, OSError, RecursionError, ValueError) as error:
         sys.exit(f"plot.py: {flags.table or 'stdin'}: {error}")
 
 
