@@ -221,8 +221,9 @@ std::vector<Flag> bench_flags(Options& options) {
         sets(options.json, output_file)}},
       {all,
        {"--plot", "FILE",
-        "Draw what was measured, with its quartiles: an SVG, PNG or PDF, as the name ends, by "
-        "python3 with matplotlib (Debian: python3-matplotlib)",
+        "Draw what was measured, with its quartiles: an SVG, PNG or PDF, as the name ends, by the "
+        "first of --python's, python3 and /usr/bin/python3 that has matplotlib (Debian: "
+        "python3-matplotlib)",
         sets(options.plot, picture_file)}},
       {{"collectives"},
        {"--operations", "LIST", "Operations: all_reduce, reduce_scatter, all_gather (default: all)",

@@ -20,7 +20,7 @@ try:
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
 except ImportError as error:
-    sys.exit(f"{sys.executable} cannot import matplotlib (Debian: python3-matplotlib): {error}")
+    sys.exit(f"{sys.executable} cannot import matplotlib: {error}")
 
 COLORS = ["#0072b2", "#d55e00", "#007a5a", "#b0578d", "#a87000", "#4b3fa8", "#1a1a1a", "#7a7a7a"]
 UNITS = {"bytes_per_second": "B/s", "per_second": "/s", "seconds": "s", "bytes": "B"}

@@ -6,7 +6,6 @@
 #include <iostream>
 
 #include <fcntl.h>
-#include <sys/wait.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
@@ -17,36 +16,42 @@
 #include "framework/storage/file.h"
 #include "trainers/bench/measuring/machine.h"
 #include "trainers/bench/systems/own.h"
-#include "trainers/bench/testing/child_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
 namespace lockstep::bench {
 namespace {
 
-// Runs plot.py, with the first Python that is found.
-ProgramEnd run_plot(const Workplace& workplace, const std::vector<std::string>& arguments) {
-  Program program{.arguments = {"python3", file_of_bench("plot.py", "share/lockstep/plot.py")}};
+ProgramEnd run_plot(const Workplace& workplace, const std::string& python,
+                    const std::vector<std::string>& arguments) {
+  Program program{.arguments = {python, file_of_bench("plot.py", "share/lockstep/plot.py")}};
   program.arguments.insert(program.arguments.end(), arguments.begin(), arguments.end());
-  ProgramEnd end = workplace.run(program);
-  if (WIFEXITED(end.status) && WEXITSTATUS(end.status) == testing::kNotRun)
-    end.output = end.last_line() + " (Debian: python3-matplotlib)";
-  return end;
+  return workplace.run(program);
 }
 
-// Before anything is measured.
-void check_plot(const Workplace& workplace, const Options& options) {
-  if (options.plot.empty()) return;
-  const ProgramEnd end = run_plot(workplace, {"--version"});
-  if (end.status != 0) throw ValueError(str("--plot: ", end.last_line()));
+// The first interpreter that can draw for --plot, looked for before anything is measured. The
+// python3 of a user's own often lacks what the machine's has.
+std::string find_plotter(const Workplace& workplace, const Options& options) {
+  std::vector<std::string> pythons = options.pythons;
+  for (const std::string python : {"python3", "/usr/bin/python3"}) {
+    if (std::ranges::count(pythons, python) == 0) pythons.push_back(python);
+  }
+  std::vector<std::string> tried;
+  for (const std::string& python : pythons) {
+    const ProgramEnd end = run_plot(workplace, python, {"--version"});
+    if (end.status == 0) return python;
+    tried.push_back(str(python, ": ", end.last_line()));
+  }
+  throw ValueError(str("--plot needs a Python that has matplotlib (Debian: python3-matplotlib); ",
+                       "tried ", join(tried, "; ")));
 }
 
-// To the file of --json, and as a picture in that of --plot.
-void write_results(const Workplace& workplace, const Options& options, const std::string& json) {
-  if (!options.json.empty()) File(options.json, O_CREAT | O_WRONLY | O_TRUNC).write(json);
-  if (options.plot.empty()) return;
+// As a picture in the file of --plot.
+void draw(const Workplace& workplace, const Options& options, const std::string& plotter,
+          const std::string& json) {
   const std::filesystem::path table = workplace.folder() / "table.json";
   testing::write_text(table, json);
-  const ProgramEnd end = run_plot(workplace, {table, std::filesystem::absolute(options.plot)});
+  const ProgramEnd end =
+      run_plot(workplace, plotter, {table, std::filesystem::absolute(options.plot)});
   if (end.status != 0) throw Error(str("--plot: ", end.last_line()));
 }
 
@@ -59,8 +64,10 @@ int run(int argc, const char* const* argv) {
   for (const Benchmark& benchmark : benchmarks()) {
     if (!options.text.empty() || benchmark.name != options.measurement) continue;
     const Workplace workplace;
-    check_plot(workplace, options);
-    write_results(workplace, options, benchmark.run(workplace, options));
+    const std::string plotter = options.plot.empty() ? "" : find_plotter(workplace, options);
+    const std::string json = benchmark.run(workplace, options);
+    if (!options.json.empty()) File(options.json, O_CREAT | O_WRONLY | O_TRUNC).write(json);
+    if (!options.plot.empty()) draw(workplace, options, plotter, json);
   }
   if (!std::cout.flush()) throw Error("stdout cannot be written");
   return 0;
