@@ -76,7 +76,7 @@ function(build folder)
 endfunction()
 build(.)
 # The same headers are found in a project that builds Lockstep as a part of it.
-build(embedded --target before after)
+build(embedded --target before after old)
 
 # Its pmean example. The same module in plain LibTorch learns, too.
 run(${WORK}/build/pmean)
