@@ -56,10 +56,7 @@ bool has_avx2() {
 std::vector<std::string> found_in(const std::vector<ConvolutionCase>& cases, bool safe,
                                   const std::string& instruction_set) {
   std::vector<std::string> found;
-  const auto run = [&](std::size_t i) {
-    hold_to(instruction_set);
-    return run_convolution(cases[i], safe);
-  };
+  const auto run = [&](std::size_t i) { return run_held_to(instruction_set, cases[i], safe); };
   run_guarded(cases.size(), run, [&](std::size_t i, const std::string& finding) {
     if (!finding.empty()) found.push_back(describe(cases[i]) + ": " + finding);
     return true;

@@ -85,10 +85,7 @@ int search(const Options& options) {
   while (Clock::now() < end) {
     for (const std::string& set : sets) {
       const std::vector<ConvolutionCase> cases = supplies.at(set).next(100);
-      const auto run = [&](std::size_t i) {
-        hold_to(set);
-        return run_convolution(cases[i], options.safe);
-      };
+      const auto run = [&](std::size_t i) { return run_held_to(set, cases[i], options.safe); };
       Counts& count = counts[set];
       run_guarded(cases.size(), run, [&](std::size_t i, const std::string& finding) {
         ++count.runs;

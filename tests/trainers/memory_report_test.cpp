@@ -49,7 +49,7 @@ TEST_CASE("an epoch's order of samples is predicted, and refused where it does n
       "data: {name: synthetic, samples: 10000000, features: 1}\n"
       "parallel: {replicas: ";
   CHECK_THAT(prediction(job + "2}\n"),
-             ContainsSubstring("order of samples") && ContainsSubstring("38.1 MiB     76.3 MiB"));
+             ContainsSubstring("order of samples") && ContainsSubstring("38.1 MiB  76.3 MiB"));
   Config config = testing::parse(job + "2}\n");
   config.launch.replicas = 20'000;
   const DataSets data = load_data(config.data, data_context(config));
@@ -66,9 +66,8 @@ TEST_CASE("inputs of a batch that no host could take are refused with the number
   const DataSets data{.train = large_pictures};
   CHECK_THAT(testing::message_of<ValueError>([&] { check_memory(config, data); }),
              ContainsSubstring("a batch's inputs 69.8 TiB"));
-  CHECK_THAT(prediction_text(config, data),
-             ContainsSubstring("  a batch's inputs           69.8 TiB") &&
-                 ContainsSubstring(" left: the job does not fit."));
+  CHECK_THAT(prediction_text(config, data), ContainsSubstring("  a batch's inputs   69.8 TiB") &&
+                                                ContainsSubstring(" left: the job does not fit."));
 }
 
 TEST_CASE("a process' limit is held against what one process takes, and the host's memory apart") {

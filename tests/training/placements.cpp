@@ -1,26 +1,10 @@
 #include "tests/training/placements.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include "framework/base/errors.h"
 #include "framework/replicas/launch.h"
-#include "framework/training/process_generator.h"
 #include "tests/catch.h"
 
 namespace lockstep::testing {
-namespace {
-
-// What these tests draw from LibTorch's generator has a seed: a trainer of one test would otherwise
-// tell of the draws of those before it.
-[[maybe_unused]] const bool is_seeded = [] {
-  (void)DrawWatch::earlier_draws();  // which knows the seed of before this one
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  generator.set_current_seed(1);
-  return true;
-}();
-
-}  // namespace
-
 void expect_contains(const std::string& text, const std::string& part) {
   expect(text.find(part) != std::string::npos, "'" + text + "' does not contain '" + part + "'");
 }
