@@ -273,7 +273,8 @@ TEST_CASE("BatchNorm says what it can't do") {
           (void)norm(at::zeros({2, kChannels}));
         }) ==
         "a lockstep::BatchNorm in training mode belongs to no trainer that lives, which says what "
-        "step it is: make a ZeroTrainer or a DataParallel for its module first, call eval() for an "
+        "step it is: make a ZeroTrainer or a DataParallel for a module that registers it, call "
+        "eval() for an "
         "evaluation, or give it BatchNormOptions::axis_name");
   CHECK_THROWS_AS(BatchNorm(over_i())(at::zeros({2, kChannels})), NameError);
   for (const std::int64_t replicas : {1, 3}) {

@@ -125,8 +125,8 @@ TEST_CASE("a Dropout of no trainer, and in a map inside the replica, says what t
   torch::nn::Sequential net(torch::nn::Linear(4, 4), Dropout(0.5));
   const std::string alone =
       "a lockstep::Dropout in training mode belongs to no trainer that lives, which says what step "
-      "it is: make a ZeroTrainer or a DataParallel for its module first, call eval() for an "
-      "evaluation, or use lockstep::dropout(input, p, key)";
+      "it is: make a ZeroTrainer or a DataParallel for a module that registers it, call eval() for "
+      "an evaluation, or use lockstep::dropout(input, p, key)";
   CHECK(message_of<Error>([&] { net->forward(input); }) == alone);
   (void)pmap(
       [&] {

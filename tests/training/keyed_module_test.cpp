@@ -97,7 +97,8 @@ TEST_CASE("a module that draws says what to do without a trainer, and in a map i
   Offset offset;
   CHECK(message_of<Error>([&] { (void)offset->forward(at::zeros({1})); }) ==
         "a KeyedModule 'offset' in training mode belongs to no trainer that lives, which says what "
-        "step it is: make a ZeroTrainer or a DataParallel for its module first, call eval() for an "
+        "step it is: make a ZeroTrainer or a DataParallel for a module that registers it, call "
+        "eval() for an "
         "evaluation, or draw from a lockstep::Key of your own");
   torch::nn::Sequential net(torch::nn::Linear(1, 1), offset);
   (void)pmap(

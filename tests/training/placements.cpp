@@ -5,6 +5,7 @@
 #include "tests/catch.h"
 
 namespace lockstep::testing {
+
 void expect_contains(const std::string& text, const std::string& part) {
   expect(text.find(part) != std::string::npos, "'" + text + "' does not contain '" + part + "'");
 }
