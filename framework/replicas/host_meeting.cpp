@@ -166,6 +166,8 @@ class Meeting {
     comm::NetworkOptions network;
     try_or_tell([&] { network = own_network(*first.link, secret); });
     links_.tell(own_hello());
+    log_info(str("host ", links_.own(), " of ", links_.hosts(), " has reached host 0 at ",
+                 options_.hosts.rendezvous, " and waits for the others"));
     wait_for_begin(later, " did not say how the job begins");
     begins_->plan.network = network;
     try_or_tell([&] {
