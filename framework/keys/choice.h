@@ -61,7 +61,7 @@ template <typename Options>
   return {std::move(name), std::move(help), [](ChoiceOptions& /*all*/) { return ConfigKeys(); }};
 }
 
-/// The same among options that have others beside these, which are in their member `own`.
+/// The same choice as one of `All`, in whose member `own` its options are.
 template <typename All>
 [[nodiscard]] ChoiceIn<All> own_choice(Choice choice) {
   return {std::move(choice.name), std::move(choice.help),

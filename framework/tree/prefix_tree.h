@@ -39,7 +39,7 @@ std::string name_of(const K& key) {
 ///
 ///   0      {0, std::nullopt}      {0, {1, std::nullopt}}      {{"w", 0}, {"b", std::nullopt}}
 ///
-/// Those of a struct may also be listed by name, as a map's are by key, in any order.
+/// The entries of a struct may also be listed by member name, as a map's by key, in any order.
 /// A tuple, pair, vector, map or struct of entries is such a list, too, and what `auto` makes of
 /// `{entry, entry}`.
 template <typename Entry>

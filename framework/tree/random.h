@@ -30,7 +30,7 @@ struct UniformOptions {
 [[nodiscard]] at::Tensor normal(const Key& key, const std::vector<std::int64_t>& shape = {},
                                 const NormalOptions& options = {});
 
-/// The same of numbers uniform in [minval, maxval). As jax.random.uniform. Element i is
+/// As normal(), with numbers uniform in [minval, maxval): jax.random.uniform. Element i is
 /// minval + u (maxval - minval), where u is key.uniform(i, bits) with as many bits as the dtype's
 /// significand has; rounding it to the dtype may give maxval where that is not 1 or minval not 0.
 /// ValueError too unless minval is below maxval and both are finite.

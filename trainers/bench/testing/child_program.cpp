@@ -30,7 +30,7 @@ int check(int result, const char* what) {
   return result;
 }
 
-// A file without a name: who writes to it is never blocked, whoever reads is never late.
+// A file without a name. As no pipe does, it takes all that is written, and keeps it to be read.
 Descriptor new_file(const char* name) {
   Descriptor file(check(::memfd_create(name, MFD_CLOEXEC), "memfd_create"));
   check(::fcntl(file.get(), F_SETFL, O_APPEND), "fcntl");  // several processes write to it

@@ -146,8 +146,8 @@ HostNetwork::Keeper HostNetwork::relay(std::chrono::milliseconds delay) const {
 }
 
 void HostNetwork::connect(const Options& options) {
-  // A burst of less than a packet as the kernel hands it on (64 KiB) is cut up by tbf, which makes
-  // a slow cable even. For a fast one that is work, which a network card would do.
+  // The kernel hands on packets of 64 KiB, which tbf cuts up if its burst is smaller. A slow cable
+  // needs that to be even. For a fast one it costs time that a network card would save.
   const char* const burst = options.rate_mbit < 1000 ? "32kb" : "70kb";
   const auto limit = [&](const std::string& device) {
     return options.rate_mbit == 0 ? std::string()
