@@ -210,8 +210,8 @@ consteval bool check_call() {
   constexpr bool known = (tree_detail::is_known<Args> && ...);
   static_assert(known, LOCKSTEP_DETAIL_UNKNOWN);
   if constexpr (known) {
-    constexpr bool fits = tree_detail::takes<F, const OfReplica<Args>&...>();
-    constexpr bool changes = !fits && tree_detail::takes<F, OfReplica<Args>&...>();
+    constexpr bool fits = tree_detail::Takes<F, const OfReplica<Args>&...>;
+    constexpr bool changes = !fits && tree_detail::Takes<F, OfReplica<Args>&...>;
     static_assert(!changes,
                   "lockstep: a mapped function takes its arguments by value or const reference: a "
                   "Tensor& could change what replicas share");
@@ -317,6 +317,8 @@ auto axis_map(const replicas::MapCall& map_call, F f, Options options) {
         if (place.spans_members) take_first_replicas(call, leaves, axes());
       };
       return run(call, inputs, options.out_axes, "out_axes", f, share_first, combine, args...);
+    } else {
+      return Tensor();  // with nothing, the compiler would go on about the call's result
     }
   };
 }

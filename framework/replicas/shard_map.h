@@ -163,6 +163,8 @@ template <typename F>
         return local.join(result, spec);
       };
       return map_detail::run(map_call, inputs, out_specs, "out_specs", f, check, joined, args...);
+    } else {
+      return Tensor();  // as axis_map
     }
   };
 }

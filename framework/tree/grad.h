@@ -72,8 +72,8 @@ consteval bool check_call() {
     static_assert(V::are_trees(),
                   "lockstep: grad differentiates by a Tensor or a tree of them: make a number a "
                   "Tensor, or name other arguments with argnums<1> or argnums<0, 2>");
-    constexpr bool fits = takes<F, const Args&...>();
-    constexpr bool changes = !fits && takes<F, Args&...>();
+    constexpr bool fits = Takes<F, const Args&...>;
+    constexpr bool changes = !fits && Takes<F, Args&...>;
     static_assert(!changes,
                   "lockstep: a differentiated function takes its arguments by value or const "
                   "reference: const Tensor&, not Tensor&");
@@ -84,6 +84,11 @@ consteval bool check_call() {
   }
   return false;
 }
+
+// In place of a refused call's gradient: with nothing, the compiler would go on about the result.
+template <int... Index>
+using NoGradient =
+    std::conditional_t<sizeof...(Index) == 1, Tensor, std::array<Tensor, sizeof...(Index)>>;
 
 // Auxiliary results are values: they keep a graph only where value and gradient do.
 template <typename Aux>
@@ -181,6 +186,8 @@ template <typename F, int... Index>
   return [f = std::move(f)]<typename... Args>(const Args&... args) {
     if constexpr (tree_detail::check_call<Argnums<Index...>, F, Args...>()) {
       return tree_detail::value_and_gradient<false, Argnums<Index...>>(f, args...);
+    } else {
+      return std::pair<Tensor, tree_detail::NoGradient<Index...>>();
     }
   };
 }
@@ -198,6 +205,8 @@ template <typename F, int... Index>
   return [f = std::move(f)]<typename... Args>(const Args&... args) {
     if constexpr (tree_detail::check_call<Argnums<Index...>, F, Args...>()) {
       return tree_detail::value_and_gradient<true, Argnums<Index...>>(f, args...);
+    } else {
+      return std::pair<std::pair<Tensor, Tensor>, tree_detail::NoGradient<Index...>>();
     }
   };
 }
@@ -212,6 +221,8 @@ template <typename F, int... Index>
   return [f = std::move(f)]<typename... Args>(const Args&... args) {
     if constexpr (tree_detail::check_call<Argnums<Index...>, F, Args...>()) {
       return tree_detail::value_and_gradient<false, Argnums<Index...>>(f, args...).second;
+    } else {
+      return tree_detail::NoGradient<Index...>();
     }
   };
 }
@@ -227,6 +238,8 @@ template <typename F, int... Index>
     if constexpr (tree_detail::check_call<Argnums<Index...>, F, Args...>()) {
       auto [value, gradient] = tree_detail::value_and_gradient<true, Argnums<Index...>>(f, args...);
       return std::pair(std::move(gradient), std::move(value.second));
+    } else {
+      return std::pair<tree_detail::NoGradient<Index...>, Tensor>();
     }
   };
 }

@@ -357,15 +357,10 @@ namespace tree_detail {
 // Whether an F can be called with these. Not std::is_invocable where it can be without: the
 // compiler would tell of each step in it wherever the body of a generic F has an error.
 template <typename F, typename... Args>
-consteval bool takes() {
-  if constexpr (std::is_member_pointer_v<F>) {
-    return std::is_invocable_v<const F&, Args...>;
-  } else {
-    return requires(const F& f) {
-      f(std::declval<Args>()...);
-    };
-  }
-}
+concept Takes = (std::is_member_pointer_v<F> && std::is_invocable_v<const F&, Args...>) ||
+                requires(const F& f) {
+  f(std::declval<Args>()...);
+};
 
 // A tree built like `like` of the leaves from `next` on, which moves behind them.
 template <Tree T>

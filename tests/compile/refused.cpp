@@ -45,8 +45,6 @@ void refused(const Tensor& x, const std::map<std::string, Tensor>& parameters) {
 #elif CASE == 13  //
   auto y = pmap([](const std::map<std::string, Tensor>& p) { return p["w"]; })(parameters);
 #elif CASE == 14  //
-  auto y = pmap([](const auto& p) { return p["w"]; })(parameters);
-#elif CASE == 15  //
   auto specs = {{P("i")}};
   auto y = shard_map(same, mesh, specs, P())(x);
 #else

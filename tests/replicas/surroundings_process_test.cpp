@@ -18,6 +18,7 @@
 #include <ATen/ops/ones.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/fsuid.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -548,8 +549,11 @@ TEST_CASE("launch: memory that has run out is told with numbers") {
 
 TEST_CASE("launch: a process too many (ulimit -u) is an error with the limit and its number") {
   const Ended ended = run_forked([] {
-    constexpr uid_t kSomebody = 54'321;  // the limit is not root's
-    if (::getuid() == 0 && ::setuid(kSomebody) != 0) return 1;
+    constexpr uid_t kSomebody = 54'321;  // the limit is not root's, but files still are
+    if (::getuid() == 0) {
+      if (::setresuid(kSomebody, kSomebody, 0) != 0) return 1;
+      ::setfsuid(0);
+    }
     const rlimit one{1, 1};
     ::setrlimit(RLIMIT_NPROC, &one);
     const auto start = [] { (void)launch([] {}, {.replicas = 2}); };
