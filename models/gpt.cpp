@@ -219,7 +219,7 @@ keys::ConfigKeys gpt_keys(GptOptions& options) {
            "transformer layers"},
           {"heads", keys::number(options.heads, kWidth), "heads of attention in each layer"},
           {"width", keys::number(options.width, kWidth), "width of the embedding"},
-          {"dropout", keys::number(options.dropout, keys::from_to(0.0, 1.0)),
+          {"dropout", keys::number(options.dropout, keys::kPart),
            "of embeddings, attention and residual branches"},
           {"recompute",
            keys::flag(options.recompute),

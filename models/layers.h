@@ -57,7 +57,7 @@ class Container : public torch::nn::Module {};
                                      const at::Tensor& bias = {}, std::int64_t stride = 1);
 
 /// The rule of keys for widths and channels.
-inline const keys::Rule<std::int64_t> kWidth = keys::from_to<std::int64_t>(1, 1'000'000);
+inline const keys::Rule<std::int64_t> kWidth = keys::kMillion;
 
 /// `inputs` (samples, …) as (samples, features). ValueError that names `model` if they have another
 /// number of values or are not floating.

@@ -87,7 +87,7 @@ keys::ConfigKeys resnet_keys(ResnetOptions& options) {
   return {{"depth", keys::number(options.depth, depth), "layers with weights"},
           {"width", keys::number(options.width, width),
            "channels of the first of three stages; each next has twice as many"},
-          {"stochastic_depth", keys::number(options.stochastic_depth, keys::from_to(0.0, 1.0)),
+          {"stochastic_depth", keys::number(options.stochastic_depth, keys::kPart),
            "the probability that the last block is left out"},
           {"recompute",
            keys::flag(options.recompute),

@@ -160,9 +160,9 @@ keys::ConfigKeys image_folder_keys(ImageFolderOptions& options) {
               keys::Rule<std::int64_t>{
                   "1 or 3", [](std::int64_t channels) { return channels == 1 || channels == 3; }}),
        "1: gray; 3: red, green and blue"},
-      {"mean", keys::list(form.mean, keys::from_to(0.0, 1.0)),
+      {"mean", keys::list(form.mean, keys::kPart),
        "of each channel, of pixels from 0 to 1; []: ImageNet's"},
-      {"deviation", keys::list(form.deviation, keys::greater_than(0.0)),
+      {"deviation", keys::list(form.deviation, keys::kPositive),
        "of each channel, of pixels from 0 to 1; []: ImageNet's"},
       {"exif",
        keys::flag(form.exif),

@@ -144,7 +144,7 @@ keys::ConfigKeys keys_of(SyntheticOptions& options,
        "values to predict, of regression"},
       {"classes", number(options.classes, keys::from_to<std::int64_t>(2, 1000)),
        "classes, of classification"},
-      {"noise", number(options.noise, keys::at_least(0.0)),
+      {"noise", number(options.noise, keys::kNotNegative),
        "deviation of the values, or of a class's points, from what they should be"},
   };
 }

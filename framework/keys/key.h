@@ -51,6 +51,15 @@ template <typename T>
           {low, end}};
 }
 
+/// Rules of many options.
+inline const Rule<double> kPositive = greater_than(0.0);
+inline const Rule<double> kNotNegative = at_least(0.0);
+inline const Rule<double> kPart = from_to(0.0, 1.0);
+inline const Rule<double> kPartBelow1 = from_below(0.0, 1.0);
+inline const Rule<std::int64_t> kNatural = at_least<std::int64_t>(0);
+inline const Rule<std::int64_t> kMillion = from_to<std::int64_t>(1, 1'000'000);
+inline const Rule<std::int64_t> kBillion = from_to<std::int64_t>(1, 1'000'000'000);
+
 /// Text of 1 to `most` bytes, which is `what`: "a file's path".
 [[nodiscard]] Rule<std::string> of_length(const std::string& what, std::size_t most);
 

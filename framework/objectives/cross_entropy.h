@@ -11,7 +11,7 @@
 namespace lockstep {
 
 /// What the options may be. Sums of weights are then neither 0 nor infinite in float32.
-inline const keys::Rule<double> kLabelSmoothingRule = keys::from_below(0.0, 1.0);
+inline const keys::Rule<double> kLabelSmoothingRule = keys::kPartBelow1;
 inline const keys::Rule<double> kClassWeightRule{
     "0 or from 1e-30 to 1e+30",
     [](double weight) { return weight == 0 || (weight >= 1e-30 && weight <= 1e30); }};

@@ -85,9 +85,9 @@ keys::ConfigKeys sgd_keys(OptimizerOptions& options) {
     return options.dampening > 0 ? "needs optimizer.dampening 0" : "";
   };
   return {
-      {"momentum", number(options.momentum, kDecay), "momentum of the gradients"},
+      {"momentum", number(options.momentum, keys::kPartBelow1), "momentum of the gradients"},
       {"dampening",
-       number(options.dampening, keys::from_to(0.0, 1.0)),
+       number(options.dampening, keys::kPart),
        "the part of a gradient that is kept out of the momentum",
        {.problem = dampening_problem, .others = {"momentum"}}},
       {"nesterov",
@@ -114,9 +114,9 @@ std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options) {
 
 keys::ConfigKeys adam_keys(OptimizerOptions& options) {
   return {
-      {"betas", keys::list(options.betas, kDecay),
+      {"betas", keys::list(options.betas, keys::kPartBelow1),
        "decay of the mean gradient and of its mean square"},
-      {"eps", number(options.eps, keys::greater_than(0.0)), "added to the root of the mean square"},
+      {"eps", number(options.eps, keys::kPositive), "added to the root of the mean square"},
       {"amsgrad", keys::flag(options.amsgrad),
        "divide by the root of the largest mean square so far"},
   };

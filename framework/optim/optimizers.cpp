@@ -10,15 +10,14 @@ namespace lockstep {
 namespace {
 
 keys::ConfigKeys group_keys(ParameterGroup& group) {
-  const keys::Rule<double> not_negative = keys::at_least(0.0);
   return {
       {"pattern",
        text(group.pattern, keys::of_length("a pattern for parameters' names", 1000)),
        "names of parameters, as in a shell (\"*.bias\"); the first group that matches holds",
        {.required = true}},
-      {"weight_decay", number_or_null(group.weight_decay, not_negative),
+      {"weight_decay", number_or_null(group.weight_decay, keys::kNotNegative),
        "these parameters' weight decay; null: optimizer.weight_decay"},
-      {"lr_scale", number(group.lr_scale, not_negative),
+      {"lr_scale", number(group.lr_scale, keys::kNotNegative),
        "these parameters' learning rate, in parts of the others'"},
   };
 }
@@ -45,8 +44,8 @@ keys::Section optimizer_section(OptimizerOptions& options) {
   keys::ConfigKeys keys{
       {"name", keys::one_of(options.name, known_optimizers().names()),
        "the rule by which parameters are updated"},
-      {"lr", number(options.lr, keys::greater_than(0.0)), "the learning rate, before the schedule"},
-      {"weight_decay", number(options.weight_decay, keys::at_least(0.0)),
+      {"lr", number(options.lr, keys::kPositive), "the learning rate, before the schedule"},
+      {"weight_decay", number(options.weight_decay, keys::kNotNegative),
        "decay of the parameters; of adamw beside the gradient, else in it"},
       {"groups", maps(options.groups, group_keys), "parameters that have values of their own"},
   };

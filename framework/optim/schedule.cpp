@@ -12,11 +12,6 @@
 namespace lockstep {
 namespace {
 
-const keys::Rule<std::int64_t> kLength = keys::from_to<std::int64_t>(1, 1'000'000'000);
-const keys::Rule<std::int64_t> kNatural = keys::at_least<std::int64_t>(0);
-const keys::Rule<double> kNotNegative = keys::at_least(0.0);
-const keys::Rule<double> kAbove0 = keys::greater_than(0.0);
-
 // From `start` to `end` as `part` goes from 0 to 1, along half a cosine or a line.
 double annealed(Anneal strategy, double start, double end, double part) {
   if (strategy == Anneal::linear) return start + (end - start) * part;
@@ -28,7 +23,7 @@ double constant_rate(const ScheduleOptions& /*options*/, const ScheduleStep& at)
 }
 
 keys::ConfigKeys linear_keys(ScheduleOptions& options) {
-  return {{"end_factor", number(options.end_factor, kNotNegative),
+  return {{"end_factor", number(options.end_factor, keys::kNotNegative),
            "the learning rate at the end, in parts of optimizer.lr"}};
 }
 
@@ -37,7 +32,7 @@ double linear_rate(const ScheduleOptions& options, const ScheduleStep& at) {
 }
 
 keys::ConfigKeys cosine_keys(ScheduleOptions& options) {
-  return {{"eta_min", number(options.eta_min, kNotNegative), "the learning rate at the end"}};
+  return {{"eta_min", number(options.eta_min, keys::kNotNegative), "the learning rate at the end"}};
 }
 
 double cosine_rate(const ScheduleOptions& options, const ScheduleStep& at) {
@@ -49,7 +44,7 @@ keys::ConfigKeys step_keys(ScheduleOptions& options) {
            number(options.step_size, keys::at_least<std::int64_t>(1)),
            "after each so many steps the learning rate is multiplied by gamma",
            {.required = true}},
-          {"gamma", number(options.gamma, kAbove0), "see schedule.step_size"}};
+          {"gamma", number(options.gamma, keys::kPositive), "see schedule.step_size"}};
 }
 
 double step_rate(const ScheduleOptions& options, const ScheduleStep& at) {
@@ -58,11 +53,11 @@ double step_rate(const ScheduleOptions& options, const ScheduleStep& at) {
 }
 
 keys::ConfigKeys one_cycle_keys(ScheduleOptions& options) {
-  return {{"pct_start", number(options.pct_start, keys::from_to(0.0, 1.0)),
+  return {{"pct_start", number(options.pct_start, keys::kPart),
            "the part of the steps in which the learning rate rises"},
-          {"div_factor", number(options.div_factor, kAbove0),
+          {"div_factor", number(options.div_factor, keys::kPositive),
            "the first learning rate is optimizer.lr divided by this"},
-          {"final_div_factor", number(options.final_div_factor, kAbove0),
+          {"final_div_factor", number(options.final_div_factor, keys::kPositive),
            "the last learning rate is the first divided by this"},
           {"anneal_strategy", keys::one_of(options.anneal_strategy, {"cos", "linear"}),
            "the learning rate goes along half a cosine or a line"}};
@@ -117,11 +112,11 @@ keys::Section schedule_section(ScheduleOptions& options) {
       {"name", keys::one_of(options.name, known_schedules().names()),
        "how the learning rate goes over a run"},
       {"steps",
-       number_or_null(options.steps, kLength),
+       number_or_null(options.steps, keys::kBillion),
        "the curve's length; then the learning rate stays at its end; null: the run's",
        {.owners = owners(&ScheduleKind::has_end), .may_change = true}},
       {"warmup_steps",
-       number(options.warmup_steps, kNatural),
+       number(options.warmup_steps, keys::kNatural),
        "steps in which the learning rate rises to its full value",
        {.owners = owners(&ScheduleKind::warms_up)}},
   };

@@ -11,9 +11,6 @@
 namespace lockstep::optim {
 namespace {
 
-const keys::Rule<double> kNotNegative = keys::at_least(0.0);
-const keys::Rule<double> kAbove0 = keys::greater_than(0.0);
-
 class RMSprop final : public ElementwiseOptimizer {
  public:
   explicit RMSprop(const RMSpropOptions& options)
@@ -52,9 +49,10 @@ class RMSprop final : public ElementwiseOptimizer {
 
 keys::ConfigKeys rmsprop_keys(RMSpropOptions& options) {
   return {
-      {"alpha", keys::number(options.alpha, kDecay), "decay of the mean square gradient"},
-      {"eps", keys::number(options.eps, kAbove0), "added to the root of the mean square"},
-      {"momentum", keys::number(options.momentum, kDecay), "momentum of the updates"},
+      {"alpha", keys::number(options.alpha, keys::kPartBelow1),
+       "decay of the mean square gradient"},
+      {"eps", keys::number(options.eps, keys::kPositive), "added to the root of the mean square"},
+      {"momentum", keys::number(options.momentum, keys::kPartBelow1), "momentum of the updates"},
       {"centered", keys::flag(options.centered), "divide by the root of the gradients' variance"},
   };
 }
@@ -85,11 +83,12 @@ class Adagrad final : public ElementwiseOptimizer {
 
 keys::ConfigKeys adagrad_keys(AdagradOptions& options) {
   return {
-      {"lr_decay", keys::number(options.lr_decay, kNotNegative),
+      {"lr_decay", keys::number(options.lr_decay, keys::kNotNegative),
        "in step t (from 1) the learning rate is divided by 1 + (t - 1) lr_decay"},
-      {"initial_accumulator_value", keys::number(options.initial_accumulator_value, kNotNegative),
+      {"initial_accumulator_value",
+       keys::number(options.initial_accumulator_value, keys::kNotNegative),
        "what the sum of squared gradients begins with"},
-      {"eps", keys::number(options.eps, kAbove0), "added to the root of that sum"},
+      {"eps", keys::number(options.eps, keys::kPositive), "added to the root of that sum"},
   };
 }
 

@@ -20,9 +20,9 @@ enum class NonFinite { stop, skip };
 
 /// What its numbers may be.
 inline const keys::Rule<int> kStageRule = keys::from_to(0, 3);
-inline const keys::Rule<std::int64_t> kAccumulateRule = keys::from_to<std::int64_t>(1, 1'000'000);
-inline const keys::Rule<double> kClipRule = keys::greater_than(0.0);
-inline const keys::Rule<double> kEmaDecayRule = keys::from_below(0.0, 1.0);
+inline const keys::Rule<std::int64_t> kAccumulateRule = keys::kMillion;
+inline const keys::Rule<double> kClipRule = keys::kPositive;
+inline const keys::Rule<double> kEmaDecayRule = keys::kPartBelow1;
 
 struct ZeroOptions {
   AxisNames axis_name = "data";

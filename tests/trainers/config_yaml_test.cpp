@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
+#include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/damage.h"
 #include "tests/support/settings.h"
@@ -23,6 +25,25 @@ std::string one_of(const std::vector<std::string>& texts, Random& random) {
   return texts[below(random, texts.size())];
 }
 
+bool belongs(const keys::ConfigKey& key, const std::string& choice) {
+  return key.traits.owners.empty() || std::ranges::count(key.traits.owners, choice) > 0;
+}
+
+// Each "section.key: value" that a resolved config says, in its order.
+std::vector<std::string> lines_of(const std::string& resolved) {
+  std::vector<std::string> lines;
+  std::string section;
+  std::istringstream text(resolved);
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with("  ")) {
+      lines.push_back(section + "." + line.substr(2));
+    } else {
+      section = line.substr(0, line.find(':'));
+    }
+  }
+  return lines;
+}
+
 // A text with any of all that may be picked, and with samples of its keys' values. Of those that
 // may not stand together one, and of keys whose values depend on others none unless asked for.
 std::string random_config(const std::vector<keys::Section>& table, bool has_dependent,
@@ -34,11 +55,11 @@ std::string random_config(const std::vector<keys::Section>& table, bool has_depe
     std::string choice = section.keys.front().value.print();
     for (const keys::ConfigKey& key : section.keys) {
       const keys::KeyTraits& traits = key.traits;
-      const bool is_its = traits.owners.empty() || std::ranges::count(traits.owners, choice) > 0;
       const bool is_excluded = std::ranges::any_of(
           traits.instead_of, [&](const std::string& other) { return written.contains(other); });
       const bool is_left_out = !traits.required && below(random, 2) == 0;
-      if (!is_its || is_excluded || is_left_out || (traits.problem && !has_dependent)) continue;
+      if (!belongs(key, choice) || is_excluded || is_left_out || (traits.problem && !has_dependent))
+        continue;
       const std::string value = one_of(key.value.samples().good, random);
       if (&key == &section.keys.front()) choice = value;
       written.insert(key.name);
@@ -52,70 +73,76 @@ std::string random_config(const std::vector<keys::Section>& table, bool has_depe
 }  // namespace
 
 TEST_CASE("the resolved config lists every key that applies, in order") {
-  CHECK(to_yaml(parse(kNames + "trainer: {steps: 1}")) ==
-        "model:\n"
-        "  name: linear\n"
-        "  init_from: null\n"
-        "  init_from_strict: true\n"
-        "data:\n"
-        "  name: pmean_example\n"
-        "  batch_size: 4\n"
-        "  shuffle: true\n"
-        "  drop_last: false\n"
-        "  validation: 0\n"
-        "  threads: auto\n"
-        "loss:\n"
-        "  name: auto\n"
-        "optimizer:\n"
-        "  name: sgd\n"
-        "  lr: 0.01\n"
-        "  momentum: 0\n"
-        "  dampening: 0\n"
-        "  nesterov: false\n"
-        "  weight_decay: 0\n"
-        "  groups: []\n"
-        "schedule:\n"
-        "  name: constant\n"
-        "  warmup_steps: 0\n"
-        "parallel:\n"
-        "  replicas: 1\n"
-        "  workers: 0\n"
-        "  launch: processes\n"
-        "  axis_name: data\n"
-        "  backend: auto\n"
-        "  threads_per_replica: 0\n"
-        "  timeout_s: 60\n"
-        "  stall_warn_s: 15\n"
-        "  link: auto\n"
-        "  allow_mixed: false\n"
-        "  zero_stage: 0\n"
-        "  bucket_mb: auto\n"
-        "  overlap: auto\n"
-        "  compression: none\n"
-        "  reduce_every_microbatch: false\n"
-        "trainer:\n"
-        "  steps: 1\n"
-        "  seed: 0\n"
-        "  accumulate: 1\n"
-        "  precision: fp32\n"
-        "  non_finite: stop\n"
-        "  check_every: 0\n"
-        "  clip_norm: null\n"
-        "  clip_value: null\n"
-        "  ema_decay: null\n"
-        "  ema_warmup: true\n"
-        "  log_every: 20\n"
-        "  eval_every: 0\n"
-        "  metrics: []\n"
-        "  patience: null\n"
-        "  freeze: []\n"
-        "checkpoint:\n"
-        "  save: state\n"
-        "  every: 0\n"
-        "  keep: 3\n"
-        "  async: true\n"
-        "  on_error: stop\n"
-        "  best: none\n");
+  Config config = parse(kNames + "trainer: {steps: 1}");
+  std::vector<std::string> of_table;
+  for (const keys::Section& section : config_table(config)) {
+    for (const keys::ConfigKey& key : section.keys) {
+      const std::string value = key.value.print();
+      if (value.empty() || !belongs(key, section.keys.front().value.print())) continue;
+      of_table.push_back(str(section.name, ".", key.name, ": ", value));
+    }
+  }
+  const std::vector<std::string> lines = lines_of(to_yaml(config));
+  CHECK(lines == of_table);
+  // Those of keys whose values nobody has written are defaults that users rely on.
+  for (const std::string line : {"model.name: linear",
+                                 "model.init_from: null",
+                                 "model.init_from_strict: true",
+                                 "data.name: pmean_example",
+                                 "data.batch_size: 4",
+                                 "data.shuffle: true",
+                                 "data.drop_last: false",
+                                 "data.validation: 0",
+                                 "data.threads: auto",
+                                 "loss.name: auto",
+                                 "optimizer.name: sgd",
+                                 "optimizer.lr: 0.01",
+                                 "optimizer.momentum: 0",
+                                 "optimizer.dampening: 0",
+                                 "optimizer.nesterov: false",
+                                 "optimizer.weight_decay: 0",
+                                 "optimizer.groups: []",
+                                 "schedule.name: constant",
+                                 "schedule.warmup_steps: 0",
+                                 "parallel.replicas: 1",
+                                 "parallel.workers: 0",
+                                 "parallel.launch: processes",
+                                 "parallel.axis_name: data",
+                                 "parallel.backend: auto",
+                                 "parallel.threads_per_replica: 0",
+                                 "parallel.timeout_s: 60",
+                                 "parallel.stall_warn_s: 15",
+                                 "parallel.link: auto",
+                                 "parallel.allow_mixed: false",
+                                 "parallel.zero_stage: 0",
+                                 "parallel.bucket_mb: auto",
+                                 "parallel.overlap: auto",
+                                 "parallel.compression: none",
+                                 "parallel.reduce_every_microbatch: false",
+                                 "trainer.steps: 1",
+                                 "trainer.seed: 0",
+                                 "trainer.accumulate: 1",
+                                 "trainer.precision: fp32",
+                                 "trainer.non_finite: stop",
+                                 "trainer.check_every: 0",
+                                 "trainer.clip_norm: null",
+                                 "trainer.clip_value: null",
+                                 "trainer.ema_decay: null",
+                                 "trainer.ema_warmup: true",
+                                 "trainer.log_every: 20",
+                                 "trainer.eval_every: 0",
+                                 "trainer.metrics: []",
+                                 "trainer.patience: null",
+                                 "trainer.freeze: []",
+                                 "checkpoint.save: state",
+                                 "checkpoint.every: 0",
+                                 "checkpoint.keep: 3",
+                                 "checkpoint.async: true",
+                                 "checkpoint.on_error: stop",
+                                 "checkpoint.best: none"}) {
+    INFO(line);
+    CHECK(std::ranges::count(lines, line) == 1);
+  }
   const std::string adam = to_yaml(
       parse("model: {name: mlp}\ndata: {name: fashion_mnist, root: /a b}\noptimizer: {name: adam, "
             "lr: 0.001}\ntrainer: {clip_norm: 0.5}"));

@@ -21,7 +21,7 @@ const std::vector<Command>& commands() {
        run_summary},
       {"check", "read all files of all sets, and name those that are damaged", run_check},
       {"list", "print the models that there are, the data sets, …", run_list},
-      {"keys", "print a config's keys, or those of one model, data set, …", run_keys}};
+      {"keys", "print a config's keys, or those of one section, model, data set, …", run_keys}};
   return all;
 }
 

@@ -80,8 +80,9 @@ int run_keys(int argc, const char* const* argv) {
        .what = "Prints the keys of a config: what each is for, what may stand there and its "
                "default.",
        .more =
-           "NAME is a model, data set, loss, optimizer or schedule: only the keys that a config "
-           "with it may\nhave in its section are printed; without a name all keys.\n"},
+           "NAME is a section, or a model, data set, loss, optimizer or schedule: only the keys "
+           "that a config\nwith it may have in its section are printed; without a name all "
+           "keys.\n"},
       config_help);
 }
 

@@ -118,7 +118,8 @@ std::string config_help(const std::optional<std::string>& name) {
   Config defaults;
   const std::vector<keys::Section> table = config_table(defaults);
   if (!name) return keys::keys_help(table);
-  std::string text;
+  const auto own = std::ranges::find(table, *name, &keys::Section::name);
+  std::string text = own == table.end() ? "" : keys::keys_help({*own});
   std::vector<std::string> names;
   for (const auto& [section, choices] : config_choices()) {
     for (const auto& [choice, help] : choices) {
@@ -128,6 +129,7 @@ std::string config_help(const std::optional<std::string>& name) {
       text += keys::keys_help(*its, choice);
     }
   }
+  for (const keys::Section& section : table) names.push_back(section.name);
   require(!text.empty(), "there is no model, data set, loss, optimizer or schedule '", cut(*name),
           "'", did_you_mean(*name, names), "; there are ", join(names));
   return text;

@@ -82,9 +82,9 @@ struct SectionChoices {
 /// The models, data sets, losses, optimizers and schedules.
 [[nodiscard]] std::vector<SectionChoices> config_choices();
 
-/// For people: the purpose of each key, its possible values and its default. With a name: only
-/// those keys that a config with this model, data set, loss, optimizer or schedule may have there.
-/// ValueError, with the nearest name, for an unknown one.
+/// For people: the purpose of each key, its possible values and its default. With a name: only the
+/// keys of this section, or those that a config with this model, data set, loss, optimizer or
+/// schedule may have there. ValueError, with the nearest name, for an unknown one.
 [[nodiscard]] std::string config_help(const std::optional<std::string>& name = std::nullopt);
 
 }  // namespace lockstep

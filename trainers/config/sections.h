@@ -19,9 +19,7 @@ namespace lockstep {
 namespace keys {
 
 // What a step takes, over all microbatches and replicas, fits in 63 bits.
-inline const Rule<std::int64_t> kBillion = from_to<std::int64_t>(1, 1'000'000'000);
 inline const Rule<std::int64_t> kTrillion = from_to<std::int64_t>(1, 1'000'000'000'000);
-inline const Rule<std::int64_t> kNatural = at_least<std::int64_t>(0);
 
 inline const KeyTraits kMayChange{.may_change = true};
 
@@ -65,7 +63,7 @@ struct DataUse {
       {"shuffle", keys::flag(use.shuffle), "draw a new order of the samples for each epoch"},
       {"drop_last", keys::flag(use.drop_last),
        "leave out an epoch's last samples, if they are fewer than a step takes"},
-      {"validation", number(use.validation, keys::from_below(0.0, 1.0)),
+      {"validation", number(use.validation, keys::kPartBelow1),
        "the part of the training set that becomes the validation set, if the source has none"},
       {"threads", number_or_auto(use.threads, keys::from_to<std::int64_t>(0, 64)),
        "threads a replica that make batches ahead; auto: one where pictures are decoded, else none",
@@ -182,8 +180,8 @@ struct CheckpointOptions {
        "what a run leaves: all that it needs to go on, or nothing", short_form},
       {"every", number(checkpoint.every, keys::kNatural),
        "steps between checkpoints; there is one at the end, with 0 only that", keys::kMayChange},
-      {"keep", number(checkpoint.keep, keys::from_to<std::int64_t>(1, 1'000'000)),
-       "how many of the newest remain", keys::kMayChange},
+      {"keep", number(checkpoint.keep, keys::kMillion), "how many of the newest remain",
+       keys::kMayChange},
       {"async", keys::flag(checkpoint.async), "write beside the training", keys::kMayChange},
       {"on_error", keys::one_of(checkpoint.on_error, {"stop", "warn"}),
        "where one can't be saved, stop the run or go on with a warning", keys::kMayChange},
