@@ -2,6 +2,7 @@
 
 #include <array>
 #include <filesystem>
+#include <span>
 #include <sstream>
 
 #include "framework/base/text.h"
@@ -15,8 +16,7 @@ constexpr std::size_t kRecordBytes = 1 + Cifar10::kPixelBytes;
 
 std::vector<std::string> read_class_names(const std::string& path) {
   if (!is_there(path)) return {};
-  const DataFile file(path);
-  const FileBytes bytes = file.bytes();
+  const FileBytes bytes = open_data(path).bytes();
   std::istringstream lines(std::string(bytes.span().begin(), bytes.span().end()));
   std::vector<std::string> names;
   for (std::string line; names.size() <= Cifar10::kClasses && std::getline(lines, line);) {
@@ -24,30 +24,29 @@ std::vector<std::string> read_class_names(const std::string& path) {
     if (!line.empty()) names.push_back(line);
   }
   if (names.size() != Cifar10::kClasses) {
-    file.fail(str("it must name ", Cifar10::kClasses, " classes, one a line, but has ",
-                  names.size() > Cifar10::kClasses ? "more" : std::to_string(names.size())));
+    fail_file(path, str("it must name ", Cifar10::kClasses, " classes, one a line, but has ",
+                        names.size() > Cifar10::kClasses ? "more" : std::to_string(names.size())));
   }
   return names;
 }
 
 void read_batch(const std::string& path, Cifar10& into) {
-  const DataFile file(path);
-  if (file.size() == 0 || file.size() % kRecordBytes != 0) {
-    file.fail(str("it has ", counted(static_cast<std::int64_t>(file.size()), "byte"),
-                  ", but must be one or more records of ", kRecordBytes));
+  const File file = open_data(path);
+  const std::uint64_t size = file.size();
+  if (size == 0 || size % kRecordBytes != 0) {
+    fail_file(path, str("it has ", counted(static_cast<std::int64_t>(size), "byte"),
+                        ", but must be one or more records of ", kRecordBytes));
   }
-  const std::size_t records = file.size() / kRecordBytes;
+  const std::size_t records = size / kRecordBytes;
   into.labels.reserve(into.labels.size() + records);
   into.pixels.reserve(into.pixels.size() + records * Cifar10::kPixelBytes);
   std::array<std::uint8_t, kRecordBytes> record{};
   for (std::size_t i = 0; i < records; ++i) {
-    if (file.read(record) < record.size()) {
-      file.fail(str("it ended while it was read, in record ", i, " of ", records));
-    }
+    file.read(i * kRecordBytes, std::as_writable_bytes(std::span(record)));
     const std::uint8_t label = record[0];
     if (label >= Cifar10::kClasses) {
-      file.fail(str("the label of record ", i, " is ", int{label}, ", but labels are 0 ... ",
-                    Cifar10::kClasses - 1));
+      fail_file(path, str("the label of record ", i, " is ", int{label}, ", but labels are 0 ... ",
+                          Cifar10::kClasses - 1));
     }
     into.labels.push_back(label);
     into.pixels.insert(into.pixels.end(), record.begin() + 1, record.end());

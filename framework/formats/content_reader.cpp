@@ -72,13 +72,13 @@ bool is_tar(std::span<const std::uint8_t> begin) {
 
 }  // namespace
 
-void refuse_foreign(const DataFile& file, std::span<const std::uint8_t> begin) {
+void refuse_foreign(const std::string& path, std::span<const std::uint8_t> begin) {
   for (const auto& [name, remedy, magic, place, more] : kForeign) {
     if (!has_at(begin, 0, magic) || !has_at(begin, place, more)) continue;
-    file.fail(str("it is ", name, ", which can't be read: ", remedy));
+    fail_file(path, str("it is ", name, ", which can't be read: ", remedy));
   }
   if (is_tar(begin)) {
-    file.fail("it is packed by tar, which can't be read: unpack it first, by 'tar -xf'");
+    fail_file(path, "it is packed by tar, which can't be read: unpack it first, by 'tar -xf'");
   }
 }
 
@@ -86,9 +86,9 @@ void refuse_foreign(const DataFile& file, std::span<const std::uint8_t> begin) {
 // for a whole one (1.2.13 does, if all input is used up when the content is complete), and passes
 // over foreign bytes behind the gzip data.
 struct ContentReader::Unpacking : private NonCopyable {
-  explicit Unpacking(const DataFile& file) : packed(std::min(kPackedBytes, file.size() + 1)) {
+  Unpacking(const std::string& path, std::size_t size) : packed(std::min(kPackedBytes, size + 1)) {
     constexpr int kGzipOnly = 16 + MAX_WBITS;
-    if (inflateInit2(&stream, kGzipOnly) != Z_OK) file.fail("zlib cannot be initialized");
+    if (inflateInit2(&stream, kGzipOnly) != Z_OK) fail_file(path, "zlib cannot be initialized");
   }
   ~Unpacking() { inflateEnd(&stream); }
 
@@ -98,10 +98,11 @@ struct ContentReader::Unpacking : private NonCopyable {
   bool cut_short = false;
 };
 
-ContentReader::ContentReader(const std::string& path) : file_(path), start_(kHeaderOfTar) {
-  start_.resize(file_.read(start_));
-  refuse_foreign(file_, start_);
-  if (is_gzip(start_)) unpacking_ = std::make_unique<Unpacking>(file_);
+ContentReader::ContentReader(const std::string& path) : path_(path), file_(open_data(path)) {
+  std::vector<std::uint8_t> begin(kHeaderOfTar);
+  begin.resize(file_.read_some(0, std::as_writable_bytes(std::span(begin))));
+  refuse_foreign(path_, begin);
+  if (is_gzip(begin)) unpacking_ = std::make_unique<Unpacking>(path_, file_.size());
 }
 
 ContentReader::~ContentReader() = default;
@@ -128,8 +129,7 @@ void ContentReader::check_size() const {
 }
 
 void ContentReader::require_memory_for(std::size_t bytes) const {
-  require_memory(file_.path(), bytes,
-                 unpacking_ ? "its content, unpacked, takes" : "its content takes");
+  require_memory(path_, bytes, unpacking_ ? "its content, unpacked, takes" : "its content takes");
 }
 
 void ContentReader::check_end() {
@@ -173,10 +173,9 @@ void ContentReader::fail_long() const {
 
 // The next bytes of the file, as they lie on the disk.
 std::size_t ContentReader::take(std::span<std::uint8_t> into) {
-  const std::size_t first = std::min(start_.size(), into.size());
-  std::copy_n(start_.begin(), first, into.begin());
-  start_.erase(start_.begin(), start_.begin() + static_cast<std::ptrdiff_t>(first));
-  return first + file_.read(into.subspan(first));
+  const std::size_t count = file_.read_some(taken_, std::as_writable_bytes(into));
+  taken_ += count;
+  return count;
 }
 
 // A gzip file is one or more members, each with a header and a checksum of its own.
@@ -208,13 +207,13 @@ std::size_t ContentReader::unpack(std::span<std::uint8_t> into) {
 }
 
 FileBytes content_of(const std::string& path) {
-  const DataFile file(path);
-  FileBytes bytes = file.bytes();
-  refuse_foreign(file, bytes.span());
+  FileBytes bytes = open_data(path).bytes();
+  refuse_foreign(path, bytes.span());
   if (!is_gzip(bytes.span())) return bytes;
   std::vector<std::uint8_t> content = ContentReader(path).read_rest();
-  refuse_foreign(file, content);
-  if (is_gzip(content)) file.fail("it is packed by gzip twice: unpack it first, by 'gzip -d'");
+  refuse_foreign(path, content);
+  if (is_gzip(content))
+    fail_file(path, "it is packed by gzip twice: unpack it first, by 'gzip -d'");
   return FileBytes(std::move(content));
 }
 

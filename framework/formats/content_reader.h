@@ -22,11 +22,11 @@ inline constexpr std::size_t kDeflateRatio = 1032;
 
 /// DataError if these first bytes, up to 512 of them, are of data that are packed in another way
 /// than by gzip (xz, lzma, bzip2, zstd, lz4, lzip, zip, 7z, rar, compress, tar, Parquet).
-void refuse_foreign(const DataFile& file, std::span<const std::uint8_t> begin);
+void refuse_foreign(const std::string& path, std::span<const std::uint8_t> begin);
 
 /// The content of a file from its beginning on: its bytes, or what they unpack to if they are gzip
-/// data, whatever the file's name. DataError, naming the file, as DataFile throws it, for gzip data
-/// that are damaged, cut short or followed by other bytes than zeros, and by refuse_foreign().
+/// data, whatever the file's name. DataError, naming the file, as open_data() throws it, for gzip
+/// data that are damaged, cut short or followed by other bytes than zeros, and by refuse_foreign().
 class ContentReader : private NonCopyable {
  public:
   explicit ContentReader(const std::string& path);
@@ -52,7 +52,7 @@ class ContentReader : private NonCopyable {
   /// is too little.
   [[nodiscard]] std::vector<std::uint8_t> read_rest();
 
-  [[noreturn]] void fail(const std::string& rule) const { file_.fail(rule); }
+  [[noreturn]] void fail(const std::string& rule) const { fail_file(path_, rule); }
 
  private:
   struct Unpacking;
@@ -63,8 +63,9 @@ class ContentReader : private NonCopyable {
   std::size_t take(std::span<std::uint8_t> into);
   std::size_t unpack(std::span<std::uint8_t> into);
 
-  DataFile file_;
-  std::vector<std::uint8_t> start_;       // of the file, not yet given out
+  std::string path_;
+  File file_;
+  std::uint64_t taken_ = 0;               // of the file's bytes
   std::unique_ptr<Unpacking> unpacking_;  // for a gzip file
   std::size_t bytes_ = 0;                 // given out
   std::size_t expected_ = 0;
@@ -72,7 +73,7 @@ class ContentReader : private NonCopyable {
 };
 
 /// The whole content of a file, as ContentReader finds it. One that is no gzip file is mapped; see
-/// DataFile::bytes(). DataError also for a gzip file of packed data, such as a .tar.gz.
+/// File::bytes(). DataError also for a gzip file of packed data, such as a .tar.gz.
 [[nodiscard]] FileBytes content_of(const std::string& path);
 
 }  // namespace lockstep::formats

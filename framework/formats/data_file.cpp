@@ -2,12 +2,10 @@
 
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
-#include "framework/base/limits.h"
 #include "framework/base/memory.h"
 #include "framework/base/open_file.h"
 #include "framework/base/text.h"
@@ -44,51 +42,12 @@ bool has_at(std::span<const std::uint8_t> bytes, std::size_t place,
   return all.size() >= place && all.substr(place).starts_with(text);
 }
 
-FileBytes::FileBytes(std::vector<std::uint8_t> bytes) : size_(bytes.size()) {
-  const auto owner = std::make_shared<const std::vector<std::uint8_t>>(std::move(bytes));
-  memory_ = {owner, owner->data()};
-}
-
-DataFile::DataFile(const std::string& path) : path_(path) {
-  OpenedFile file = open_file(path_, O_RDONLY);
-  if (file.error == ENOENT || file.error == ENOTDIR) fail("there is no such file");
-  if (file.error != 0) fail(str("it cannot be opened: ", file.reason));
-  if (!file.descriptor.open()) fail(file.reason);
-  descriptor_ = std::move(file.descriptor);
-  struct stat opened {};
-  if (::fstat(descriptor_.get(), &opened) != 0)
-    fail(str("it cannot be read: ", text_of_errno(errno)));
-  size_ = static_cast<std::size_t>(opened.st_size);
-}
-
-std::size_t DataFile::read(std::span<std::uint8_t> into) const {
-  std::size_t filled = 0;
-  while (filled < into.size()) {
-    const ssize_t count = ::read(descriptor_.get(), into.data() + filled, into.size() - filled);
-    if (count == 0) break;
-    if (count > 0) {
-      filled += static_cast<std::size_t>(count);
-    } else if (errno != EINTR) {
-      fail(str("it cannot be read: ", text_of_errno(errno)));
-    }
-  }
-  return filled;
-}
-
-FileBytes DataFile::bytes() const {
-  constexpr std::size_t kLeastMapped = std::size_t{64} << 10;
-  if (size_ < kLeastMapped) {
-    std::vector<std::uint8_t> copy(size_);
-    copy.resize(read(copy));
-    return FileBytes(std::move(copy));
-  }
-  const std::size_t size = size_;
-  void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor_.get(), 0);
-  if (memory == MAP_FAILED) fail(str("it cannot be mapped: ", text_of_errno(errno)));
-  return {std::shared_ptr<const std::uint8_t>(
-              static_cast<const std::uint8_t*>(memory),
-              [size, memory](const std::uint8_t*) { ::munmap(memory, size); }),
-          size};
+File open_data(const std::string& path) {
+  OpenedFile file = open_file(path, O_RDONLY);
+  if (file.error == ENOENT || file.error == ENOTDIR) fail_file(path, "there is no such file");
+  if (file.error != 0) fail_file(path, str("it cannot be opened: ", file.reason));
+  if (!file.descriptor.open()) fail_file(path, file.reason);
+  return File(std::move(file.descriptor), str("data file '", path, "'"), ErrorKind::data);
 }
 
 }  // namespace lockstep::formats

@@ -63,7 +63,7 @@ Image with_channels(Image image, std::int64_t channels) {
 }  // namespace
 
 Image read_image(const std::string& path, const ImageOptions& options) {
-  const FileBytes bytes = DataFile(path).bytes();
+  const FileBytes bytes = open_data(path).bytes();
   return decode_image(bytes.span(), path, options);
 }
 

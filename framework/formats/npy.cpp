@@ -51,7 +51,7 @@ struct NpyHeader {
 // then blanks and a line feed. Every function takes its part off the text's front.
 class NpyHeaderParser {
  public:
-  NpyHeaderParser(const DataFile& file, std::string_view text) : file_(file), text_(text) {}
+  NpyHeaderParser(const std::string& path, std::string_view text) : path_(path), text_(text) {}
 
   NpyHeader parse() {
     NpyHeader header;
@@ -83,7 +83,7 @@ class NpyHeaderParser {
 
  private:
   [[noreturn]] void refuse(const std::string& rule) const {
-    file_.fail(str("its header is not as NumPy writes it: ", rule));
+    fail_file(path_, str("its header is not as NumPy writes it: ", rule));
   }
 
   void skip_blanks() { text_.remove_prefix(std::min(text_.find_first_not_of(' '), text_.size())); }
@@ -137,12 +137,12 @@ class NpyHeaderParser {
     return shape;
   }
 
-  const DataFile& file_;
+  const std::string& path_;
   std::string_view text_;
 };
 
 // The elements' place in kNpyTypes, and whether they are big-endian.
-std::pair<std::size_t, bool> type_of(const DataFile& file, const std::string& descr) {
+std::pair<std::size_t, bool> type_of(const std::string& path, const std::string& descr) {
   const std::string_view code = std::string_view(descr).substr(descr.empty() ? 0 : 1);
   const auto* const found = std::ranges::find(kNpyTypes, code, code_of);
   const char order = descr.empty() ? '\0' : descr[0];
@@ -151,8 +151,8 @@ std::pair<std::size_t, bool> type_of(const DataFile& file, const std::string& de
     return {static_cast<std::size_t>(found - kNpyTypes.begin()),
             order == '>' && size_of(*found) > 1};
   }
-  file.fail(str("its elements are of type '", cut(descr), "', but only those of ",
-                join(kNpyTypes | std::views::transform(code_of)), " can be read"));
+  fail_file(path, str("its elements are of type '", cut(descr), "', but only those of ",
+                      join(kNpyTypes | std::views::transform(code_of)), " can be read"));
 }
 
 // Turns the bytes of each element around.
@@ -211,23 +211,22 @@ NpyFloat16::operator float() const noexcept {
 }
 
 NpyArray::NpyArray(const std::string& path) : path_(path) {
-  const DataFile file(path);
-  owner_ = file.bytes();
+  owner_ = open_data(path).bytes();
   const std::span<const std::uint8_t> all = owner_.span();
   if (all.size() < kVersionEnd || !has_at(all, 0, kMagic)) {
     if (has_at(all, 0, "PK")) {
-      file.fail(
+      fail(
           "it is an archive, as numpy.savez writes it, of which none can be read: numpy.save "
           "writes each array to a file of its own");
     }
-    if (is_gzip(all)) file.fail("it is packed by gzip: unpack it first, by 'gzip -d'");
-    refuse_foreign(file, all);
-    file.fail(all.empty() ? "it is empty" : "it is no .npy file: it does not start as one");
+    if (is_gzip(all)) fail("it is packed by gzip: unpack it first, by 'gzip -d'");
+    refuse_foreign(path, all);
+    fail(all.empty() ? "it is empty" : "it is no .npy file: it does not start as one");
   }
   const int version = all[kMagic.size()];
   if (version < 1 || version > 3 || all[kMagic.size() + 1] != 0) {
-    file.fail(str("its version is ", version, ".", int{all[kMagic.size() + 1]},
-                  ", but only 1.0, 2.0 and 3.0 can be read"));
+    fail(str("its version is ", version, ".", int{all[kMagic.size() + 1]},
+             ", but only 1.0, 2.0 and 3.0 can be read"));
   }
   const std::size_t header_begin = kVersionEnd + (version == 1 ? 2 : 4);
   std::size_t header_bytes = 0;
@@ -235,20 +234,20 @@ NpyArray::NpyArray(const std::string& path) : path_(path) {
     std::memcpy(&header_bytes, all.data() + kVersionEnd, header_begin - kVersionEnd);
   }
   if (all.size() < header_begin || all.size() - header_begin < header_bytes) {
-    file.fail(str("it is cut short: it ends after ", all.size(), " bytes, inside its header"));
+    fail(str("it is cut short: it ends after ", all.size(), " bytes, inside its header"));
   }
 
   const std::string_view text(reinterpret_cast<const char*>(all.data()) + header_begin,
                               header_bytes);
-  NpyHeader header = NpyHeaderParser(file, text).parse();
-  const auto [type, is_big_endian] = type_of(file, *header.descr);
+  NpyHeader header = NpyHeaderParser(path, text).parse();
+  const auto [type, is_big_endian] = type_of(path, *header.descr);
   const std::size_t element = size_of(kNpyTypes[type]);
   shape_ = std::move(*header.shape);
   std::span<const std::uint8_t> data = all.subspan(header_begin + header_bytes);
   const auto bytes = bytes_for(shape_, element);
   if (bytes != data.size()) {
-    file.fail(str("its header says (", join(shape_), ") elements of ", element, " bytes, but ",
-                  data.size(), " bytes follow it"));
+    fail(str("its header says (", join(shape_), ") elements of ", element, " bytes, but ",
+             data.size(), " bytes follow it"));
   }
 
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(data.data()) % kAlignment == 0;
@@ -264,7 +263,7 @@ NpyArray::NpyArray(const std::string& path) : path_(path) {
   elements_ = elements_of(type, data);
   if (kNpyTypes[type] == ElementType::boolean &&
       std::ranges::any_of(data, [](auto byte) { return byte > 1; })) {
-    file.fail("it has booleans that are neither 0 nor 1");
+    fail("it has booleans that are neither 0 nor 1");
   }
 }
 

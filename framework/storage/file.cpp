@@ -6,14 +6,12 @@
 #include <cstdio>
 #include <string>
 #include <system_error>
-#include <vector>
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/open_file.h"
 #include "framework/base/text.h"
@@ -23,12 +21,12 @@ namespace fs = std::filesystem;
 namespace lockstep {
 namespace {
 
-[[noreturn]] void fail(const fs::path& path, const char* what, const std::string& reason) {
-  throw Error(str(path.string(), " can't be ", what, ": ", reason));
-}
+constexpr std::uint64_t kLeastMapped = std::uint64_t{64} << 10;
 
-[[noreturn]] void fail(const fs::path& path, const char* what, int reason = errno) {
-  fail(path, what, text_of_errno(reason));
+[[noreturn]] void fail(const fs::path& path, const char* what,
+                       const std::string& reason = text_of_errno(errno),
+                       ErrorKind kind = ErrorKind::error) {
+  throw_as(kind, str(path.string(), " can't be ", what, ": ", reason));
 }
 
 fs::path folder_of(const fs::path& path) {
@@ -47,43 +45,31 @@ fs::path temporary_name(const fs::path& path) {
   return folder_of(path) / str(prefix_of(path), getpid(), "-", count.fetch_add(1), kSuffix);
 }
 
-// A part of a file, from a whole page on, as it lies in the system's cache. Empty if it can't be
-// mapped, also because it can't be read, and before Linux 5.14.
-class ViewOfFile : private NonCopyable {
- public:
-  ViewOfFile(int descriptor, std::uint64_t offset, std::uint64_t size) : size_(size) {
-    memory_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, static_cast<off_t>(offset));
-    // Here what can't be read is an error; where it is used it would be a signal.
-    if (memory_ != MAP_FAILED && ::madvise(memory_, size_, MADV_POPULATE_READ) != 0) unmap();
-  }
-  ~ViewOfFile() { unmap(); }
-
-  [[nodiscard]] ConstBytes bytes() const noexcept {
-    if (memory_ == MAP_FAILED) return {};
-    return {static_cast<const std::byte*>(memory_), size_};
-  }
-
- private:
-  void unmap() noexcept {
-    if (memory_ != MAP_FAILED) ::munmap(memory_, size_);
-    memory_ = MAP_FAILED;
-  }
-
-  void* memory_;
-  std::size_t size_;
-};
+// A part of a file, from a whole page on, as it lies in the system's cache. Null if the system
+// refuses.
+std::shared_ptr<std::uint8_t> map(int descriptor, std::uint64_t offset, std::size_t size) {
+  void* const memory =
+      ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, static_cast<off_t>(offset));
+  if (memory == MAP_FAILED) return nullptr;
+  return {static_cast<std::uint8_t*>(memory), [size](void* mapped) { ::munmap(mapped, size); }};
+}
 
 }  // namespace
+
+FileBytes::FileBytes(std::vector<std::uint8_t> bytes) : size_(bytes.size()) {
+  const auto owner = std::make_shared<const std::vector<std::uint8_t>>(std::move(bytes));
+  memory_ = {owner, owner->data()};
+}
 
 File::File(const fs::path& path, int flags, fs::path name, unsigned mode)
     : name_(name.empty() ? path : std::move(name)) {
   if ((flags & O_DIRECTORY) != 0) {  // also a part of O_TMPFILE
     descriptor_ = Descriptor(::open(path.c_str(), flags | O_CLOEXEC, mode));
-    if (!descriptor_.open()) fail(name_, "opened");
+    if (!descriptor_.open()) fail("opened");
     return;
   }
   OpenedFile opened = open_file(path, flags, mode);
-  if (!opened.descriptor.open()) fail(name_, "opened", opened.reason);
+  if (!opened.descriptor.open()) lockstep::fail(name_, "opened", opened.reason);
   descriptor_ = std::move(opened.descriptor);
 }
 
@@ -93,47 +79,68 @@ void File::write(std::string_view text) const {
     if (count >= 0) {
       text.remove_prefix(static_cast<std::size_t>(count));
     } else if (errno != EINTR) {
-      fail(name_, "written");
+      fail("written");
     }
   }
 }
 
 std::uint64_t File::size() const {
   struct stat status {};
-  if (::fstat(descriptor_.get(), &status) != 0) fail(name_, "read");
+  if (::fstat(descriptor_.get(), &status) != 0) fail("read");
   return static_cast<std::uint64_t>(status.st_size);
 }
 
 void File::read(std::uint64_t offset, Bytes to) const {
-  while (!to.empty()) {
-    const ssize_t count =
-        ::pread(descriptor_.get(), to.data(), to.size(), static_cast<off_t>(offset));
-    if (count == 0) throw Error(str(name_.string(), " ends at byte ", offset, ", too early"));
+  const std::size_t count = read_some(offset, to);
+  if (count == to.size()) return;
+  throw_as(failure_, str(name_.string(), " ends at byte ", offset + count, ", too early"));
+}
+
+std::size_t File::read_some(std::uint64_t offset, Bytes to) const {
+  std::size_t filled = 0;
+  while (filled < to.size()) {
+    const ssize_t count = ::pread(descriptor_.get(), to.data() + filled, to.size() - filled,
+                                  static_cast<off_t>(offset + filled));
+    if (count == 0) break;
     if (count > 0) {
-      offset += static_cast<std::uint64_t>(count);
-      to = to.subspan(static_cast<std::size_t>(count));
+      filled += static_cast<std::size_t>(count);
     } else if (errno != EINTR) {
-      fail(name_, "read");
+      fail("read");
     }
   }
+  return filled;
+}
+
+FileBytes File::bytes() const {
+  const std::uint64_t size = this->size();
+  if (size < kLeastMapped) {
+    std::vector<std::uint8_t> copy(size);
+    copy.resize(read_some(0, std::as_writable_bytes(std::span(copy))));
+    return FileBytes(std::move(copy));
+  }
+  auto memory = map(descriptor_.get(), 0, size);
+  if (memory == nullptr) fail("mapped");
+  return {std::move(memory), size};
 }
 
 void File::look(std::uint64_t offset, std::uint64_t size,
                 const std::function<void(ConstBytes part)>& look) const {
   constexpr std::uint64_t kPart = std::uint64_t{8} << 20;
-  constexpr std::uint64_t kLeastMapped = std::uint64_t{64} << 10;
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const std::uint64_t whole = this->size();  // a page beyond the end has zeros
   std::vector<std::byte> copy;
   while (size > 0) {
     const std::uint64_t begin = offset / page * page;
     const std::uint64_t end = std::min(offset + size, begin + kPart);
-    std::optional<ViewOfFile> view;
+    std::shared_ptr<std::uint8_t> view;
     if (end - offset >= kLeastMapped && end <= whole) {
-      view.emplace(descriptor_.get(), begin, end - begin);
+      view = map(descriptor_.get(), begin, end - begin);
     }
-    if (view && !view->bytes().empty()) {
-      look(view->bytes().subspan(offset - begin));
+    // Here what can't be read is an error; where it is used it would be a signal. Before Linux 5.14
+    // this fails.
+    if (view && ::madvise(view.get(), end - begin, MADV_POPULATE_READ) != 0) view.reset();
+    if (view) {
+      look(std::as_bytes(std::span(view.get(), end - begin)).subspan(offset - begin));
     } else {
       copy.resize(end - offset);
       read(offset, copy);
@@ -152,7 +159,7 @@ void File::begin_sync(std::uint64_t offset, std::uint64_t size) const noexcept {
 
 void File::sync() const {
   // Some file systems can't: what they hold is then as safe as it gets.
-  if (::fsync(descriptor_.get()) != 0 && errno != EINVAL) fail(name_, "synced");
+  if (::fsync(descriptor_.get()) != 0 && errno != EINVAL) fail("synced");
 }
 
 bool File::is_in_place() const noexcept {
@@ -160,6 +167,10 @@ bool File::is_in_place() const noexcept {
   struct stat there {};
   return ::fstat(descriptor_.get(), &here) == 0 && ::stat(name_.c_str(), &there) == 0 &&
          here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+void File::fail(const char* what) const {
+  lockstep::fail(name_, what, text_of_errno(errno), failure_);
 }
 
 NewFile::NewFile(fs::path path, unsigned mode) : path_(std::move(path)) {
@@ -189,7 +200,7 @@ void NewFile::publish_over() {
   if (temporary_.empty()) {
     if (link()) return;
     const fs::path name = temporary_name(path_);
-    if (const int reason = link_as(name)) fail(path_, "written", reason);
+    if (const int reason = link_as(name)) fail(path_, "written", text_of_errno(reason));
     temporary_ = name;
   }
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "written");
@@ -203,7 +214,7 @@ bool NewFile::link() {
   // A writer that has published meanwhile may have swept this temporary name away.
   std::error_code error;
   if (reason == EEXIST || fs::exists(fs::symlink_status(path_, error))) return false;
-  fail(path_, "written", reason);
+  fail(path_, "written", text_of_errno(reason));
 }
 
 int NewFile::link_as(const fs::path& name) {

@@ -1,17 +1,39 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "framework/base/bytes.h"
 #include "framework/base/descriptor.h"
+#include "framework/base/errors.h"
 #include "framework/base/non_copyable.h"
 
 namespace lockstep {
+
+/// All bytes of a file. They stay while a copy of this is there. Any thread.
+class FileBytes {
+ public:
+  FileBytes() = default;
+  explicit FileBytes(std::vector<std::uint8_t> bytes);
+  FileBytes(std::shared_ptr<const std::uint8_t> memory, std::size_t size) noexcept
+      : memory_(std::move(memory)), size_(size) {}
+
+  [[nodiscard]] std::span<const std::uint8_t> span() const noexcept {
+    return {memory_.get(), size_};
+  }
+
+ private:
+  std::shared_ptr<const std::uint8_t> memory_;
+  std::size_t size_ = 0;
+};
 
 /// An open file, closed with the object. Every failure throws an Error that names the file and the
 /// reason.
@@ -22,9 +44,9 @@ class File : private NonCopyable {
   /// no regular file is refused at once (see base/open_file.h).
   File(const std::filesystem::path& path, int flags, std::filesystem::path name = {},
        unsigned mode = 0666);
-  /// One that is open. Messages call it `name`.
-  File(Descriptor opened, std::filesystem::path name) noexcept
-      : name_(std::move(name)), descriptor_(std::move(opened)) {}
+  /// One that is open. Messages call it `name`; failures are errors of this kind.
+  File(Descriptor opened, std::filesystem::path name, ErrorKind failure = ErrorKind::error) noexcept
+      : name_(std::move(name)), descriptor_(std::move(opened)), failure_(failure) {}
 
   [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
 
@@ -35,6 +57,13 @@ class File : private NonCopyable {
 
   /// Reads the bytes from `offset` on, as many as `to` has. Error if the file ends before.
   void read(std::uint64_t offset, Bytes to) const;
+  /// The same as far as the file reaches; returns how many these are.
+  [[nodiscard]] std::size_t read_some(std::uint64_t offset, Bytes to) const;
+
+  /// The whole file: mapped, or in memory if it is small, since a process may have only so many
+  /// maps (65530 by Linux's default). Nobody may make the file shorter while it is mapped: reading
+  /// beyond the new end ends the process (SIGBUS).
+  [[nodiscard]] FileBytes bytes() const;
 
   /// Calls `look` with parts of `size` bytes from `offset` on, one after another: each as it lies
   /// in the system's cache where that can be mapped, which saves a copy. A part lasts for the call.
@@ -53,8 +82,11 @@ class File : private NonCopyable {
   [[nodiscard]] bool is_in_place() const noexcept;
 
  private:
+  [[noreturn]] void fail(const char* what) const;
+
   std::filesystem::path name_;
   Descriptor descriptor_;
+  ErrorKind failure_ = ErrorKind::error;
 };
 
 /// A file that gets its name once its content is on the disk. It has no name before (O_TMPFILE), so

@@ -29,20 +29,14 @@ std::string read_text(const std::filesystem::path& file) {
   };
   OpenedFile opened = open_file(file, O_RDONLY);
   if (!opened.descriptor.open()) fail(opened.reason);
-  const File in(std::move(opened.descriptor), file);
-  try {
-    const std::uint64_t size = in.size();
-    if (size > kLongestConfig) {
-      fail(str("it is longer than ", kLongestKiB, " KiB, more than any config"));
-    }
-    std::string text(size, '\0');
-    in.read(0, std::as_writable_bytes(std::span(text)));
-    return text;
-  } catch (const DataError&) {
-    throw;
-  } catch (const Error& error) {
-    throw DataError(error.what());
+  const File in(std::move(opened.descriptor), file, ErrorKind::data);
+  const std::uint64_t size = in.size();
+  if (size > kLongestConfig) {
+    fail(str("it is longer than ", kLongestKiB, " KiB, more than any config"));
   }
+  std::string text(size, '\0');
+  in.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
 }
 
 template <typename Kind>
