@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,7 +14,6 @@
 #include "framework/base/poll_set.h"
 #include "framework/base/record.h"
 #include "framework/comm/network/link.h"
-#include "framework/replicas/host_facts.h"
 #include "framework/replicas/job_plan.h"
 #include "framework/watch/job_watch.h"
 #include "framework/watch/long_waits.h"
@@ -28,6 +28,9 @@ struct Ending {
   int doubt = 0;         ///< see ErrorTraits
   LOCKSTEP_FIELDS(status, text, is_lost, doubt)
 };
+
+/// By name, what must be the same on all hosts of a job.
+using Facts = std::map<std::string, std::string>;
 
 // What launchers tell each other. While they meet:
 
