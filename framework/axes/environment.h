@@ -19,8 +19,7 @@
 
 namespace lockstep {
 
-/// A partition of an axis: every index is in exactly one group. Order within a group is as written.
-/// Empty: the whole axis is one group.
+/// A partition of an axis: each index in one group, in the order written. Empty: one group of all.
 using AxisIndexGroups = std::vector<std::vector<std::int64_t>>;
 
 /// "[[0, 2], [3, 1]]"
@@ -32,13 +31,11 @@ inline constexpr const char* kDefaultAxisName = "i";
 struct NamedAxis {
   std::string name;
   std::int64_t size;
-  /// Whether the map was given no name and an outer map has the default name already. Then no
-  /// collective can name this axis.
+  /// Of a map without a name inside of one with the default name: no collective can name this axis.
   bool nameless = false;
 };
 
-/// The replicas of one map or job, as one of them sees them. They are counted row-major over the
-/// axes of the map or job.
+/// The replicas of one map or job, as one of them sees them, counted row-major over its axes.
 struct AxisLevel {
   std::vector<NamedAxis> axes;
   std::int64_t rank;           ///< this replica's
@@ -91,8 +88,7 @@ class CalledFrom : ScopedValue<const AxisCall*> {
 /// "model.cpp:41"
 [[nodiscard]] std::string text_of(const std::source_location& where);
 
-/// Why this thread's collectives, maps and launches are refused, from the innermost CallsRefused;
-/// nullptr if they are not refused.
+/// The reason of this thread's innermost CallsRefused; nullptr where nothing is refused.
 inline constinit thread_local const char* refusal_here = nullptr;
 
 /// While this lives, collectives, maps and launches of this thread throw Errors that end with

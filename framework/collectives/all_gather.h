@@ -11,8 +11,7 @@ namespace lockstep {
 struct AllGatherOptions {
   /// Where the replicas' values go in the result; negative counts from its end.
   std::int64_t axis = 0;
-  /// False: stack them along a new dimension at `axis`. True: concatenate them along the existing
-  /// one.
+  /// False: stacked along a new dimension at `axis`. True: concatenated along the existing one.
   bool tiled = false;
   AxisIndexGroups axis_index_groups = {};  ///< of one size: works within each of them
 };

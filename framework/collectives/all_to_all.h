@@ -9,10 +9,9 @@
 namespace lockstep {
 
 struct AllToAllOptions {
-  /// False: split_axis must be as long as the number of replicas. It is removed, and a new
-  /// dimension is inserted at concat_axis. True: the number of replicas must divide the length of
-  /// split_axis. Each piece keeps its part of that dimension, and pieces are concatenated along
-  /// concat_axis.
+  /// False: split_axis, as long as the number of replicas, is removed, and a new dimension inserted
+  /// at concat_axis. True: the number of replicas divides the length of split_axis. Each piece
+  /// keeps its part of it, and pieces are concatenated along concat_axis.
   bool tiled = false;
   AxisIndexGroups axis_index_groups = {};  ///< of one size: works within each of them
 };
@@ -34,8 +33,7 @@ Leaves all_to_all_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
 /// count from the end. As jax.lax.all_to_all.
 ///
 /// Derivative: all_to_all of the gradients with split_axis and concat_axis exchanged. Trees and
-/// errors: as psum; ValueErrors too if an axis is out of range or split_axis' length does not suit
-/// the number of replicas.
+/// errors: as psum; ValueErrors too if an axis is out of range or split_axis' length does not suit.
 template <Tree T>
 [[nodiscard]] T all_to_all(const T& x, const AxisNames& axis_name, std::int64_t split_axis,
                            std::int64_t concat_axis, const AllToAllOptions& options = {},

@@ -14,9 +14,8 @@ namespace lockstep {
 [[nodiscard]] std::int64_t axis_index(const AxisNames& axis_name,
                                       std::source_location where = std::source_location::current());
 
-/// axis_index as an int64 tensor of shape [], for tensor arithmetic (at::where, index_select). A
-/// shard_map with check_vma needs it: the tensor is tracked as varying over the axis, while
-/// axis_index itself is a ValueError there.
+/// axis_index as an int64 tensor of shape [], for tensor arithmetic (at::where, index_select). In a
+/// shard_map with check_vma it is tracked to vary over the axis, where axis_index is a ValueError.
 [[nodiscard]] Tensor axis_index_tensor(
     const AxisNames& axis_name, std::source_location where = std::source_location::current());
 

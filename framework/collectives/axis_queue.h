@@ -30,8 +30,7 @@ class AxisQueue : private NonCopyable {
  public:
   AxisQueue(AxisNames axis_name, bool overlap,
             std::source_location where = std::source_location::current());
-  /// Gives up calls that are under way. Replicas that need this one for them wait until something
-  /// ends them, or until their timeout.
+  /// Gives up calls under way. Replicas that need this one for them wait to be ended, or time out.
   ~AxisQueue();
 
   /// Whether a call goes on while its caller does other work.

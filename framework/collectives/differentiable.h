@@ -34,8 +34,7 @@ class BackwardOf : ScopedValue<const ForwardCall*> {
   explicit BackwardOf(const ForwardCall& forward) noexcept;
 };
 
-/// Computes the gradients of a collective's operands from those of its results. It uses collectives
-/// itself, so that higher derivatives work.
+/// Makes gradients of operands from those of results, by collectives: so higher derivatives work.
 using BackwardRule = std::function<Leaves(const Leaves& result_gradients)>;
 
 /// Announces a call without a derivative to `replicas`, as differentiable() does, and runs it. The

@@ -36,9 +36,8 @@ struct CommonZeros {
     at::IntArrayRef sizes, at::ScalarType dtype, const AxisNames& axis_name,
     std::source_location where = std::source_location::current());
 
-/// Returns once every replica of the axis has called it. All replicas then see what any of them
-/// wrote to common memory before its call.
-/// With axis_index_groups, which may be of different sizes: every replica of the own group.
+/// Returns once every replica of the axis, or of the own group, has called it (groups may differ in
+/// size). All then see what any of them wrote to common memory before its call.
 void barrier(const AxisNames& axis_name, const AxisIndexGroups& axis_index_groups = {},
              std::source_location where = std::source_location::current());
 
@@ -54,9 +53,8 @@ void psum_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& opt
 void pmean_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options = {},
             std::source_location where = std::source_location::current());
 
-/// output = the replica's own slice of psum(input), both taken as flat: psum_scatter of `input` as
-/// (axis size, output.numel()). `output` may be that slice of `input`; any other overlap is a
-/// ValueError.
+/// output = the own slice of psum(input), both taken as flat: psum_scatter of `input` as (axis
+/// size, output.numel()). `output` may be that slice of `input`; other overlap is a ValueError.
 void psum_scatter_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                        const AxisIndexGroups& axis_index_groups = {},
                        std::source_location where = std::source_location::current());

@@ -22,12 +22,10 @@ namespace lockstep::collectives {
 [[nodiscard]] std::optional<ElementType> find_element_type(at::ScalarType type);
 [[nodiscard]] std::optional<at::ScalarType> find_scalar_type(ElementType type);
 
-/// The wire's name for a dtype. Throws ValueError, naming `call`, for dtypes that collectives do
-/// not support (complex, quantized).
+/// The wire's name for a dtype. ValueError, naming `call`, for one without (complex, quantized).
 [[nodiscard]] ElementType element_type(at::ScalarType type, const AxisCall& call);
 
-/// Throws ValueError unless every leaf is a defined dense tensor on the CPU of a dtype that
-/// collectives know.
+/// ValueError unless every leaf is a defined dense tensor on the CPU, of a supported dtype.
 void check_leaves(const Leaves& leaves, const AxisCall& call);
 
 /// The tensor's values in contiguous memory: a copy, unless they are contiguous already. A view
@@ -41,8 +39,7 @@ void check_leaves(const Leaves& leaves, const AxisCall& call);
   return {static_cast<std::byte*>(contiguous.data_ptr()), contiguous.nbytes()};
 }
 
-/// Indices of leaves with the same dtype, one list a dtype, in the order in which dtypes first
-/// occur.
+/// The leaves' indices, one list a dtype, in the order in which dtypes first occur.
 [[nodiscard]] std::vector<std::vector<std::size_t>> by_dtype(const Leaves& leaves);
 
 /// The elements of the contiguous tensor `flat` from `offset` on, as a tensor of shape `sizes` that
@@ -56,8 +53,7 @@ void check_leaves(const Leaves& leaves, const AxisCall& call);
 /// them in 35 to 100 ms, and reduce as much in 9). The memory kept is bounded. Any thread.
 [[nodiscard]] at::Tensor result_memory(at::IntArrayRef sizes, const at::TensorOptions& options);
 
-/// Makes a new contiguous message from `message`. If `is_copy`, `message` may be overwritten;
-/// otherwise it may be a leaf's own memory.
+/// Makes a new contiguous message from `message`, which it may overwrite only if that `is_copy`.
 using MessageFunction = std::function<at::Tensor(const at::Tensor& message, bool is_copy)>;
 
 /// Packs leaves of one dtype into one message each, and unpacks what `function` makes of it, which

@@ -20,8 +20,7 @@ Tensor reduced(const AxisCall& call, comm::Communicator& replicas, const Tensor&
   return result;
 }
 
-// Two rounds: one message a dtype finds the extrema, one for all leaves the lowest index that holds
-// each.
+// Two rounds: a message a dtype finds the extrema, one for all leaves the lowest holder of each.
 Leaves find_indices(const AxisCall& call, comm::Communicator& replicas, const Leaves& leaves,
                     ReduceOp extremum) {
   // This replica's index where it holds the extremum.

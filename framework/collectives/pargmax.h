@@ -25,8 +25,7 @@ template <Tree T>
                                                           ReduceOp::max, tree_leaves(x)));
 }
 
-/// The index of the replica that holds the smallest value; a NaN counts as the smallest. See
-/// pargmax.
+/// The index of the replica with the smallest value; a NaN counts as the smallest. See pargmax.
 template <Tree T>
 [[nodiscard]] T pargmin(const T& x, const AxisNames& axis_name,
                         std::source_location where = std::source_location::current()) {

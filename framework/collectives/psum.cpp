@@ -19,8 +19,7 @@ ReduceOp op_of(Reduction reduction, ElementType type) {
   return reduction == Reduction::mean && is_floating(type) ? ReduceOp::mean : ReduceOp::sum;
 }
 
-// The leaf in the type in which it is summed: booleans are counted, and the mean of integers must
-// not overflow theirs.
+// The leaf in the type that it is summed in: booleans are counted, means must not overflow.
 Tensor operand_of(const Tensor& leaf, Reduction reduction) {
   const bool counts = leaf.scalar_type() == at::kBool && is_linear(reduction);
   const bool widens = reduction == Reduction::mean && !leaf.is_floating_point();

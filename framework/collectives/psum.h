@@ -22,8 +22,7 @@ enum class Reduction { sum, invariant_sum, mean, max, min };
 
 Leaves reduce_leaves(Reduction reduction, const AxisCall& call, const Leaves& leaves,
                      const ReduceOptions& options);
-// With `copies` false, the results are the operands themselves, for callers that make new tensors
-// of them.
+// Without `copies` the results are the operands themselves, for callers that make tensors of them.
 Leaves pvary_leaves(const AxisCall& call, const Leaves& leaves, bool copies = true);
 // A number reduced as a tensor of one element.
 at::Scalar reduce_number(Reduction reduction, const AxisCall& call, const at::Scalar& x,

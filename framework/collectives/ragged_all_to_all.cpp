@@ -126,8 +126,7 @@ struct Plan {
                                    names[static_cast<std::size_t>(receiver)]));
   }
 
-  // Throws ValueError if anything does not fit. A function of all tables: the same on every
-  // replica.
+  // ValueError if anything does not fit. A function of all tables: the same on every replica.
   void check() const {
     for (std::int64_t sender = 0; sender < replicas; ++sender) {
       for (std::int64_t receiver = 0; receiver < replicas; ++receiver) {

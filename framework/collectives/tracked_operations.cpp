@@ -132,8 +132,7 @@ class Operation {
     for_each_result([&](const at::Tensor& result) { variance_.add(result, axes_); });
   }
 
-  // Operands become ones that vary over all axes that the result does. Where no gradient flows
-  // there is nothing to do.
+  // Where a gradient flows, operands become ones that vary over all axes that the result does.
   void unify() {
     if (!c10::GradMode::is_enabled()) return;
     for_each_operand([&](at::Tensor& tensor, const auto& argument) {

@@ -111,7 +111,6 @@ void check_limits(int /*argc*/, char** /*argv*/, char** environment) {
 }  // namespace
 }  // namespace lockstep::replicas
 
-// Programs, which alone may have such an entry, are linked with this name
-// (framework/CMakeLists.txt).
+// Programs, which alone may have one, are linked with this name (framework/CMakeLists.txt).
 extern "C" [[gnu::section(".preinit_array"), gnu::used]] void (*const lockstep_before_libraries)(
     int, char**, char**) = lockstep::replicas::check_limits;

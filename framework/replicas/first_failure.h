@@ -52,8 +52,7 @@ class FirstFailure {
 void add_threads(std::vector<std::thread>& threads, std::int64_t count, FirstFailure& failure,
                  const std::function<void(std::int64_t)>& body, std::int64_t first = 0);
 
-/// The text of an exception, without LibTorch's backtraces, and cut if it is very long. If memory
-/// has run out, the text has the numbers.
+/// An exception's text without LibTorch's backtraces, cut if long; with numbers if memory ran out.
 [[nodiscard]] std::string text_of(const std::exception& error);
 [[nodiscard]] std::string text_of(const std::exception_ptr& error);
 /// The same behind the type of an Error: "DataError: a.png is cut short".

@@ -25,8 +25,7 @@ enum class Backend { automatic, gloo };
 /// it 2 s or more after the first of them that has come to this host.
 enum class OnStop { end, ask };
 
-/// This host among several that run one job: each runs the same program, which calls launch() with
-/// the same options but for these.
+/// This host among several that run one job: the same program with the same options but for these.
 struct HostOptions {
   std::int64_t count = 1;    ///< hosts of the job
   std::int64_t rank = 0;     ///< this host's number, from 0
@@ -73,8 +72,7 @@ struct LaunchOptions {
   OnStop on_stop = OnStop::end;
   /// The most times that the job is started again after it has lost a replica. Processes only.
   std::int64_t max_restarts = 0;
-  /// How long launch() waits before the first restart, at most a minute. Before each further one it
-  /// waits twice as long, up to a minute.
+  /// The wait before the first restart, at most a minute. It doubles with each, up to a minute.
   std::chrono::milliseconds restart_delay{1000};
   /// Called by the launcher right before each restart, with its number, from 1. Must not launch.
   /// Forked replicas see what it changes. What it throws ends launch().
@@ -144,8 +142,7 @@ struct LaunchOptions {
 /// of a launch. Another replica's end never sets it.
 [[nodiscard]] bool stop_requested() noexcept;
 
-/// Whether this process is a worker for which launch() has started the program again, so that what
-/// comes before launch() happens once more.
+/// Whether launch() has started the program again for this worker: what comes before is run again.
 [[nodiscard]] bool is_relaunched();
 
 /// The number of the host on which this process' replicas run; 0 outside of a launch. Any thread.

@@ -30,8 +30,7 @@
 namespace lockstep::replicas {
 
 int launch_threads(const std::function<void()>& function, const LaunchOptions& options) {
-  // A thread cannot be ended from outside: what still runs this long after a failure, outside of
-  // any collective, ends with the program.
+  // Nothing can end a thread: what still runs this long after a failure ends with the program.
   constexpr std::chrono::milliseconds kThreadGrace{1500};
   const JobPlan plan = make_plan(options, {0}, {usable_cores()});
   announce(options, plan);

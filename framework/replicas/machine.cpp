@@ -19,8 +19,7 @@ namespace {
 
 thread_local std::int64_t this_thread_math_threads = 0;
 
-// The file that holds the matrix product which LibTorch calls, symbolic links resolved: Debian
-// picks a BLAS by links.
+// The file of the matrix product that LibTorch calls, behind the links by which Debian picks it.
 std::string blas_file() {
   const void* const product = ::dlsym(RTLD_DEFAULT, "sgemm_");
   Dl_info info{};

@@ -45,8 +45,7 @@ struct ArgumentLeaf {
   std::string name;
 };
 
-/// ValueError unless the list, which the caller calls `name`, has an entry without a key for each
-/// of `count` arguments or results.
+/// ValueError unless the list, called `name`, has `count` entries without keys: one a `what`.
 template <typename Entry>
 void check_count(const PrefixTree<Entry>& list, const char* name, std::size_t count,
                  const char* what) {
@@ -72,8 +71,7 @@ std::vector<Entry> entries_of(const PrefixTree<Entry>& prefix, const PrefixTree<
   return entries;
 }
 
-/// The leaves of the arguments. `prefix` is one entry for all arguments or has one for each;
-/// messages call it `name`.
+/// The arguments' leaves. `prefix`, in messages `name`, is one entry for all or has one for each.
 template <typename Entry, typename... Args>
 std::vector<ArgumentLeaf<Entry>> describe(const PrefixTree<Entry>& prefix, const char* name,
                                           const Args&... args) {
@@ -116,8 +114,7 @@ void check_leaf(const Tensor& leaf, const std::string& what);
 void check_same_form(const Tensor& first, const Tensor& leaf, const std::string& what,
                      std::size_t r);
 
-/// The leaves of all arguments of a pmap or vmap, cut as their entries say. Checks the entries and
-/// sets the map's number of replicas.
+/// A pmap's or vmap's leaves, cut as their entries say, once checked. Sets the number of replicas.
 [[nodiscard]] std::vector<replicas::MapInput> cut(
     replicas::MapCall& map_call,
     const std::vector<ArgumentLeaf<std::optional<std::int64_t>>>& arguments);
@@ -133,8 +130,7 @@ struct ResultLeaf {
 /// The leaf of all replicas, stacked along `axis`; for std::nullopt the first replica's leaf.
 [[nodiscard]] Tensor combine(const ResultLeaf& result, const std::optional<std::int64_t>& axis);
 
-/// In a map that spans processes: replaces leaves whose axis is std::nullopt by those of the axis'
-/// first replica.
+/// In a map that spans processes: leaves whose axis is std::nullopt become the first replica's.
 void take_first_replicas(const replicas::MapCall& map_call, Leaves& leaves,
                          const std::vector<std::optional<std::int64_t>>& axes);
 

@@ -22,8 +22,7 @@
 namespace lockstep::replicas {
 namespace {
 
-// The board of this thread's last map outside of a job, for the next: a fresh one's pages cost as
-// much as waking a few threads.
+// For this thread's next map outside of a job: fresh pages cost as much as waking a few threads.
 thread_local std::shared_ptr<watch::Board> kept_board;
 
 // The parts of the environments of a map's replicas.

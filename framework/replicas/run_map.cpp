@@ -177,8 +177,7 @@ void add_captured(Recorded& recorded) {
   }
 }
 
-// Whether the first of the replicas that share the port is here: their sum is one value, which is
-// differentiated there.
+// Whether the first replica that shares the port is here, where their one sum is differentiated.
 bool counts_here(const Recorded& recorded, const Port& port) {
   const std::vector<std::int64_t>& first = recorded.places[0];
   return std::ranges::all_of(port.shared_over, [&](const std::string& name) {
@@ -245,8 +244,7 @@ std::vector<std::size_t> sharers(const Recorded& recorded, tree::AxisSet axes) {
   return part_of;
 }
 
-// A shared result is one value, taken from the first of the replicas that share it: they all begin
-// their backward with its gradient.
+// A shared result is one value, of the first replica that shares it: all begin with its gradient.
 void share_starts(const Recorded& recorded, std::size_t replica, Tensors& starts) {
   tree::Variance& variance = *recorded.variances[replica];
   std::map<tree::AxisSet, std::vector<std::size_t>> by_axes;

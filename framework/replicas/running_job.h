@@ -23,9 +23,8 @@ namespace lockstep::replicas {
 /// has failed. No method blocks but flush(). For one thread, which calls progress() often.
 class RunningJob : private NonCopyable {
  public:
-  /// Makes `store` one of all hosts, but for keys that begin with "process/": a host's replicas
-  /// find each other by these (connect_shared()). Verdicts on calls with members on several hosts
-  /// come to `board`.
+  /// Makes `store` one of all hosts, but for keys that begin with "process/", by which a host's
+  /// replicas find each other (connect_shared()). Verdicts on calls across hosts come to `board`.
   RunningJob(Hosts& hosts, std::chrono::milliseconds timeout, comm::StoreServer& store,
              watch::Board& board);
 
@@ -45,8 +44,7 @@ class RunningJob : private NonCopyable {
   void warn(const watch::Stall& stall);
   /// Tells how this host's replicas have ended. The first failure counts.
   void report(const Ending& own);
-  /// How the job has ended, the same on all hosts: well if all hosts' replicas have, otherwise by
-  /// the root cause.
+  /// How the job has ended, the same on all hosts: well if all replicas have, or by the root cause.
   [[nodiscard]] const std::optional<Ending>& verdict() const noexcept { return verdict_; }
   /// Whether a host has reported that its replicas have not ended well.
   [[nodiscard]] bool has_failure() const noexcept;

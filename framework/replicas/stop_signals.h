@@ -62,8 +62,7 @@ class StopSignals {
   /// Readable for poll() once there is such a signal.
   [[nodiscard]] int descriptor() const noexcept { return pipe_.first.get(); }
 
-  /// Says on stderr how long to wait with a Ctrl-C or SIGTERM that came too early to end the job.
-  /// To be called now and then, by one thread.
+  /// Says on stderr how long to wait with a Ctrl-C or SIGTERM that came too early. For one thread.
   void tell_early() const;
 
  private:

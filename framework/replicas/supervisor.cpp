@@ -194,8 +194,7 @@ struct Watched : WorkerProcess {
   Waited inactive{};
 };
 
-// " (pid 17)"; where replicas share a worker, " (worker 1, pid 17)"; of several hosts " (host 1,
-// …".
+// " (pid 17)", of several replicas " (worker 1, pid 17)", of several hosts " (host 1, pid 17)".
 std::string origin_text(const Watched& worker) {
   if (worker.replicas.size == 1) return str(" (", worker.host, "pid ", worker.pid, ")");
   return str(" (", worker.host, "worker ", worker.index, ", pid ", worker.pid, ")");

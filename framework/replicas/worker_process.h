@@ -23,8 +23,7 @@ namespace lockstep::replicas {
 
 // A worker of a launched job as a process: how the launcher starts it, and what it does.
 
-/// Two ends that close on exec: what is written to the second is read from the first. `flags` as
-/// pipe2(2) takes them. Throws CommError.
+/// The reading and the writing end, closed on exec, by pipe2(2) with `flags`. Throws CommError.
 [[nodiscard]] std::pair<Descriptor, Descriptor> make_pipe(int flags = 0);
 
 /// A started worker and the launcher's ends of what connects them.
@@ -60,8 +59,7 @@ struct WorkerPlace {
 /// This process' place, if it is a worker that was started anew.
 [[nodiscard]] const std::optional<WorkerPlace>& inherited_place();
 
-/// The signals that stop a job. Schedulers and terminals send them, and the system where a limit of
-/// processor time (ulimit -t) is reached.
+/// The signals that stop a job, of schedulers, terminals and limits of processor time (ulimit -t).
 inline constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 
 /// While this lives, these signals are blocked in this thread: until the job's supervisor runs,
@@ -113,8 +111,7 @@ struct Report {
 };
 /// Sends a report through a socket. Long messages are cut, so that this never waits for the reader.
 void send_report(int socket, Report report) noexcept;
-/// Reads what has come without waiting, and closes the socket at its end. `counts` is the report
-/// that counts among all so far.
+/// Reads what has come, and closes the socket at its end. `counts` is the one that counts so far.
 void read_reports(Descriptor& socket, std::optional<Report>& counts);
 
 }  // namespace lockstep::replicas

@@ -20,8 +20,7 @@ struct FlatItem {
   std::int64_t group = 0;
 };
 
-/// How many bytes a bucket of group 0 may have: as a rule, and the first and the last one of each
-/// dtype.
+/// How many bytes a bucket of group 0 may have: as a rule, and the first and last of each dtype.
 struct BucketSizes {
   BucketSizes(std::int64_t bytes) : BucketSizes(bytes, bytes) {}
   BucketSizes(std::int64_t most_bytes, std::int64_t ends_bytes)
@@ -70,8 +69,7 @@ class FlatLayout {
   FlatLayout() = default;
   /// Lays `items` out in the order that `order` lists them in (each index once), in buckets of at
   /// most `sizes` (a larger tensor is a bucket of its own), for `shards` shards. Buckets come in
-  /// the order in which their last items do. Throws ValueError for sizes below 0 and numbers below
-  /// 1.
+  /// the order in which their last items do. ValueError for sizes below 0 and numbers below 1.
   FlatLayout(const std::vector<FlatItem>& items, const std::vector<std::size_t>& order,
              const BucketSizes& sizes, std::int64_t shards);
 

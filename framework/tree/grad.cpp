@@ -19,8 +19,7 @@ Tensor variable_of(const Tensor& leaf, bool nested) {
   if (!nested) return leaf.detach().requires_grad_();
   // Under an outer differentiation the variable stays a function of the outer one.
   if (leaf.requires_grad()) return leaf.view_as(leaf);
-  // Results keep their graph, which must end here: to a map, an autograd leaf at its end would be
-  // one more tensor to differentiate by.
+  // Results keep their graph, which must end here: a map would differentiate by a leaf at its end.
   Tensor variable = leaf.detach().requires_grad_().view_as(leaf);
   variable.grad_fn()->set_next_edge(0, torch::autograd::Edge());
   return variable;

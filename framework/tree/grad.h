@@ -13,9 +13,8 @@
 
 namespace lockstep {
 
-/// How many functions this thread is running for value_and_grad, one inside another. Code that runs
-/// a caller's function on other threads sets the caller's value there, so that derivatives inside
-/// know that they are nested.
+/// How many functions this thread runs for value_and_grad, one inside another. Code that runs a
+/// caller's function on other threads sets it there: derivatives know by it that they are nested.
 inline constinit thread_local int grad_depth = 0;
 
 /// Which arguments to differentiate by: `argnums<1>`, `argnums<0, 2>`, or `argnums<-1>`, the last.
@@ -102,8 +101,7 @@ Aux detached_unless(bool keep, const Aux& aux) {
   return aux;
 }
 
-// The value of f, or the pair of value and auxiliary result, and the gradient: a tree like the
-// variable, or a tuple of trees.
+// The value of f (or its pair) and the gradient: a tree like the variable, or a tuple of trees.
 template <bool with_aux, typename By, typename F, typename... Args>
 auto value_and_gradient(const F& f, const Args&... args) {
   using V = Variables<By, Args...>;

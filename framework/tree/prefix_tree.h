@@ -39,9 +39,8 @@ std::string name_of(const K& key) {
 ///
 ///   0      {0, std::nullopt}      {0, {1, std::nullopt}}      {{"w", 0}, {"b", std::nullopt}}
 ///
-/// The entries of a struct may also be listed by member name, as a map's by key, in any order.
-/// A tuple, pair, vector, map or struct of entries is such a list, too, and what `auto` makes of
-/// `{entry, entry}`.
+/// The entries of a struct may also be listed by member name, as a map's by key, in any order. A
+/// tuple, pair, vector, map, struct or initializer_list of entries is such a list, too.
 template <typename Entry>
 class PrefixTree {
  public:

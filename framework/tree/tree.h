@@ -184,8 +184,7 @@ decltype(auto) parts_of(T& value) {
   }
 }
 
-// Calls visit(part) for each leaf and each static value that is no container, in order. T may be
-// const.
+// Calls visit(part) for each leaf and static value that is no container, in order. T may be const.
 template <typename T, typename Visit>
 void for_each_part(T& tree, const Visit& visit) {
   using Plain = std::remove_const_t<T>;
@@ -335,8 +334,7 @@ template <Tree T>
   return tree_detail::leaves_of(tree);
 }
 
-/// A tree built like `tree_like` with the given leaves in it. Throws ValueError if there are not as
-/// many as `tree_like` has.
+/// A tree built like `tree_like`, of the given leaves. ValueError unless they are as many.
 template <Tree T>
 [[nodiscard]] T tree_unflatten(const T& tree_like, const Leaves& leaves) {
   T tree = tree_like;
@@ -371,8 +369,7 @@ T take_tree(const T& like, const Leaves& leaves, std::size_t& next) {
 }
 }  // namespace tree_detail
 
-/// A tree whose leaves are f(leaf, corresponding leaves of `rest`…). Throws ValueError, saying
-/// where, if the trees are not built alike.
+/// A tree of f(leaf, corresponding leaves of `rest`…). ValueError, with where, unless built alike.
 template <typename F, Tree T, std::same_as<T>... Rest>
 [[nodiscard]] T tree_map(F&& f, const T& tree, const Rest&... rest) {
   (tree_detail::check_same_structure(tree, rest, "the root"), ...);
