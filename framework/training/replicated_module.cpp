@@ -1,6 +1,11 @@
 #include "framework/training/replicated_module.h"
 
+#include <torch/nn/modules/batchnorm.h>
+
+#include "framework/base/text.h"
+#include "framework/collectives/axis_index.h"
 #include "framework/training/agreement.h"
+#include "framework/training/each_module.h"
 #include "framework/training/safe_convolutions.h"
 
 namespace lockstep::training {
@@ -16,12 +21,30 @@ void ReplicatedModule::start(Buffers rule, std::uint64_t seed) {
                          },
                      .ready = std::bind_front(&ReplicatedModule::add, this),
                      .end = std::bind_front(&ReplicatedModule::end, this, /*has_loss=*/true)});
-  local_norms_.check(made_);
+  check_batch_norms(made_);
   check_same_model(parameters_.all_names, parameters_.all, made_.axes);
   check_initialization();
   start_alike(parameters_.all, made_.axes);
   buffers_.emplace(parameters_.module, made_.axes, rule);
   draws_.emplace(parameters_.module, seed, randomness_, made_.axes);
+}
+
+// LibTorch's normalize by their replica's samples alone, so results would depend on how many
+// replicas there are.
+void ReplicatedModule::check_batch_norms(const AxisCall& call) const {
+  if (parameters_.module == nullptr || takes_local_norms_ || axis_size(call.axes) == 1) return;
+  std::vector<std::string> names;
+  for_each_module(*parameters_.module, [&](const std::string& name, const torch::nn::Module& each) {
+    const bool is_local = each.as<torch::nn::BatchNorm1d>() != nullptr ||
+                          each.as<torch::nn::BatchNorm2d>() != nullptr ||
+                          each.as<torch::nn::BatchNorm3d>() != nullptr;
+    if (!is_local || !each.is_training()) return;
+    names.push_back(name.empty() ? "the module" : "'" + name + "'");
+  });
+  call.require(
+      names.empty(), listed(names), names.size() == 1 ? " is a" : " are",
+      " torch::nn::BatchNorm in training mode, which normalizes by each replica's own "
+      "samples: use lockstep::BatchNorm, or the option local_batch_norm if that is wanted");
 }
 
 void ReplicatedModule::check_initialization() const {
@@ -40,7 +63,7 @@ void ReplicatedModule::begin(const AxisCall& call, const at::Tensor& loss) {
   call_ = call;
   const CalledFrom scope(*call_);
   check_still_all(parameters_, call);
-  local_norms_.check(call);
+  check_batch_norms(call);
   draws_->begin_backward();
   receiver_.begin(call, loss);
 }

@@ -14,7 +14,6 @@
 #include "framework/training/module_parameters.h"
 #include "framework/training/random_draws.h"
 #include "framework/training/same_gradients.h"
-#include "framework/training/unsynced_batch_norms.h"
 
 namespace lockstep::training {
 
@@ -47,7 +46,7 @@ class ReplicatedModule : private NonCopyable {
         made_(made),
         receiver_(receiver),
         randomness_(options.randomness),
-        local_norms_(parameters.module, made.axes, options.local_batch_norm),
+        takes_local_norms_(options.local_batch_norm),
         same_gradients_(options.may_repeat_samples, options.randomness, made.axes) {
     start(options.buffers, options.seed);
   }
@@ -56,7 +55,7 @@ class ReplicatedModule : private NonCopyable {
   void check_initialization() const;
 
   /// A backward of the trainer's own, of a loss that check_loss() has accepted. Throws ValueError
-  /// as check_still_all() and UnsyncedBatchNorms.
+  /// as check_still_all(), and for a torch::nn::BatchNorm in training mode.
   void backward(const at::Tensor& loss, const BackwardOptions& options, const AxisCall& call);
   /// Gives the receiver a gradient, which must be dense.
   void add(std::size_t index, const at::Tensor& gradient);
@@ -70,6 +69,7 @@ class ReplicatedModule : private NonCopyable {
 
  private:
   void start(Buffers rule, std::uint64_t seed);
+  void check_batch_norms(const AxisCall& call) const;
   void begin(const AxisCall& call, const at::Tensor& loss);
   void end(bool has_loss);
 
@@ -77,7 +77,7 @@ class ReplicatedModule : private NonCopyable {
   AxisCall made_;
   Receiver& receiver_;
   Randomness randomness_;
-  UnsyncedBatchNorms local_norms_;
+  bool takes_local_norms_;
   SameGradients same_gradients_;
   UnusedParameters unused_;
   std::optional<GradientHooks> hooks_;
