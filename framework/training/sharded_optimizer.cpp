@@ -1,19 +1,23 @@
 #include "framework/training/sharded_optimizer.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
-#include <torch/optim/optimizer.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
 
 #include "framework/base/range.h"
+#include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/training/agreement.h"
 #include "framework/training/buffer_plan.h"
-#include "framework/training/flat_parameters.h"
-#include "framework/training/module_parameters.h"
 #include "framework/training/random_draws.h"
 #include "framework/training/safe_convolutions.h"
-#include "framework/training/torch_optimizer_state.h"
 #include "framework/training/trainer_call.h"
 #include "framework/tree/flat_layout.h"
 
@@ -37,34 +41,116 @@ std::vector<std::int64_t> groups_of(const std::vector<at::Tensor>& parameters,
   return groups;
 }
 
+// What an optimizer of LibTorch's keeps for a parameter.
+struct Fields {
+  std::int64_t* step;
+  std::vector<std::pair<std::string, at::Tensor*>> tensors;
+};
+
+Fields fields_of(torch::optim::SGDParamState& state) {
+  return {nullptr, {{"momentum_buffer", &state.momentum_buffer()}}};
+}
+
+Fields fields_of(torch::optim::AdagradParamState& state) {
+  return {&state.step(), {{"sum", &state.sum()}}};
+}
+
+Fields fields_of(torch::optim::RMSpropParamState& state) {
+  return {&state.step(),
+          {{"square_avg", &state.square_avg()},
+           {"momentum_buffer", &state.momentum_buffer()},
+           {"grad_avg", &state.grad_avg()}}};
+}
+
+template <typename State>
+Fields fields_of(State& state) {  // Adam's and AdamW's
+  return {&state.step(),
+          {{"exp_avg", &state.exp_avg()},
+           {"exp_avg_sq", &state.exp_avg_sq()},
+           {"max_exp_avg_sq", &state.max_exp_avg_sq()}}};
+}
+
+// How an optimizer's map of states calls a parameter. LibTorch 1.13 has texts.
+template <typename Map>
+auto key_in(const Map& /*states*/, const at::Tensor& parameter) {
+  void* const address = parameter.unsafeGetTensorImpl();
+  if constexpr (std::is_same_v<typename Map::key_type, std::string>) {
+    return lockstep::str(address);
+  } else {
+    return address;
+  }
+}
+
+// What `optimizer` keeps for a parameter called `name`: nothing before its first update. Restored,
+// the parameter has no state that the source lacks. False if the optimizer is no `Algorithm`.
+template <typename Algorithm, typename State>
+bool archive_as(torch::optim::Optimizer& optimizer, const at::Tensor& parameter,
+                const std::string& name, const training::StateArchive& archive) {
+  if (dynamic_cast<Algorithm*>(&optimizer) == nullptr) return false;
+  const std::string step_name = training::kOptimizerStep + name;
+  auto& states = optimizer.state();
+  const auto key = key_in(states, parameter);
+  if (archive.restores()) {
+    states.erase(key);
+    const bool was_updated =
+        archive.has(step_name) || archive.has(training::kOptimizer + "momentum_buffer/" + name);
+    if (was_updated) states[key] = std::make_unique<State>();
+  }
+  const auto found = states.find(key);
+  if (found == states.end()) return true;
+  const Fields fields = fields_of(static_cast<State&>(*found->second));
+  if (fields.step != nullptr && (!archive.restores() || archive.has(step_name))) {
+    archive.number(step_name, *fields.step);
+  }
+  for (const auto& [field, tensor] : fields.tensors) {
+    const std::string whole_name = training::kOptimizer + field + "/" + name;
+    if (archive.restores() && archive.has(whole_name)) *tensor = at::zeros_like(parameter.detach());
+    if (tensor->defined()) archive.whole(whole_name, *tensor);
+  }
+  return true;
+}
+
+void archive_torch_state(torch::optim::Optimizer& optimizer, const at::Tensor& parameter,
+                         const std::string& name, const training::StateArchive& archive) {
+  using namespace torch::optim;  // NOLINT(google-build-using-namespace)
+  require(archive_as<SGD, SGDParamState>(optimizer, parameter, name, archive) ||
+              archive_as<Adam, AdamParamState>(optimizer, parameter, name, archive) ||
+              archive_as<AdamW, AdamWParamState>(optimizer, parameter, name, archive) ||
+              archive_as<RMSprop, RMSpropParamState>(optimizer, parameter, name, archive) ||
+              archive_as<Adagrad, AdagradParamState>(optimizer, parameter, name, archive),
+          "ShardedOptimizer: the state of this optimizer can't be saved; that of LibTorch's SGD, "
+          "Adam, AdamW, RMSprop and Adagrad can");
+}
+
 }  // namespace
 
-ShardedOptimizer::ShardedOptimizer(const training::ModuleParameters& leaves, const Make& make,
+ShardedOptimizer::ShardedOptimizer(training::ModuleParameters parameters, const Make& make,
                                    const AxisNames& axis_name, std::source_location where)
     : axis_(axis_name),
-      names_(leaves.names),
-      tensors_(leaves.tensors),
-      owners_(groups_of(tensors_, axis_size(axis_))) {
+      parameters_(std::move(parameters)),
+      owners_(groups_of(parameters_.tensors, axis_size(axis_))),
+      claims_("ShardedOptimizer", {training::ParameterClaim::values}, parameters_.names,
+              parameters_.tensors) {
   training::keep_convolutions_safe();
   const AxisCall call{"ShardedOptimizer", axis_, where};
   const CalledFrom scope(call);
-  claims_ = std::make_unique<training::ParameterClaims>(
-      "ShardedOptimizer", std::vector{training::ParameterClaim::values}, names_, tensors_);
-  training::check_values("ShardedOptimizer", leaves);
-  training::check_same_model(names_, tensors_, axis_);
-  training::check_initialization("ShardedOptimizer", names_, tensors_, Randomness::warn, axis_);
-  training::start_alike(tensors_, axis_);
+  const std::vector<std::string>& names = parameters_.names;
+  const std::vector<at::Tensor>& tensors = parameters_.tensors;
+  training::check_values("ShardedOptimizer", parameters_);
+  training::check_same_model(names, tensors, axis_);
+  training::check_initialization("ShardedOptimizer", names, tensors, Randomness::warn, axis_);
+  training::start_alike(tensors, axis_);
   // A bucket for each owner, and dtype.
-  const std::vector<std::size_t> order = consecutive(std::size_t{0}, tensors_.size());
-  parameters_ = std::make_unique<training::FlatParameters>(
-      names_, tensors_,
-      training::BufferPlan({training::flat_items(tensors_, owners_), order, 1, 1},
+  const std::vector<std::size_t> order = consecutive(std::size_t{0}, tensors.size());
+  flat_parameters_ = std::make_unique<training::FlatParameters>(
+      names, tensors,
+      training::BufferPlan({training::flat_items(tensors, owners_), order, 1, 1},
                            {.updates = training::ParameterUpdates::own_group}, axis_index(axis_),
                            /*overlaps=*/false),
       axis_);
   std::vector<at::Tensor> own;
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    if (is_own(i)) own.push_back(tensors_[i]);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (is_own(i)) own.push_back(tensors[i]);
   }
   if (!own.empty()) optimizer_ = make(std::move(own));
 }
@@ -82,9 +168,9 @@ ShardedOptimizer::~ShardedOptimizer() = default;
 void ShardedOptimizer::step(std::source_location where) {
   const training::TrainerCall call({"ShardedOptimizer::step", axis_, where});
   // After this exchange no replica reads the old parameters any more.
-  (void)parameters_->adopt_replaced(call);
+  (void)flat_parameters_->adopt_replaced(call);
   if (optimizer_) optimizer_->step();
-  parameters_->publish();
+  flat_parameters_->publish();
 }
 
 void ShardedOptimizer::archive_state(const training::StateArchive& archive,
@@ -92,13 +178,13 @@ void ShardedOptimizer::archive_state(const training::StateArchive& archive,
   const training::TrainerCall call(
       {archive.restores() ? "ShardedOptimizer::restore_state" : "ShardedOptimizer::visit_state",
        axis_, where});
-  (void)parameters_->adopt_replaced(call);
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+  (void)flat_parameters_->adopt_replaced(call);
+  for (std::size_t i = 0; i < parameters_.tensors.size(); ++i) {
     if (!is_own(i)) continue;
-    archive.whole(training::kParameters + names_[i], tensors_[i]);
-    training::archive_torch_state(*optimizer_, tensors_[i], names_[i], archive);
+    archive.whole(training::kParameters + parameters_.names[i], parameters_.tensors[i]);
+    archive_torch_state(*optimizer_, parameters_.tensors[i], parameters_.names[i], archive);
   }
-  if (archive.restores()) parameters_->publish();
+  if (archive.restores()) flat_parameters_->publish();
 }
 
 bool ShardedOptimizer::is_own(std::size_t index) const {
@@ -108,8 +194,8 @@ bool ShardedOptimizer::is_own(std::size_t index) const {
 void ShardedOptimizer::edit_parameters(const std::function<void()>& write,
                                        std::source_location where) {
   const AxisCall call{"ShardedOptimizer::edit_parameters", axis_, where};
-  (void)parameters_->check(call);
-  (void)parameters_->edit(write, call);
+  (void)flat_parameters_->check(call);
+  (void)flat_parameters_->edit(write, call);
 }
 
 }  // namespace lockstep

@@ -5,28 +5,20 @@
 #include <functional>
 #include <memory>
 #include <source_location>
-#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "framework/axes/axis_names.h"
+#include "framework/training/flat_parameters.h"
+#include "framework/training/module_parameters.h"
 #include "framework/training/state.h"
 
-namespace torch::nn {
-class Module;
-}
 namespace torch::optim {
 class Optimizer;
 }
 
 namespace lockstep {
-
-namespace training {
-class FlatParameters;
-class ParameterClaims;
-struct ModuleParameters;
-}  // namespace training
 
 /// Any of LibTorch's optimizers, cut into shards of whole parameters: one replica holds each
 /// parameter's state, and updates it for all. For optimizers that ZeroTrainer does not have.
@@ -75,17 +67,16 @@ class ShardedOptimizer : public training::ArchivedState {
   [[nodiscard]] torch::optim::Optimizer* own() const noexcept { return optimizer_.get(); }
 
  private:
-  ShardedOptimizer(const training::ModuleParameters& leaves, const Make& make,
+  ShardedOptimizer(training::ModuleParameters parameters, const Make& make,
                    const AxisNames& axis_name, std::source_location where);
   void archive_state(const training::StateArchive& archive, std::source_location where) override;
   [[nodiscard]] bool is_own(std::size_t index) const;
 
   AxisNames axis_;
-  std::vector<std::string> names_;
-  std::vector<at::Tensor> tensors_;
-  std::vector<std::int64_t> owners_;  // by tensor: the replica, counted from 1
-  std::unique_ptr<training::ParameterClaims> claims_;
-  std::unique_ptr<training::FlatParameters> parameters_;
+  training::ModuleParameters parameters_;
+  std::vector<std::int64_t> owners_;  // by parameter: the replica, counted from 1
+  training::ParameterClaims claims_;
+  std::unique_ptr<training::FlatParameters> flat_parameters_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 
