@@ -21,7 +21,10 @@ class EvaluationMode : private NonCopyable {
  public:
   // The destructor runs even if eval() throws, since the constructor that is called first has
   // ended.
-  explicit EvaluationMode(torch::nn::Module& module) : EvaluationMode(modes_of(module)) {
+  explicit EvaluationMode(torch::nn::Module& module) : EvaluationMode() {
+    for_each_module(module, [&](const std::string&, torch::nn::Module& each) {
+      modes_.emplace_back(&each, each.is_training());
+    });
     module.eval();
   }
   ~EvaluationMode() {
@@ -32,19 +35,10 @@ class EvaluationMode : private NonCopyable {
   }
 
  private:
-  using Modes = std::vector<std::pair<torch::nn::Module*, bool>>;
-
-  explicit EvaluationMode(Modes modes) : modes_(std::move(modes)) {}
-  static Modes modes_of(torch::nn::Module& module) {
-    Modes modes;
-    for_each_module(module, [&](const std::string&, torch::nn::Module& each) {
-      modes.emplace_back(&each, each.is_training());
-    });
-    return modes;
-  }
+  EvaluationMode() = default;
 
   c10::AutoGradMode no_grad_{false};
-  Modes modes_;
+  std::vector<std::pair<torch::nn::Module*, bool>> modes_;
 };
 
 }  // namespace lockstep::training

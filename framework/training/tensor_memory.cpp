@@ -5,7 +5,6 @@
 #include <cstring>
 #include <mutex>
 #include <unordered_map>
-#include <utility>
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -95,12 +94,8 @@ void TensorMemory::prepare() {
 }
 
 TensorMemory::TensorMemory(std::int64_t most)
-    : count_(std::make_shared<Count>(most)), outer_(std::exchange(current_count, count_)) {
+    : count_(std::make_shared<Count>(most)), current_(current_count, count_) {
   prepare();
-}
-
-TensorMemory::~TensorMemory() {
-  current_count = std::move(outer_);
 }
 
 std::int64_t TensorMemory::peak() const noexcept {

@@ -4,18 +4,17 @@
 #include <limits>
 #include <memory>
 
-#include "framework/base/non_copyable.h"
+#include "framework/base/scoped_value.h"
 
 namespace lockstep::training {
 
 /// Counts the memory of the tensors that this thread makes on the CPU while it lives, those of a
 /// backward included. Scopes nest; the inner one counts. From prepare() or the first scope on
 /// LibTorch's CPU allocator is one that counts, and otherwise does what the one before does.
-class TensorMemory : private NonCopyable {
+class TensorMemory {
  public:
   /// Where they would take more than `most` bytes at a time, the allocation throws a ValueError.
   explicit TensorMemory(std::int64_t most = std::numeric_limits<std::int64_t>::max());
-  ~TensorMemory();
 
   /// Changes LibTorch's allocator now, while no other thread allocates.
   static void prepare();
@@ -28,7 +27,7 @@ class TensorMemory : private NonCopyable {
 
  private:
   std::shared_ptr<Count> count_;
-  std::shared_ptr<Count> outer_;
+  ScopedValue<std::shared_ptr<Count>> current_;
 };
 
 }  // namespace lockstep::training
