@@ -75,23 +75,9 @@ class Collectives:
     def barrier(self):
         dist.barrier()
 
-    def run(self, calls):
-        for _ in range(calls):
-            self.call()
-
-
-def main(arguments):
-    if arguments == ["--version"]:
-        if not (dist.is_available() and dist.is_gloo_available()):
-            sys.exit("this PyTorch has no torch.distributed with Gloo")
-        print(torch.__version__.split("+")[0])
-        return
-    rank, replicas, folder = int(arguments[0]), int(arguments[1]), arguments[2]
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=replicas)
-    link.serve(Collectives(rank, replicas), folder, rank)
-    dist.destroy_process_group()
-
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if sys.argv[1:] == ["--version"]:
+        link.print_torch_version()
+    else:
+        link.serve_torch(Collectives, *sys.argv[1:])

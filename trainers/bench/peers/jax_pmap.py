@@ -35,10 +35,10 @@ class Mapped:
         floats = size // 4
         gathers = operation == "all_gather"
         self.inputs = self.output = None  # the buffers of the operation before
-        self.call = self.jax.pmap(self.operations[operation], axis_name="i")
+        self.mapped = self.jax.pmap(self.operations[operation], axis_name="i")
         share = self.jax.pmap(lambda i: (i + 1) * self.jax.numpy.ones(floats // self.replicas if gathers else floats))
         self.inputs = (share(np.arange(self.replicas, dtype=np.float32)),)  # on the devices already
-        self.run(1)
+        self.call()
         each = np.arange(1, self.replicas + 1, dtype=np.float32)
         for found in map(np.asarray, (shard.data for shard in self.output.addressable_shards)):
             expected = each.repeat(floats // self.replicas) if gathers else each.sum()
@@ -48,12 +48,12 @@ class Mapped:
 
     def _prepare_vdot(self, np, floats):
         jax = self.jax
-        self.call = jax.pmap(lambda x, y: jax.lax.psum(jax.numpy.vdot(x, y), "i"), axis_name="i")
+        self.mapped = jax.pmap(lambda x, y: jax.lax.psum(jax.numpy.vdot(x, y), "i"), axis_name="i")
         random = np.random.default_rng(0)
         arrays = [random.random((self.replicas, floats // 3 // self.replicas, 3), np.float32) for _ in range(2)]
         to_devices = jax.pmap(lambda x: x * 1)
         self.inputs = [to_devices(array) for array in arrays]
-        self.run(1)
+        self.call()
         expected = np.vdot(*(array.astype(np.float64) for array in arrays))
         found = float(self.output[0])
         error = abs(found / expected - 1)
@@ -61,14 +61,10 @@ class Mapped:
             raise RuntimeError(f"vdot: the result is {found} where float64 gives {expected}")
         return f"the result differs from float64's by {error:g} of it"
 
-    def barrier(self):
-        pass
-
-    def run(self, calls):
-        for _ in range(calls):
-            self.output = self.call(*self.inputs)
-            # Also because several calls at once can wait for each other's threads for ever, where cores are few.
-            self.output.block_until_ready()
+    def call(self):
+        self.output = self.mapped(*self.inputs)
+        # Also because several calls at once can wait for each other's threads for ever, where cores are few.
+        self.output.block_until_ready()
 
 
 def main(arguments):

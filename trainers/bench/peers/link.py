@@ -1,6 +1,7 @@
 """One replica of a system that bench measures, as ../systems/link.h says it: a task does what the driver asks."""
 
 import os
+import sys
 import time
 
 
@@ -28,9 +29,10 @@ def serve(task, folder, rank):
     """Does what the driver asks of this replica until the driver hangs up.
 
     A task has prepare(operation, size), which makes the buffers, calls the operation once, checks the result and
-    returns a note for the reader; barrier(); run(calls), which has made so many calls when it returns; and maybe parts(),
-    the seconds that parts of the calls since the last time took.
+    returns a note for the reader; call(); and maybe barrier(), and parts(), the seconds that parts of the calls since the
+    last time took.
     """
+    barrier = getattr(task, "barrier", lambda: None)
     parts = getattr(task, "parts", lambda: [])
     answers = os.open(os.path.join(folder, "answers"), os.O_WRONLY)
 
@@ -45,10 +47,11 @@ def serve(task, folder, rank):
                 operation, size = words
                 answer(f"prepared {task.prepare(operation, int(size))}")
             elif verb == "run":
-                task.barrier()
+                barrier()
                 parts()
                 begin = time.monotonic_ns()
-                task.run(int(words[0]))
+                for _ in range(int(words[0])):
+                    task.call()
                 end = time.monotonic_ns()
                 answer(" ".join(map(str, ["ran", begin, end, *parts()])))
             elif verb == "memory":
@@ -56,3 +59,24 @@ def serve(task, folder, rank):
                 answer(f"memory {os.getpid()} {peak} {kilobytes('/proc/self/smaps_rollup', 'Pss')}")
             else:
                 raise ValueError(f"the driver said {line!r}")
+
+
+def serve_torch(make_task, rank, replicas, folder):
+    """One replica in PyTorch, with one math thread: make_task(rank, replicas), after all have met over Gloo."""
+    import torch
+    import torch.distributed as dist
+
+    rank, replicas = int(rank), int(replicas)
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=replicas)
+    serve(make_task(rank, replicas), folder, rank)
+    dist.destroy_process_group()
+
+
+def print_torch_version():
+    import torch
+    import torch.distributed as dist
+
+    if not (dist.is_available() and dist.is_gloo_available()):
+        sys.exit("this PyTorch has no torch.distributed with Gloo")
+    print(torch.__version__.split("+")[0])

@@ -108,10 +108,6 @@ class Checkpoints:
     def barrier(self):
         dist.barrier()
 
-    def run(self, calls):
-        for _ in range(calls):
-            self.call()
-
 
 class Distributed(Checkpoints):
     def make(self):
@@ -181,22 +177,15 @@ class Plain(Checkpoints):
 WAYS = {"dcp": Distributed, "dcp_async": Asynchronous, "torch_save": Plain}
 
 
-def main(arguments):
-    if arguments == ["--version"]:
-        if not (dist.is_available() and dist.is_gloo_available()):
-            sys.exit("this PyTorch has no torch.distributed with Gloo")
-        try:
-            from torch.distributed.checkpoint import async_save  # noqa: F401
-        except ImportError:
-            sys.exit(f"PyTorch {torch.__version__} has no torch.distributed.checkpoint.async_save")
-        print(torch.__version__.split("+")[0])
-        return
-    way, rank, replicas, folder = arguments[0], int(arguments[1]), int(arguments[2]), arguments[3]
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=replicas)
-    link.serve(WAYS[way](rank, replicas), folder, rank)
-    dist.destroy_process_group()
+def main(way, *arguments):
+    if way != "--version":
+        return link.serve_torch(WAYS[way], *arguments)
+    try:
+        from torch.distributed.checkpoint import async_save  # noqa: F401
+    except ImportError:
+        sys.exit(f"PyTorch {torch.__version__} has no torch.distributed.checkpoint.async_save")
+    link.print_torch_version()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])

@@ -203,10 +203,8 @@ def fastest_adam(parameters):
 class Training:
     PARTS = ("data", "forward", "backward", "communication", "update")
 
-    def __init__(self, way, rank, replicas):
+    def __init__(self, way):
         self.way = way
-        self.rank = rank
-        self.replicas = replicas
         self.sums = dict.fromkeys(self.PARTS, 0.0)
 
     def prepare(self, model, batch):
@@ -219,8 +217,7 @@ class Training:
         else:
             self.model.to(memory_format=torch.channels_last)  # which FSDP refuses for parameters
         choice = [fastest_adam(self.model.parameters())]
-        if self.replicas > 1:
-            dist.broadcast_object_list(choice)  # all take the same
+        dist.broadcast_object_list(choice)  # all take the same
         name, arguments = choice[0]
         note = f"its fastest Adam here is {name}"
         if self.way == "zero":
@@ -234,7 +231,7 @@ class Training:
             self.model = nn.parallel.DistributedDataParallel(self.model, gradient_as_bucket_view=True,
                                                              static_graph=True)
         for _ in range(WARM_UP):
-            self.step()
+            self.call()
         if not math.isfinite(self.loss.item()):
             raise RuntimeError(f"{model}: the loss is {self.loss.item()}")
         return note
@@ -244,7 +241,7 @@ class Training:
         self.sums[part] += now - self.last
         self.last = now
 
-    def step(self):
+    def call(self):
         self.last = time.monotonic()
         inputs, targets = self.samples.next(self.batch)
         self.lap("data")
@@ -261,30 +258,16 @@ class Training:
         return [sums[part] for part in self.PARTS]
 
     def barrier(self):
-        if self.replicas > 1:
-            dist.barrier()
-
-    def run(self, calls):
-        for _ in range(calls):
-            self.step()
+        dist.barrier()
 
 
-def main(arguments):
-    if arguments[-1] == "--version":
-        if not (dist.is_available() and dist.is_gloo_available()):
-            sys.exit("this PyTorch has no torch.distributed with Gloo")
-        if arguments[0] == "fsdp":
-            from torch.distributed.fsdp import fully_shard  # noqa: F401: the error says that there is none
-        print(torch.__version__.split("+")[0])
-        return
-    way, rank, replicas, folder = arguments[0], int(arguments[1]), int(arguments[2]), arguments[3]
-    torch.set_num_threads(1)
-    if replicas > 1:
-        dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=replicas)
-    link.serve(Training(way, rank, replicas), folder, rank)
-    if replicas > 1:
-        dist.destroy_process_group()
+def main(way, *arguments):
+    if "--version" not in (way, *arguments):
+        return link.serve_torch(lambda rank, replicas: Training(way), *arguments)
+    if way == "fsdp":
+        from torch.distributed.fsdp import fully_shard  # noqa: F401: the error says that there is none
+    link.print_torch_version()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])
