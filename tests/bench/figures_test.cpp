@@ -1,6 +1,4 @@
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "framework/base/errors.h"
 #include "tests/catch.h"

@@ -1,6 +1,5 @@
 #include <functional>
 #include <tuple>
-#include <utility>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>

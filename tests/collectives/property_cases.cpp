@@ -6,7 +6,6 @@
 #include <numeric>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"

@@ -1,7 +1,5 @@
 #include "tests/collectives/property_program.h"
 
-#include <utility>
-
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/randn.h>

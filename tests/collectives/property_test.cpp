@@ -2,9 +2,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>

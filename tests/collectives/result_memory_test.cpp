@@ -1,8 +1,6 @@
 #include <cstdint>
-#include <vector>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/zeros.h>
 
 #include "framework/collectives/message.h"
 #include "tests/catch.h"

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "framework/base/element_type.h"
-#include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/comm/communicator.h"

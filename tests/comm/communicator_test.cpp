@@ -1,7 +1,6 @@
 #include "framework/comm/communicator.h"
 
 #include <chrono>
-#include <cstdint>
 #include <stdexcept>
 #include <utility>
 #include <vector>

@@ -3,11 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <span>
-#include <stdexcept>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "framework/base/errors.h"
 #include "tests/catch.h"

@@ -11,8 +11,6 @@
 #include <iostream>
 #include <memory>
 #include <mutex>
-#include <numeric>
-#include <random>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -23,7 +21,6 @@
 
 #include "framework/base/element_type.h"
 #include "framework/base/errors.h"
-#include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/store.h"

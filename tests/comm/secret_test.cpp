@@ -1,6 +1,5 @@
 #include "framework/comm/network/secret.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <span>
 #include <string>

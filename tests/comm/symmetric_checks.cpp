@@ -1,6 +1,5 @@
 #include "tests/comm/symmetric_checks.h"
 
-#include <string>
 #include <vector>
 
 #include "framework/base/text.h"

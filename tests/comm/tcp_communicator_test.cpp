@@ -1,6 +1,5 @@
 #include "framework/comm/network/tcp_communicator.h"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -13,7 +12,6 @@
 #include <memory>
 #include <optional>
 #include <random>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -24,7 +22,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "framework/base/descriptor.h"
 #include "framework/base/errors.h"

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "framework/base/errors.h"
 #include "framework/comm/communicator.h"

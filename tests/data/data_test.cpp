@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"

@@ -3,10 +3,6 @@
 #include <string>
 #include <vector>
 
-#include <ATen/ops/arange.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
-
 #include "framework/data/csv.h"
 #include "framework/data/data.h"
 #include "framework/data/image_folder.h"

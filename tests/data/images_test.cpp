@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 #include <vector>
 
 #include <ATen/ops/equal.h>
 
-#include "framework/base/errors.h"
 #include "tests/catch.h"
 
 namespace lockstep {

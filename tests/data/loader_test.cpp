@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <mutex>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include <ATen/ops/full.h>
 

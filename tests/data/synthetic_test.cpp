@@ -1,8 +1,6 @@
 #include "framework/data/synthetic.h"
 
 #include <cmath>
-#include <numbers>
-#include <string>
 #include <vector>
 
 #include <ATen/TensorOperators.h>

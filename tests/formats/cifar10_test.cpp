@@ -1,7 +1,6 @@
 #include "framework/formats/cifar10.h"
 
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>

@@ -1,7 +1,6 @@
 #include "tests/formats/sample_files.h"
 
 #include <array>
-#include <cstdio>
 #include <cstdlib>
 
 #include <jpeglib.h>

@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -12,9 +11,7 @@
 #include <latch>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>

@@ -1,8 +1,6 @@
-#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iostream>

@@ -1,6 +1,5 @@
 #include "tests/jax/replay.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <exception>
 #include <stdexcept>

@@ -1,4 +1,3 @@
-#include <cstdint>
 
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"

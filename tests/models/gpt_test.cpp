@@ -5,7 +5,6 @@
 #include <limits>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <ATen/Functions.h>
@@ -13,7 +12,6 @@
 
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/replicas/pmap.h"
 #include "framework/training/zero.h"
 #include "models/layers.h"
 #include "tests/catch.h"

@@ -1,6 +1,5 @@
 #include "models/resnet.h"
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>

@@ -1,6 +1,5 @@
 #include "framework/objectives/cross_entropy.h"
 
-#include <array>
 #include <cmath>
 #include <limits>
 

@@ -2,7 +2,6 @@
 #include <cstddef>
 #include <cstdlib>
 #include <functional>
-#include <memory>
 #include <random>
 #include <string>
 #include <vector>

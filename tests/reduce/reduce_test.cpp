@@ -8,7 +8,6 @@
 #include <random>
 #include <vector>
 
-#include "framework/base/errors.h"
 #include "tests/catch.h"
 
 using namespace lockstep;

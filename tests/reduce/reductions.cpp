@@ -1,11 +1,9 @@
 #include "tests/reduce/reductions.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <random>
 
-#include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/reduce/reduce.h"
 #include "tests/support/settings.h"

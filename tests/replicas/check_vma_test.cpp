@@ -1,6 +1,5 @@
 // shard_map with check_vma: what is followed, what is refused. JAX's numbers are in jax/.
 
-#include <cstdint>
 #include <functional>
 #include <string>
 #include <tuple>
@@ -12,7 +11,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "framework/base/errors.h"
-#include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/ppermute.h"

@@ -3,9 +3,7 @@
 #include <array>
 #include <chrono>
 #include <future>
-#include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <variant>
 

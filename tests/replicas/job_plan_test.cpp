@@ -1,6 +1,5 @@
 #include "framework/replicas/job_plan.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>

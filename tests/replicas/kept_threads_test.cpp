@@ -14,7 +14,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"

@@ -4,11 +4,9 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <iostream>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>

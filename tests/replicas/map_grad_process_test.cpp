@@ -1,6 +1,5 @@
 // Derivatives taken outside of maps that span a job.
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>

@@ -1,6 +1,5 @@
 // Jobs that are started again after they have lost a replica: LaunchOptions::max_restarts.
 
-#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdint>

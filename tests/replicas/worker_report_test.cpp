@@ -1,5 +1,4 @@
 #include <optional>
-#include <string>
 
 #include "framework/base/errors.h"
 #include "framework/comm/store.h"

@@ -3,14 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <iostream>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <fcntl.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/process.h"

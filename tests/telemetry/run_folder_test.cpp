@@ -1,17 +1,13 @@
 #include "framework/telemetry/run_folder.h"
 
-#include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstddef>
 #include <ctime>
 #include <set>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 

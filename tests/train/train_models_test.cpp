@@ -2,7 +2,6 @@
 // augmentation, recomputation, averages and losses that are weighted over replicas.
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,8 +1,5 @@
 #include "tests/train/train_program.h"
 
-#include <fstream>
-#include <sstream>
-
 #include "tests/support/files.h"
 
 namespace lockstep::testing {

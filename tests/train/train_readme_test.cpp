@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <regex>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,8 +1,6 @@
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <string>
-#include <vector>
 
 #include "framework/base/text.h"
 #include "tests/catch.h"

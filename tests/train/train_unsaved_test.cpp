@@ -4,7 +4,6 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 
 #include <linux/capability.h>
 #include <sched.h>

@@ -1,4 +1,3 @@
-#include <map>
 #include <regex>
 #include <string>
 #include <vector>

@@ -1,7 +1,6 @@
 #include "trainers/run/check_job.h"
 
 #include <cstdint>
-#include <iterator>
 #include <string>
 #include <vector>
 

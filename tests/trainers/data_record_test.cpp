@@ -2,7 +2,6 @@
 
 #include <limits>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 

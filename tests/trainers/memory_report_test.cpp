@@ -1,9 +1,6 @@
 #include "trainers/run/memory_report.h"
 
 #include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
 #include <string>
 #include <utility>
 

@@ -1,7 +1,6 @@
 // Where a loss is not finite since samples are not.
 
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <memory>
 #include <set>
@@ -17,7 +16,6 @@
 #include "tests/data/made_set.h"
 #include "tests/support/captured_stderr.h"
 #include "tests/support/message_of.h"
-#include "tests/support/occurrences.h"
 #include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/run/trainer.h"
 

@@ -9,7 +9,6 @@
 #include <mutex>
 #include <optional>
 #include <random>
-#include <span>
 #include <string>
 #include <vector>
 

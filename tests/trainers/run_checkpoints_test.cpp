@@ -6,11 +6,9 @@
 #include <torch/nn/modules/linear.h>
 
 #include "framework/base/errors.h"
-#include "framework/collectives/axis_index.h"
 #include "framework/replicas/launch.h"
 #include "framework/training/zero.h"
 #include "tests/catch.h"
-#include "tests/support/message_of.h"
 #include "tests/trainers/parsed_config.h"
 #include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/run/resume.h"

@@ -11,11 +11,9 @@
 #include <vector>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
-#include "framework/base/random.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/replicas/pmap.h"
 #include "framework/telemetry/run_folder.h"

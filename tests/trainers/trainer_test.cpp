@@ -4,12 +4,10 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <regex>
 #include <string>
 #include <system_error>
-#include <utility>
 
 #include <ATen/TensorOperators.h>
 

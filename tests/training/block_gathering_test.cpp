@@ -1,9 +1,7 @@
 #include "framework/training/block_gathering.h"
 
-#include <algorithm>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <ATen/ops/arange.h>

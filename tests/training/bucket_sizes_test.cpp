@@ -1,8 +1,6 @@
 #include "framework/training/bucket_sizes.h"
 
 #include <mutex>
-#include <optional>
-#include <vector>
 
 #include "tests/catch.h"
 #include "tests/training/zero_jobs.h"

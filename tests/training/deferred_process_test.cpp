@@ -1,10 +1,8 @@
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>

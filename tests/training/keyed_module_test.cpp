@@ -1,8 +1,6 @@
 #include "framework/training/keyed_module.h"
 
 #include <cmath>
-#include <map>
-#include <memory>
 #include <sstream>
 #include <string>
 

@@ -3,10 +3,8 @@
 #include <string>
 #include <vector>
 
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
-#include "framework/collectives/axis_index.h"
 #include "framework/training/zero.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"

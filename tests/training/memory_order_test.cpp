@@ -1,17 +1,14 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 #include <torch/optim/sgd.h>
 
-#include "framework/base/random.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/telemetry/digest.h"
 #include "framework/training/block.h"

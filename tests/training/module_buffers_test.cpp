@@ -1,6 +1,5 @@
 #include "framework/training/module_buffers.h"
 
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -20,7 +19,6 @@
 #include <torch/nn/modules/linear.h>
 
 #include "framework/base/errors.h"
-#include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/pmap.h"
 #include "framework/training/batch_norm.h"

@@ -5,11 +5,9 @@
 
 #include <ATen/ops/linear.h>
 #include <ATen/ops/tanh.h>
-#include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/replicas/pmap.h"
 #include "framework/training/block.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"

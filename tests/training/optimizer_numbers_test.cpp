@@ -3,7 +3,6 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>

@@ -1,6 +1,5 @@
 #include "tests/training/placements.h"
 
-#include "framework/base/errors.h"
 #include "framework/replicas/launch.h"
 #include "tests/catch.h"
 

@@ -1,6 +1,5 @@
 #include "framework/training/process_generator.h"
 
-#include <mutex>
 #include <vector>
 
 #include <ATen/TensorOperators.h>

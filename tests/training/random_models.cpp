@@ -1,6 +1,5 @@
 #include "tests/training/random_models.h"
 
-#include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -11,7 +10,6 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 
-#include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/launch.h"
 #include "framework/training/batch_norm.h"

@@ -2,7 +2,6 @@
 #include <mutex>
 #include <source_location>
 #include <string>
-#include <vector>
 
 #include <ATen/ops/ones.h>
 #include <c10/core/GradMode.h>

@@ -9,10 +9,8 @@
 #include <vector>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/relu.h>
-#include <ATen/ops/zeros.h>
 
 #include "tests/catch.h"
 #include "tests/support/message_of.h"

@@ -1,6 +1,5 @@
 #include "framework/watch/board.h"
 
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
