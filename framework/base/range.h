@@ -36,6 +36,14 @@ template <std::integral Number>
   return numbers;
 }
 
+/// The items at these places, in their order.
+template <typename T>
+[[nodiscard]] std::vector<T> items_at(const std::vector<T>& items, std::span<const int> places) {
+  std::vector<T> chosen;
+  for (const int place : places) chosen.push_back(items[static_cast<std::size_t>(place)]);
+  return chosen;
+}
+
 /// Where element number `i` of a row-major array of this shape is.
 [[nodiscard]] inline std::vector<std::int64_t> row_major_index(
     std::int64_t i, std::span<const std::int64_t> shape) {

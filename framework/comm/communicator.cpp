@@ -106,18 +106,6 @@ Communicator::Communicator(int rank, int size) : rank_(rank), size_(size) {
   require(rank >= 0 && rank < size, "rank ", rank, " is not in a group of ", size);
 }
 
-void Communicator::all_reduce(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
-  call({.kind = Verb::Kind::all_reduce, .input = input, .output = output, .type = type, .op = op});
-}
-
-void Communicator::reduce_scatter(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
-  call({.kind = Verb::Kind::reduce_scatter,
-        .input = input,
-        .output = output,
-        .type = type,
-        .op = op});
-}
-
 void Communicator::all_to_all(ConstBytes input, std::span<const std::size_t> send_sizes,
                               Bytes output, std::span<const std::size_t> recv_sizes) {
   call({.kind = Verb::Kind::all_to_all,
@@ -160,10 +148,8 @@ std::shared_ptr<Communicator> Communicator::subgroup(std::span<const int> member
     seen[static_cast<std::size_t>(member)] = true;
     if (member == rank_) own_place = static_cast<int>(place);
   }
-  if (own_place < 0) {
-    throw ValueError(
-        str("subgroup: replica ", rank_, " is not among its members [", join(members), "]"));
-  }
+  require(own_place >= 0, "subgroup: replica ", rank_, " is not among its members [", join(members),
+          "]");
   return do_subgroup(members, own_place, channel);
 }
 

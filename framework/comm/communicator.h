@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "framework/base/bytes.h"
@@ -111,17 +112,29 @@ class Communicator : private NonCopyable {
 
   /// output = the reduction of all inputs, in reduce()'s canonical order, the same bits on every
   /// replica. `input` and `output` have the same size and are the same buffer or do not overlap.
-  void all_reduce(ConstBytes input, Bytes output, ElementType type, ReduceOp op);
+  void all_reduce(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
+    call({Verb::Kind::all_reduce, input, output, type, op});
+  }
 
   /// output = this replica's slice of all_reduce's result. `input` is size() slices of
   /// output.size() bytes each; replica r gets slice r. Input and output may overlap only if
   /// `output` is exactly the own slice of `input`.
-  void reduce_scatter(ConstBytes input, Bytes output, ElementType type, ReduceOp op);
+  void reduce_scatter(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
+    call({Verb::Kind::reduce_scatter, input, output, type, op});
+  }
 
   /// output = the inputs of all replicas in their order, input.size() bytes each. Input and output
   /// may overlap only if `input` is exactly the own slice of `output`.
   void all_gather(ConstBytes input, Bytes output) {
     call({.kind = Verb::Kind::all_gather, .input = input, .output = output});
+  }
+  /// The values of all replicas, in their order.
+  template <typename T>
+  requires std::is_trivially_copyable_v<T>
+  [[nodiscard]] std::vector<T> all_gather(const T& own) {
+    std::vector<T> all(static_cast<std::size_t>(size_), own);
+    all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+    return all;
   }
 
   /// Sends send_sizes[r] bytes of `input` to each replica r, and writes the recv_sizes[r] bytes

@@ -162,10 +162,8 @@ class HostMembers final : public Communicator {
         members_(std::move(members)),
         layout_(workers_->layout(members_)),
         channel_(Key(channel).fold("hosts").fold(members_).bits()) {
-    std::vector<int> here;
-    for (const int member : layout_.own_places()) {
-      here.push_back(members_[static_cast<std::size_t>(member)] - workers_->first_here());
-    }
+    std::vector<int> here = items_at(members_, layout_.own_places());
+    for (int& worker : here) worker -= workers_->first_here();
     local_ = workers_->local->subgroup(here, channel_);
     if (!spans_hosts()) return;
     network_ = workers_->network->subgroup(members_, channel);
@@ -271,9 +269,7 @@ class HostMembers final : public Communicator {
 
   std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,
                                             std::uint64_t channel) override {
-    std::vector<int> in_job;
-    for (const int member : members) in_job.push_back(members_[static_cast<std::size_t>(member)]);
-    return std::make_shared<HostMembers>(workers_, std::move(in_job), own_place, channel);
+    return std::make_shared<HostMembers>(workers_, items_at(members_, members), own_place, channel);
   }
 
   // An all_gather and a broadcast may write to an output that members here have together. Then none
@@ -287,8 +283,7 @@ class HostMembers final : public Communicator {
     const bool may_have = verb.kind == Verb::Kind::all_gather || verb.kind == Verb::Kind::broadcast;
     if (!may_have || verb.output.empty()) return {};
     const SharedAddress own = local_->shared_address(verb.output);
-    std::vector<SharedAddress> all(members_here());
-    local_->all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+    const std::vector<SharedAddress> all = local_->all_gather(own);
     const auto is_of_several = [&](const SharedAddress& each) {
       return each.extent != 0 && std::ranges::count(all, each) > 1;
     };

@@ -36,9 +36,7 @@ double seconds_around(Communicator& group, int count, ConstBytes sent, Bytes rec
 
 // The largest of all replicas' numbers.
 double most(Communicator& group, double own) {
-  std::vector<double> all(static_cast<std::size_t>(group.size()));
-  group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
-  return *std::ranges::max_element(all);
+  return std::ranges::max(group.all_gather(own));
 }
 
 }  // namespace

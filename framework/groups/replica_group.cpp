@@ -51,11 +51,7 @@ LocalGroup::LocalGroup(LocalReplicas& replicas, std::uint64_t key,
 std::shared_ptr<LocalGroup> LocalGroup::subgroup(std::span<const int> members,
                                                  std::uint64_t channel) {
   const Key key = Key(key_).fold("subgroup").fold(channel).fold(members);
-  return replicas_.group(key.bits(), [&] {
-    std::vector<watch::GroupMember> chosen;
-    for (const int member : members) chosen.push_back(members_[static_cast<std::size_t>(member)]);
-    return chosen;
-  });
+  return replicas_.group(key.bits(), [&] { return items_at(members_, members); });
 }
 
 void LocalGroup::meet(const Member& member, int place, std::uint64_t mark, const comm::Verb& verb) {
@@ -209,7 +205,6 @@ void LocalGroup::wait_for_others(const Member& member, std::size_t index, std::u
     if (run_lock == nullptr) {
       changed_.wait_for(lock, limit);
     } else if (has_turn) {
-      // It had its turn for nothing. It gives it back before it says that it waits: who is lined up
       // The thread had its turn for nothing. It gives the turn back before it stands in line again,
       // or it could give back the turn that it waits for.
       lock.unlock();

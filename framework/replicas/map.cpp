@@ -118,11 +118,11 @@ std::vector<Comparison> compared(const replicas::MapCall& map_call, const AxisNa
                                  const std::string& step, const Comparison& own) {
   const AxisCall call{map_call.map, axes, map_call.where};
   groups::ReplicaGroup& group = replicas_of(call, {}, GroupSizes::any);
-  std::vector<Comparison> all(static_cast<std::size_t>(group.size()), own);
+  std::vector<Comparison> all;
   collectives::communicate(call, [&] {
     group.begin(
         watch::CallRecord{Key(0).fold(step).bits(), replicas::text_of(map_call) + ", " + step});
-    group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+    all = group.all_gather(own);
     group.end();
   });
   return all;

@@ -57,9 +57,8 @@ std::vector<std::int64_t> meet_members(Environment& member, const MapCall& optio
   const AxisCall call{name, member.levels()[0].axes[0].name, options.where};
   auto& group = replicas_of(call, {}, GroupSizes::any);
   const MemberState own{options.replicas, next_node()};
-  std::vector<MemberState> states(static_cast<std::size_t>(group.size()));
   group.begin(step);
-  group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(states)));
+  const std::vector<MemberState> states = group.all_gather(own);
   group.end();
   std::vector<std::int64_t> counts;
   for (const MemberState& state : states) {

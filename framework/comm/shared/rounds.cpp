@@ -1,7 +1,6 @@
 #include "framework/comm/shared/rounds.h"
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include <sched.h>
@@ -152,7 +151,7 @@ bool SharedRounds::output_is_common() const {
 }
 
 void SharedRounds::write(ConstBytes message, Bytes to) {
-  if (!message.empty()) std::memcpy(to.data(), message.data(), message.size());
+  copy_bytes(message, to);
   link_->ledger().bytes_sent += message.size();
 }
 

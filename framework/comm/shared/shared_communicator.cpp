@@ -42,8 +42,7 @@ Outcome attempt_together(Communicator& group, const Attempt& attempt) {
     const std::string_view text = error.what();
     std::copy_n(text.data(), std::min(text.size(), own.error.size() - 1), own.error.data());
   }
-  std::vector<Outcome> all(static_cast<std::size_t>(group.size()));
-  group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  const std::vector<Outcome> all = group.all_gather(own);
   for (std::size_t place = 0; place < all.size(); ++place) {
     const char* const error = all[place].error.data();
     require<CommError>(error[0] == '\0', "replica ", place, ": ", error);
@@ -343,11 +342,8 @@ class SharedCommunicator final : public Communicator {
 
   std::shared_ptr<Communicator> do_subgroup(std::span<const int> members, int own_place,
                                             std::uint64_t channel) override {
-    std::vector<int> in_world;
-    for (const int member : members) {
-      in_world.push_back(rounds_.members()[static_cast<std::size_t>(member)]);
-    }
-    return std::make_shared<SharedCommunicator>(link_, std::move(in_world), own_place, channel);
+    return std::make_shared<SharedCommunicator>(link_, items_at(rounds_.members(), members),
+                                                own_place, channel);
   }
 
   // The size of a replica's piece of a chunk: pieces begin at whole elements and cache lines.
