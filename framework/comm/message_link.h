@@ -5,6 +5,7 @@
 #include <span>
 
 #include "framework/base/bytes.h"
+#include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
 #include "framework/base/random.h"
 #include "framework/comm/cancellation.h"
@@ -47,8 +48,14 @@ class MessageLink : private NonCopyable {
   virtual void end_all() noexcept = 0;
 
   /// See Communicator.
-  [[nodiscard]] virtual LinkSpeed speed() const { return kLoopback; }
-  virtual void set_speed(const LinkSpeed& /*speed*/) {}
+  [[nodiscard]] LinkSpeed speed() const {
+    const MutexLock lock(speed_mutex_);
+    return speed_;
+  }
+  void set_speed(const LinkSpeed& speed) {
+    const MutexLock lock(speed_mutex_);
+    speed_ = speed;
+  }
 
   [[nodiscard]] const Ledger& ledger() const noexcept { return ledger_; }
   [[nodiscard]] const std::shared_ptr<Cancellation>& cancellation() const noexcept {
@@ -59,6 +66,8 @@ class MessageLink : private NonCopyable {
   Ledger ledger_;
 
  private:
+  mutable Mutex speed_mutex_;
+  LinkSpeed speed_ LOCKSTEP_GUARDED_BY(speed_mutex_) = kLoopback;
   const std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
 };
 

@@ -88,15 +88,6 @@ class TcpLink final : public MessageLink {
     wake_io();
   }
 
-  [[nodiscard]] LinkSpeed speed() const override {
-    const MutexLock lock(speed_mutex_);
-    return speed_;
-  }
-  void set_speed(const LinkSpeed& speed) override {
-    const MutexLock lock(speed_mutex_);
-    speed_ = speed;
-  }
-
   // A Timeout if no byte of these messages has moved for the timeout. Time in which a replica has
   // not published its address yet counts towards connect_timeout alone. When this has thrown, the
   // group is dead: what still comes for it is dropped.
@@ -479,8 +470,6 @@ class TcpLink final : public MessageLink {
   const int rank_;
   const NetworkOptions network_;
   const ConnectOptions options_;
-  mutable Mutex speed_mutex_;
-  LinkSpeed speed_ LOCKSTEP_GUARDED_BY(speed_mutex_) = kLoopback;
 
   // Only the thread that sends and receives uses these.
   std::optional<Listener> listener_;
