@@ -154,9 +154,8 @@ NetworkCommunicator::NetworkCommunicator(std::shared_ptr<MessageLink> link,
 std::shared_ptr<Communicator> NetworkCommunicator::do_subgroup(std::span<const int> members,
                                                                int own_place,
                                                                std::uint64_t channel) {
-  std::vector<int> ranks;
-  for (const int member : members) ranks.push_back(members_[static_cast<std::size_t>(member)]);
-  return std::make_shared<NetworkCommunicator>(link_, std::move(ranks), own_place, channel);
+  return std::make_shared<NetworkCommunicator>(link_, items_at(members_, members), own_place,
+                                               channel);
 }
 
 void NetworkCommunicator::run(const Verb& verb) {
@@ -165,34 +164,27 @@ void NetworkCommunicator::run(const Verb& verb) {
     return run_alone(verb);
   }
   verb_mark_ = next_mark();
-  scratch_.clear();  // a verb that has thrown may have left some
+  const Scratch::Use use(scratch_);
   switch (verb.kind) {
     case Verb::Kind::all_reduce:
-      all_reduce(verb);
-      break;
+      return all_reduce(verb);
     case Verb::Kind::reduce_scatter:
-      reduce_scatter(verb);
-      break;
+      return reduce_scatter(verb);
     case Verb::Kind::all_gather:
-      all_gather(verb);
-      break;
+      return all_gather(verb);
     case Verb::Kind::all_to_all:
-      all_to_all(verb);
-      break;
+      return all_to_all(verb);
     case Verb::Kind::broadcast:
-      broadcast(verb);
-      break;
+      return broadcast(verb);
     case Verb::Kind::barrier:
-      Rounds(*this, schedules().all_reduce(1, {.whole = true})).meet();
-      break;
+      return Rounds(*this, schedules().all_reduce(1, {.whole = true})).meet();
     case Verb::Kind::allocate:
       *verb.buffer = private_buffer(verb.bytes);
       for (int place = 0; verb.copies == Copies::one && place < size(); ++place) {
         verb.buffer->holders.push_back({place});
       }
-      break;
+      return;
   }
-  scratch_.clear();
 }
 
 void NetworkCommunicator::all_reduce(const Verb& verb) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "framework/base/bytes.h"
+#include "framework/base/non_copyable.h"
 
 namespace lockstep::comm {
 
@@ -12,10 +13,20 @@ namespace lockstep::comm {
 /// cost more than the copies into them.
 class Scratch {
  public:
+  /// A verb's use of it: takes back all that take() gave when the verb ends or throws.
+  class Use : private NonCopyable {
+   public:
+    explicit Use(Scratch& scratch) : scratch_(scratch) {}
+    ~Use() { scratch_.clear(); }
+
+   private:
+    Scratch& scratch_;
+  };
+
   /// Larger than a bucket of gradients is by default.
   static constexpr std::size_t kKept = std::size_t{32} << 20;
 
-  /// `bytes` of memory for the caller until clear(). It is not zeroed.
+  /// `bytes` of memory for the caller while the Use lives. It is not zeroed.
   [[nodiscard]] Bytes take(std::size_t bytes) {
     if (used_ == blocks_.size()) blocks_.emplace_back();
     Block& block = blocks_[used_++];
@@ -25,7 +36,13 @@ class Scratch {
     }
     return {block.memory.get(), bytes};
   }
-  /// Takes back all memory that take() gave.
+
+ private:
+  struct Block {
+    std::unique_ptr<std::byte[]> memory;
+    std::size_t size = 0;
+  };
+
   void clear() noexcept {
     for (Block& block : blocks_) {
       if (block.size > kKept) block = {};
@@ -33,11 +50,6 @@ class Scratch {
     used_ = 0;
   }
 
- private:
-  struct Block {
-    std::unique_ptr<std::byte[]> memory;
-    std::size_t size = 0;
-  };
   std::vector<Block> blocks_;
   std::size_t used_ = 0;
 };

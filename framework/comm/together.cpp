@@ -1,7 +1,6 @@
 #include "framework/comm/together.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "framework/base/round_up.h"
@@ -29,12 +28,7 @@ void copy_to_all(Together::Verbs verbs) {
 }  // namespace
 
 void Together::run(Verbs verbs) {
-  scratch_.clear();  // a verb that has thrown may have left some
-  do_verb(verbs);
-  scratch_.clear();
-}
-
-void Together::do_verb(Verbs verbs) {
+  const Scratch::Use use(scratch_);
   if (!workers_ && can_be_shared(verbs[0]->kind)) return LocalWork(verbs).help();
   switch (verbs[0]->kind) {
     case Verb::Kind::all_reduce:
@@ -292,10 +286,8 @@ void LocalWork::do_part(std::size_t index) const {
   if (first.kind == Verb::Kind::all_gather) {
     const Verb& to = *verbs_[item / n];
     if (item / n > 0 && to.output.data() == first.output.data()) return;
-    const std::byte* const from = verbs_[item % n]->input.data() + offset;
-    std::byte* const place = to.output.data() + item % n * item_bytes_ + offset;
-    if (from != place) std::memcpy(place, from, bytes);
-    return;
+    return copy_bytes(verbs_[item % n]->input.subspan(offset, bytes),
+                      to.output.subspan(item % n * item_bytes_ + offset, bytes));
   }
   const std::size_t slice = first.kind == Verb::Kind::reduce_scatter ? item * item_bytes_ : 0;
   std::vector<const std::byte*> inputs;

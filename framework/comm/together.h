@@ -41,7 +41,6 @@ class Together : private NonCopyable {
   void add_up(const Pieces& sums, const std::vector<Ranges>& ranges, std::span<const Bytes> results,
               const Verb& verb);
   Pieces own_sums(Verbs verbs);
-  void do_verb(Verbs verbs);
   void all_reduce(Verbs verbs);
   void all_reduce_sums(const Pieces& sums, const Verb& verb);
   void reduce_scatter(Verbs verbs);
