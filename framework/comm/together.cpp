@@ -135,8 +135,7 @@ void Together::add_up(const Pieces& sums, const std::vector<Ranges>& ranges,
   }
   const std::vector<Pieces> came = exchange(std::move(sent), sizes);
   for (std::size_t i = 0; i < results.size(); ++i) {
-    reduce::combine(plan.in_order(came, i, results.size()), static_cast<int>(layout_.size()),
-                    results[i], verb.type, verb.op);
+    plan.combine(came, i, results.size(), results[i], verb.type, verb.op);
   }
 }
 

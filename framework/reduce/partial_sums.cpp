@@ -11,6 +11,12 @@
 namespace lockstep::reduce {
 namespace {
 
+// A subtree and its inputs reduced by partial_op(), or its only input.
+struct PartialSum {
+  Subtree of;
+  const std::byte* data;
+};
+
 void add_subtrees(std::span<const int> own, Subtree node, std::vector<Subtree>& found) {
   const auto begin = std::ranges::lower_bound(own, node.first);
   const auto end = std::ranges::lower_bound(own, node.first + node.count);
@@ -113,23 +119,19 @@ ReductionPlan::ReductionPlan(const std::vector<std::vector<int>>& places, Elemen
                      is_canonical(all, {0, places_});
 }
 
-std::vector<PartialSum> ReductionPlan::in_order(const std::vector<std::vector<ConstBytes>>& pieces,
-                                                std::size_t part, std::size_t stride) const {
-  std::vector<PartialSum> sums;
+void ReductionPlan::combine(const std::vector<std::vector<ConstBytes>>& sums, std::size_t part,
+                            std::size_t stride, std::span<std::byte> output, ElementType type,
+                            ReduceOp op) const {
+  std::vector<PartialSum> parts;
   for (std::size_t worker = 0; worker < subtrees_.size(); ++worker) {
     for (std::size_t i = 0; i < subtrees_[worker].size(); ++i) {
-      sums.push_back({subtrees_[worker][i], pieces[worker][i * stride + part].data()});
+      parts.push_back({subtrees_[worker][i], sums[worker][i * stride + part].data()});
     }
   }
-  std::ranges::sort(sums, {}, first_place);
-  return sums;
-}
-
-void combine(std::span<const PartialSum> parts, int places, std::span<std::byte> output,
-             ElementType type, ReduceOp op) {
-  const bool are_inputs = parts.size() == static_cast<std::size_t>(places);
-  reduce_parts(parts, {0, places}, output, type, are_inputs ? op : partial_op(op));
-  if (op == ReduceOp::mean && !are_inputs) divide(output, places, type);
+  std::ranges::sort(parts, {}, first_place);
+  const bool are_inputs = parts.size() == static_cast<std::size_t>(places_);
+  reduce_parts(parts, {0, places_}, output, type, are_inputs ? op : partial_op(op));
+  if (op == ReduceOp::mean && !are_inputs) divide(output, places_, type);
 }
 
 void divide(std::span<std::byte> sum, int places, ElementType type) {

@@ -24,12 +24,6 @@ namespace lockstep::reduce {
 /// The operation within a subtree: sum for a mean, else `op`.
 [[nodiscard]] ReduceOp partial_op(ReduceOp op);
 
-/// A subtree and its inputs reduced by partial_op(), or its only input.
-struct PartialSum {
-  Subtree of;
-  const std::byte* data;
-};
-
 /// The subtrees that each worker of a group reduces alone. Unless has_partial_sums(type, op), each
 /// subtree is a single input.
 class ReductionPlan {
@@ -43,22 +37,19 @@ class ReductionPlan {
   /// Whether each worker has exactly one subtree, and reduce() over their sums, in the order of the
   /// workers, gives the bits of reduce() over all inputs.
   [[nodiscard]] bool is_one_sum_each() const noexcept { return is_one_sum_each_; }
-  /// The partial sums of all subtrees, in order. `pieces` has `stride` pieces for each subtree of
-  /// each worker; piece number `part` of each subtree is taken.
-  [[nodiscard]] std::vector<PartialSum> in_order(const std::vector<std::vector<ConstBytes>>& pieces,
-                                                 std::size_t part, std::size_t stride) const;
+  /// output = reduce() over the inputs at all places, from the partial sums of all subtrees: their
+  /// inputs reduced by partial_op(), or their only input. `sums` has `stride` of these for each
+  /// subtree of each worker; number `part` of each subtree is taken. `output` may be one of them,
+  /// as with reduce().
+  void combine(const std::vector<std::vector<ConstBytes>>& sums, std::size_t part,
+               std::size_t stride, std::span<std::byte> output, ElementType type,
+               ReduceOp op) const;
 
  private:
   int places_ = 0;
   bool is_one_sum_each_;
   std::vector<std::vector<Subtree>> subtrees_;
 };
-
-/// output = reduce() over the inputs at all `places`, from the partial sums `parts`. They cover all
-/// places and are in order. Unless has_partial_sums(type, op), they are the inputs themselves.
-/// `output` may be one of them, as with reduce().
-void combine(std::span<const PartialSum> parts, int places, std::span<std::byte> output,
-             ElementType type, ReduceOp op);
 
 /// Turns a float32 or float64 sum over `places` replicas into their mean.
 void divide(std::span<std::byte> sum, int places, ElementType type);
