@@ -1,8 +1,9 @@
 #include "framework/watch/board_memory.h"
 
+#include <array>
+#include <bit>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -19,20 +20,14 @@ namespace {
 // A writer that was interrupted halfway is not waited for: a search tries again later.
 constexpr int kTries = 64;
 
+using Chars = std::array<char, sizeof(Word)>;
+
 static_assert(sizeof(WorkerWords) % kPage == 0 && sizeof(PublicWords) % kPage == 0);
 
 void clear(WorkerWords& words, std::uint64_t slot) {
   const Writing writing(words.versions[slot]);
   words.keys[slot].store(0);
   if (words.holds[slot].load() % 2 != 0) words.holds[slot].count();
-}
-
-// A word that is touched takes a page, not 2 MiB. Where the system knows no huge pages this fails
-// and nothing is lost.
-std::shared_ptr<std::byte> own_memory(std::size_t bytes) {
-  auto data = map_private(bytes);
-  static_cast<void>(::madvise(data.get(), bytes, MADV_NOHUGEPAGE));
-  return data;
 }
 
 // The least index that is free, from `freed` or the first that was never used.
@@ -55,14 +50,12 @@ void write_text(std::span<Word> words, std::string_view text) noexcept {
     text = beginning(text, capacity - kCut.size());
   }
   for (Word& target : words) {
-    char chars[sizeof(Word)] = {};
-    const std::size_t of_text = text.copy(chars, sizeof(Word));
-    const std::size_t of_tail = tail.copy(chars + of_text, sizeof(Word) - of_text);
+    Chars chars{};
+    const std::size_t of_text = text.copy(chars.data(), chars.size());
+    const std::size_t of_tail = tail.copy(chars.data() + of_text, chars.size() - of_text);
     text.remove_prefix(of_text);
     tail.remove_prefix(of_tail);
-    std::uint64_t word = 0;
-    std::memcpy(&word, chars, sizeof(word));
-    target.store(word);
+    target.store(std::bit_cast<std::uint64_t>(chars));
     if (of_text + of_tail < sizeof(Word)) return;  // it ends with a zero
   }
 }
@@ -70,12 +63,10 @@ void write_text(std::span<Word> words, std::string_view text) noexcept {
 std::string read_text(std::span<const Word> words) {
   std::string text;
   for (const Word& each : words) {
-    const std::uint64_t word = each.load();
-    char chars[sizeof(Word)];
-    std::memcpy(chars, &word, sizeof(word));
-    const auto end = static_cast<std::size_t>(std::find(chars, chars + sizeof(Word), '\0') - chars);
-    text.append(chars, end);
-    if (end != sizeof(Word)) break;
+    const auto chars = std::bit_cast<Chars>(each.load());
+    const auto end = std::ranges::find(chars, '\0');
+    text.append(chars.begin(), end);
+    if (end != chars.end()) break;
   }
   return text;
 }
@@ -88,8 +79,12 @@ std::uint64_t now_ms() {
 
 BoardMemory::BoardMemory(int workers, int copies)
     : workers_(workers), boards_(std::max(copies, 1)), has_copies_(copies > 0) {
-  const std::size_t more = static_cast<std::size_t>(boards_ - 1) * sizeof(PublicWords);
-  data_ = own_memory(Board::bytes_for(workers) + more);
+  const std::size_t bytes =
+      Board::bytes_for(workers) + static_cast<std::size_t>(boards_ - 1) * sizeof(PublicWords);
+  data_ = map_private(bytes);
+  // A word that is touched takes a page, not 2 MiB. Where the system knows no huge pages this fails
+  // and nothing is lost.
+  static_cast<void>(::madvise(data_.get(), bytes, MADV_NOHUGEPAGE));
 }
 
 BoardMemory::BoardMemory(int workers, int descriptor, std::size_t offset) : workers_(workers) {

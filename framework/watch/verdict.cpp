@@ -2,6 +2,7 @@
 #include <cstring>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -25,16 +26,9 @@ bool name_less(const std::string& a, const std::string& b) {
 }
 
 // "0, 1 and 3"; the last of many is how many more there are.
-std::string list(std::vector<std::string> items) {
-  if (items.size() == 1) return items.front();
-  if (items.size() > kNamed) {
-    const std::size_t more = items.size() - kNamed;
-    items.resize(kNamed);
-    items.push_back(str(more, " more"));
-  }
-  const std::string last = std::move(items.back());
-  items.pop_back();
-  return str(join(items), " and ", last);
+std::string list(const std::vector<std::string>& items) {
+  if (items.size() == 1 || items.size() > kNamed) return listed(items, kNamed);
+  return str(join(std::span(items).first(items.size() - 1)), " and ", items.back());
 }
 
 std::string replicas(const std::vector<std::string>& names) {
@@ -103,7 +97,7 @@ class Message {
     const std::string last = std::move(said.back());
     said.pop_back();
     if (said.empty()) return last;
-    return str(list(std::move(said)), " while ", last, hints());
+    return str(list(said), " while ", last, hints());
   }
 
  private:

@@ -33,18 +33,6 @@ std::optional<std::uint64_t> arrivals(WorkerWords& worker, std::uint64_t key, in
 
 }  // namespace
 
-const VerdictSearch::Index& VerdictSearch::seats_of(int worker) {
-  const auto [found, is_new] = indices_->try_emplace(worker);
-  if (is_new) {
-    const WorkerWords& words = memory_.worker(worker);
-    for (const std::uint32_t i : words.used_seats()) {
-      const std::uint64_t id = words.ids[i].load();
-      if (id != 0) found->second.emplace(id, i);
-    }
-  }
-  return found->second;
-}
-
 std::vector<SeatIndex> VerdictSearch::children_of(std::uint64_t id) const {
   std::vector<SeatIndex> children;
   for (int worker = 0; worker < memory_.workers(); ++worker) {
@@ -57,7 +45,14 @@ std::vector<SeatIndex> VerdictSearch::children_of(std::uint64_t id) const {
 }
 
 std::optional<SeatIndex> VerdictSearch::seat_of(std::uint64_t id, int worker) {
-  const Index& seats = seats_of(worker);
+  const auto [index, is_new] = indices_->try_emplace(worker);
+  Index& seats = index->second;
+  if (is_new) {
+    const WorkerWords& words = memory_.worker(worker);
+    for (const std::uint32_t i : words.used_seats()) {
+      if (const std::uint64_t seated = words.ids[i].load()) seats.emplace(seated, i);
+    }
+  }
   const auto found = seats.find(id);
   if (found == seats.end()) return std::nullopt;
   return SeatIndex{.worker = worker, .index = found->second};

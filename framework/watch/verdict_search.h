@@ -99,7 +99,6 @@ class VerdictSearch {
   [[nodiscard]] bool holds() const;
 
  private:
-  const Index& seats_of(int worker);
   [[nodiscard]] std::vector<SeatIndex> children_of(std::uint64_t id) const;
   std::optional<SeatIndex> seat_of(std::uint64_t id, int worker);
 
