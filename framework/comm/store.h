@@ -33,8 +33,6 @@ class Store {
 
 /// How replicas that meet in a store connect.
 struct ConnectOptions {
-  /// Over Gloo, the address that connections are made on; the port is any that is free.
-  std::string address = "127.0.0.1";
   /// How long to wait for a replica in every collective.
   std::chrono::milliseconds timeout{60'000};
   /// How long to wait for each replica when connecting.
@@ -59,7 +57,8 @@ class MemoryStore final : public Store {
 /// Makes a connected pair of local sockets, which keep message boundaries and are closed on exec.
 /// They have no name: only this process and children with an end reach them. Throws CommError.
 [[nodiscard]] std::pair<Descriptor, Descriptor> make_socket_pair();
-/// Sends a message, which must not be empty, into one of them; false if that is not possible.
+/// Sends a message, which must not be empty, into one of them, or into another socket. False unless
+/// it takes all of it now.
 bool send_message(int socket, std::string_view message) noexcept;
 /// The next message, with recv(2)'s `flags`; "" if the other end is closed, or there is none.
 [[nodiscard]] std::string receive_message(int socket, int flags = 0);

@@ -34,6 +34,8 @@ constexpr std::chrono::milliseconds kLinger{20};
 // The tag of a message that nobody sends.
 constexpr std::uint64_t kNeverSent = 0x6c6f737420706565;
 constexpr std::chrono::hours kForever{24 * 365};
+// Connections are made on it; the port is any that is free.
+constexpr const char* kAddress = "127.0.0.1";
 // How often the clock is looked at.
 constexpr std::chrono::milliseconds kLookAround{50};
 
@@ -104,7 +106,7 @@ class GlooLink final : public MessageLink {
       throw;
     } catch (const std::exception& error) {
       throw CommError(
-          str("replica ", rank, " could not connect on ", options.address, ": ", error.what()));
+          str("replica ", rank, " could not connect on ", kAddress, ": ", error.what()));
     }
     watcher_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
     clock_ = std::jthread([this](const std::stop_token& stop) { look_at_the_clock(stop); });
@@ -192,7 +194,7 @@ class GlooLink final : public MessageLink {
   void connect(Store& store, const ConnectOptions& options) {
     {
       const WithoutPreemption for_its_thread;
-      device_ = gloo::transport::tcp::CreateDevice(options.address.c_str());
+      device_ = gloo::transport::tcp::CreateDevice(kAddress);
     }
     context_ = device_->createContext(rank_, size_);
     context_->setTimeout(options.connect_timeout);
