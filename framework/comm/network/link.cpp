@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <map>
 #include <span>
 #include <thread>
@@ -16,7 +15,9 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
+#include "framework/base/number_text.h"
 #include "framework/base/text.h"
+#include "framework/comm/store.h"
 
 namespace lockstep::comm {
 namespace {
@@ -135,20 +136,6 @@ int connect_one(int descriptor, const addrinfo& to, Clock::time_point deadline) 
   return ::getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
-bool send_all(int descriptor, std::string_view text, Clock::time_point deadline) {
-  while (!text.empty()) {
-    const ssize_t count = ::send(descriptor, text.data(), text.size(), MSG_NOSIGNAL);
-    if (count > 0) {
-      text.remove_prefix(static_cast<std::size_t>(count));
-    } else if (errno == EAGAIN) {
-      if (!wait_until(deadline, descriptor, POLLOUT)) return false;
-    } else if (errno != EINTR) {
-      return false;
-    }
-  }
-  return true;
-}
-
 // Receives a record of fixed size; returns why not all has come, or nullptr. The rest is as it was.
 template <typename Record>
 const char* receive_all(int descriptor, Record& record, Clock::time_point deadline) {
@@ -185,14 +172,12 @@ HostAndPort HostAndPort::parse(std::string_view text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) refuse();
   std::string_view host = text.substr(0, colon);
-  const std::string_view port = text.substr(colon + 1);
+  const auto port = parse_number<std::uint16_t>(text.substr(colon + 1));
   const bool is_bracketed = host.starts_with('[') && host.ends_with(']');
   if (is_bracketed) host = host.substr(1, host.size() - 2);
-  if (host.empty() || (!is_bracketed && host.find(':') != std::string_view::npos)) refuse();
-  HostAndPort parsed{std::string(host), 0};
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), parsed.port);
-  if (error != std::errc() || end != port.data() + port.size()) refuse();
-  return parsed;
+  const bool is_host = is_bracketed || host.find(':') == std::string_view::npos;
+  if (host.empty() || !is_host || !port) refuse();
+  return {std::string(host), *port};
 }
 
 std::string HostAndPort::text() const {
@@ -368,7 +353,7 @@ std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milli
       const Proof proof{.nonce = greeted.of_connector,
                         .mac = greeting_mac(secret, kConnectorLabel, greeted)};
       Answer answer;
-      if (!send_all(socket.get(), encode(proof), deadline) ||
+      if (!send_message(socket.get(), encode(proof)) ||
           receive_all(socket.get(), answer, deadline) != nullptr) {
         last = "it does not answer";
         continue;
@@ -460,9 +445,8 @@ void Listener::accept_all() {
                  .address = address_text(address, length, /*with_port=*/false),
                  .peer = address_text(address, length, /*with_port=*/true),
                  .deadline = Clock::now() + limits_.patience});
-    const std::string greeting = encode(Greeting{.job = job_, .nonce = stranger.nonce});
     // A fresh connection takes so much; where it does not, the other end hears nothing and goes.
-    (void)::send(stranger.socket.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL);
+    send_message(stranger.socket.get(), encode(Greeting{.job = job_, .nonce = stranger.nonce}));
   }
 }
 
@@ -490,10 +474,9 @@ bool Listener::examine(Stranger& stranger, std::vector<std::unique_ptr<Link>>& p
   if (proof.protocol != kProtocol) return true;
   const Greeted greeted{job_, stranger.nonce, proof.nonce};
   const bool is_right = is_same(proof.mac, greeting_mac(secret_, kConnectorLabel, greeted));
-  const std::string answer =
-      encode(is_right ? Answer{Answer::kWelcome, greeting_mac(secret_, kListenerLabel, greeted)}
-                      : Answer{});
-  (void)::send(socket, answer.data(), answer.size(), MSG_NOSIGNAL);
+  Answer answer;
+  if (is_right) answer = {Answer::kWelcome, greeting_mac(secret_, kListenerLabel, greeted)};
+  send_message(socket, encode(answer));
   if (!is_right) return true;
   const Secret key(greeting_mac(secret_, kLinkLabel, greeted));
   proved.emplace_back(
