@@ -17,32 +17,27 @@ constexpr double kAdded = 4e9;
 }  // namespace
 
 ScheduleCost::ScheduleCost(const Schedule& schedule) {
+  // What a member sends or receives.
   struct Work {
-    int sent = 0;
-    int received = 0;
-    int slices_sent = 0;
-    int slices_received = 0;
+    int messages = 0;
+    int slices = 0;
   };
   const double slices = schedule.slices;
   const auto look_at = [&](const Schedule::Round& round, bool adds) {
-    std::vector<Work> all(static_cast<std::size_t>(schedule.members));
-    int largest = 0;
-    for (const Transfer& each : round) {
-      Work& sender = all[static_cast<std::size_t>(each.from)];
-      Work& receiver = all[static_cast<std::size_t>(each.to)];
-      ++sender.sent;
-      ++receiver.received;
-      sender.slices_sent += each.slices.count;
-      receiver.slices_received += each.slices.count;
-      largest = std::max(largest, each.slices.count);
-    }
+    std::vector<Work> sent(static_cast<std::size_t>(schedule.members));
+    std::vector<Work> received(sent.size());
     Load& load = rounds_.emplace_back();
-    load.largest = largest / slices;
-    for (const Work& work : all) {
-      load.messages = std::max({load.messages, work.sent, work.received});
-      load.moved = std::max({load.moved, work.slices_sent / slices, work.slices_received / slices});
-      if (adds) load.added = std::max(load.added, work.slices_received / slices);
+    for (const Transfer& each : round) {
+      for (Work* work : {&sent[static_cast<std::size_t>(each.from)],
+                         &received[static_cast<std::size_t>(each.to)]}) {
+        ++work->messages;
+        work->slices += each.slices.count;
+        load.messages = std::max(load.messages, work->messages);
+        load.moved = std::max(load.moved, work->slices / slices);
+      }
+      load.largest = std::max(load.largest, each.slices.count / slices);
     }
+    if (adds) load.added = std::ranges::max(received, {}, &Work::slices).slices / slices;
   };
   for (const Schedule::Round& round : schedule.adding) look_at(round, true);
   for (const Schedule::Round& round : schedule.passing) look_at(round, false);
