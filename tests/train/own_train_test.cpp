@@ -93,7 +93,7 @@ TEST_CASE("a loss of one's own is trained by, and a metric of one's own measured
                                                     "run" + replicas}),
                    0);
     // Outputs are 0 and gradients -0.75, of the second row 0.25; all is exact in float32.
-    const auto result = read_json(folder.path() / ("run" + replicas) / "result.json");
+    const auto result = result_of(folder.path() / ("run" + replicas));
     CHECK(result["parameters"]["weight"] == 1.375);
     CHECK(result["eval"]["loss"] == 0.25 * 7.75 / 4);
     CHECK(result["eval"]["bias"] == 7.75 / 4);

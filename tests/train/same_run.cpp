@@ -18,8 +18,8 @@ std::vector<Json> metrics_of(const std::filesystem::path& run) {
 }
 
 void check_same(const std::filesystem::path& run, const std::filesystem::path& expected) {
-  const Json result = read_json(run / "result.json");
-  const Json other = read_json(expected / "result.json");
+  const Json result = result_of(run);
+  const Json other = result_of(expected);
   for (const char* field : {"steps", "loss", "eval", "parameters_sha256"}) {
     INFO(field);
     CHECK(result[field] == other[field]);

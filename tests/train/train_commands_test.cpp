@@ -316,11 +316,8 @@ TEST_CASE("averages warm up, evaluations print both figures, and export says whi
                "trainer: {steps: 200, metrics: [r2], ema_decay: 0.999}\n");
   const auto run = [&](const std::string& output, const Flags& flags) {
     const Ended end =
-        train(folder.path(), Flags{"--config", "job.yaml", "--output", output} + flags);
-    require_status(end, 0);
-    return std::pair(
-        read_json(folder.path() / output / "result.json")["validation"]["r2"].get<double>(),
-        end.out);
+        must_train(folder.path(), Flags{"--config", "job.yaml", "--output", output} + flags);
+    return std::pair(result_of(folder.path() / output)["validation"]["r2"].get<double>(), end.out);
   };
   // The first evaluations show no difference; later ones do, of both sets.
   const auto [warm, told] = run("warm", set("trainer.eval_every=1 data.test_file=table.csv"));

@@ -41,9 +41,6 @@ class CopiedRun {
   }
   [[nodiscard]] Ended call(const Flags& flags) const { return train(folder_.path(), flags); }
   [[nodiscard]] fs::path path(const std::string& name) const { return folder_.path() / name; }
-  [[nodiscard]] std::string digest_of(const std::string& run) const {
-    return read_json(path(run) / "result.json")["parameters_sha256"];
-  }
 
   // A new copy of the run, as `cp -rL` makes it.
   [[nodiscard]] std::string copied() {
@@ -91,7 +88,7 @@ TEST_CASE("a run goes on in a copy of its folder for which links were followed")
     INFO(resume << ": " << ended.err);
     REQUIRE(ended.status == 0);
     CHECK(ended.err.find("can't") == std::string::npos);
-    CHECK(runs.digest_of(copy) == runs.digest_of("whole"));
+    CHECK(digest_of(runs.path(copy)) == digest_of(runs.path("whole")));
     CHECK(fs::read_symlink(checkpoints / "latest") == "step-00000020");
     CHECK(fs::is_symlink(checkpoints / "best"));
     CHECK_THAT(runs.call({"inspect", copy}).out, ContainsSubstring("ok  latest"));
@@ -108,7 +105,7 @@ TEST_CASE("a run goes on from a copy of latest alone") {
   require_status(ended, 0);
   CHECK_THAT(ended.out, ContainsSubstring("going on after step 10 ") &&
                             ContainsSubstring(" from " + copy + "/checkpoints/latest"));
-  CHECK(runs.digest_of(copy) == runs.digest_of("whole"));
+  CHECK(digest_of(runs.path(copy)) == digest_of(runs.path("whole")));
   CHECK(fs::read_symlink(checkpoints / "latest") == "step-00000020");
 }
 

@@ -52,7 +52,9 @@ struct DataJob {
   [[nodiscard]] Ended run(const Flags& flags) const {
     return train(folder.path(), Flags{"--config", "job.yaml", "--output", "run"} + flags);
   }
-  void must_run(const Flags& flags = {}) const { require_status(run(flags), 0); }
+  Ended must_run(const Flags& flags = {}) const {
+    return must_train(folder.path(), Flags{"--config", "job.yaml", "--output", "run"} + flags);
+  }
   // The lines that predict writes, without their columns' names.
   [[nodiscard]] std::vector<std::vector<std::string>> predictions(const Flags& flags) const {
     const Ended end = train(folder.path(), kPredict + flags);
@@ -203,20 +205,19 @@ TEST_CASE("a run does not go on with data that have changed, unless it is told t
 
   job.folder.write("train.csv", table(101));
   job.folder.write("test.csv", table(10, 1));
-  const Ended end = job.run(longer + Flags{"--resume-with-changes"});
-  require_status(end, 0);
+  const Ended end = job.must_run(longer + Flags{"--resume-with-changes"});
   CHECK_THAT(end.out, ContainsSubstring("  the training set had 100 samples and has 101\n"));
-  const Json result = read_json(job.folder.path() / "run/result.json");
+  const Json result = result_of(job.folder.path() / "run");
   CHECK(result["changes"].size() == 3);
   CHECK(result["waived"].back() == "data were changed: " + changes);
   // From now on these are its data, normalized as they were.
-  check_status(job.run(longer), 0);
+  job.must_run(longer);
   check_values(job.predictions({}), table(10, 1));
   // With other columns they are fitted anew.
   const Flags columns = set("trainer.epochs=26 data.features=[b,a]") + Flags{"--resume", "auto"};
   CHECK_THAT(job.refusal(Flags{"--config", "job.yaml", "--output", "run"} + test + columns),
              ContainsSubstring("data.features was [], is [b, a]. That changes what is computed"));
-  CHECK(job.run(test + columns + Flags{"--resume-with-changes"}).status == 0);
+  job.must_run(test + columns + Flags{"--resume-with-changes"});
 }
 
 TEST_CASE("an epoch's last samples are left out where a model needs more of them") {
@@ -236,10 +237,9 @@ TEST_CASE("an epoch's last samples are left out where a model needs more of them
   CHECK_THAT(failed.err, ContainsSubstring("one value for each channel") &&
                              ContainsSubstring("data.drop_last: true"));
   const auto result = [&](const std::string& output, const Flags& flags) {
-    require_status(train(job.folder.path(), Flags{"--config", "job.yaml", "--output", output} +
-                                                set("data.drop_last=true") + flags),
-                   0);
-    return read_json(job.folder.path() / output / "result.json");
+    must_train(job.folder.path(), Flags{"--config", "job.yaml", "--output", output} +
+                                      set("data.drop_last=true") + flags);
+    return result_of(job.folder.path() / output);
   };
   const Json whole = result("whole", {});
   CHECK(whole["steps"] == 3);
@@ -350,7 +350,7 @@ TEST_CASE("tokens whose targets do not count are trained and evaluated") {
   job.folder.write("x.npy", array({1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6}));
   job.folder.write("y.npy", array({-100, 3, 4, 5, 6, -100, -100, -100, -100, 5, 6, 0}));
   job.must_run();
-  CHECK(read_json(job.folder.path() / "run/result.json")["eval"]["loss"].is_number());
+  CHECK(result_of(job.folder.path() / "run")["eval"]["loss"].is_number());
   CHECK_THAT(
       train(job.folder.path(), {"--config", "job.yaml", "--set", "loss.ignore_index=-1"}).err,
       ContainsSubstring("y.npy': element [0, 0] is -100, but must be 0 ... 6"));
@@ -470,8 +470,7 @@ TEST_CASE("a text goes on without the text trained on") {
       "parallel: {replicas: 1}\n"
       "trainer: {steps: 2}\n");
   job.folder.write("text", "All happy families are alike; each unhappy family is unhappy.");
-  const Ended trained = job.run({});
-  require_status(trained, 0);
+  const Ended trained = job.must_run();
   CHECK_THAT(trained.err, !ContainsSubstring("data.validation takes nothing"));
   const Flags sample{"sample", "--checkpoint", "run/checkpoints/latest", "--prompt", "All "};
   const std::string text = train(job.folder.path(), sample).out;
@@ -487,8 +486,7 @@ TEST_CASE("a run that ends early says why") {
   job.folder.write("train.csv", table(200));
   const Flags patience = set("data.validation=0.1 optimizer.lr=1e-30 trainer.eval_every=1") +
                          set("trainer.patience=3 checkpoint.best=loss");
-  const Ended end = job.run(patience);
-  CHECK(end.status == 0);
+  const Ended end = job.must_run(patience);
   INFO(end.out);
   // Steps that are too small to change a parameter.
   CHECK_THAT(end.out, ContainsSubstring("\nstep 4: validation loss was not better than ") &&
@@ -527,9 +525,7 @@ TEST_CASE("a run tells of what its data and its validation lack, and goes on") {
     pictures.folder.write(str("data/", name, "/1.png"),
                           png_file({.width = 1, .height = 1, .color_type = 0}, {'\0', '\1'}));
   }
-  const Ended lacking = pictures.run({});
-  CHECK(lacking.status == 0);
-  CHECK_THAT(lacking.err,
+  CHECK_THAT(pictures.must_run().err,
              ContainsSubstring("warning: image_folder: 'data/val' has no pictures of 1 "
                                "of the 3 classes to train on: bee\n"));
 
@@ -541,9 +537,7 @@ TEST_CASE("a run tells of what its data and its validation lack, and goes on") {
   fs::create_directory(text.folder.path("data"));
   text.folder.write("data/a.txt", std::string(100, 'a'));
   text.folder.write("data/Thumbs.db", std::string(100, '\0'));
-  const Ended binary = text.run({});
-  CHECK(binary.status == 0);
-  CHECK_THAT(binary.err,
+  CHECK_THAT(text.must_run().err,
              ContainsSubstring("warning: text: of 'data' 1 file has zero bytes, as text "
                                "has none, but counts, such as 'data/Thumbs.db': "
                                "data.exclude passes files over\n"));
@@ -553,9 +547,8 @@ TEST_CASE("a run tells of what its data and its validation lack, and goes on") {
   constant.folder.write("train.csv", table(40));
   constant.folder.write("same.csv", "a,b,y\n1,2,5\n3,4,5\n");
   const Ended unnumbered =
-      constant.run(set("data.validation_file=same.csv trainer.epochs=2 trainer.eval_every=1") +
-                   set("trainer.metrics=[r2] checkpoint.best=r2"));
-  CHECK(unnumbered.status == 0);
+      constant.must_run(set("data.validation_file=same.csv trainer.epochs=2 trainer.eval_every=1") +
+                        set("trainer.metrics=[r2] checkpoint.best=r2"));
   CHECK_THAT(unnumbered.err,
              ContainsSubstring("warning: checkpoint.best: the validation set's r2 was never a "
                                "number, so there is no best checkpoint\n"));

@@ -42,12 +42,8 @@ class LongRun {
                           {"--config", config_file("pmean_linear.yaml"), "--replicas", "3",
                            "--launch", launch, "--set", "trainer.steps=1000000000", "--set",
                            "trainer.log_every=1", "--quiet", "--output", "run"})) {
-    const fs::path metrics = folder_.path() / "run/metrics.jsonl";
-    const bool trains = eventually([&] {
-      std::error_code missing;
-      return fs::file_size(metrics, missing) > 0 && !missing;
-    });
-    if (!trains) throw std::runtime_error("train does not train: " + program_.err());
+    if (!eventually([&] { return has_logged(folder()); }))
+      throw std::runtime_error("train does not train: " + program_.err());
     replicas_ = children_of(program_.pid());
     traces_.note(program_.pid());
     for (const pid_t pid : replicas_) traces_.note(pid);
@@ -160,21 +156,15 @@ TEST_CASE("a closed terminal ends training after a checkpoint") {
     const pid_t pid = ::forkpty(&terminal, nullptr, nullptr, nullptr);
     REQUIRE(pid >= 0);
     if (pid == 0) {
-      if (::chdir(folder.path().c_str()) != 0) ::_exit(98);
-      std::vector<char*> arguments;
-      for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-      arguments.push_back(nullptr);
-      ::execv(arguments[0], arguments.data());
+      if (::chdir(folder.path().c_str()) == 0) become(command);
       ::_exit(98);
     }
-    const fs::path metrics = folder.path() / "run/metrics.jsonl";
     CHECK(eventually([&] {
       std::array<char, 4096> shown{};
       pollfd polled{terminal, POLLIN, 0};
       while (::poll(&polled, 1, 0) > 0 && ::read(terminal, shown.data(), shown.size()) > 0)
         continue;
-      std::error_code missing;
-      return fs::file_size(metrics, missing) > 0 && !missing;
+      return has_logged(folder.path() / "run");
     }));
     ::close(terminal);
     int status = 0;
@@ -189,13 +179,12 @@ TEST_CASE("a closed terminal ends training after a checkpoint") {
 
 TEST_CASE("a run that was started to ignore SIGHUP, as by nohup, goes on after it") {
   const TemporaryFolder folder;
-  std::vector<std::string> command{"/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh"};
-  for (const std::string& word : train_command(
-           {"--config", config_file("pmean_linear.yaml"), "--replicas", "2", "--set",
-            "trainer.steps=1000000000", "--set", "trainer.log_every=1", "--output", "run"})) {
-    command.push_back(word);
-  }
-  ChildProgram program(command, folder.path());
+  const Flags flags =
+      Flags{"--config", config_file("pmean_linear.yaml"), "--replicas", "2", "--output", "run"} +
+      set("trainer.steps=1000000000 trainer.log_every=1");
+  ChildProgram program(
+      Flags{"/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh"} + train_command(flags),
+      folder.path());
   const auto lines = [&] {
     std::ifstream metrics(folder.path() / "run/metrics.jsonl");
     return std::count(std::istreambuf_iterator<char>(metrics), {}, '\n');
@@ -224,13 +213,10 @@ TEST_CASE("train needs no standard streams, and no signal about children") {
     for (const std::string streams : {"<&- >&- 2>&-", "<&-", ">&-", "2>&-"}) {
       INFO(launch << " " << streams);
       const TemporaryFolder folder;
-      std::vector<std::string> command{"/bin/sh", "-c", "trap '' CHLD; exec \"$@\" " + streams,
-                                       "sh"};
-      for (const std::string& word : train_command({"--config", config_file("pmean_linear.yaml"),
-                                                    "--launch", launch, "--output", "run"})) {
-        command.push_back(word);
-      }
-      ChildProgram program(command, folder.path());
+      ChildProgram program(Flags{"/bin/sh", "-c", "trap '' CHLD; exec \"$@\" " + streams, "sh"} +
+                               train_command({"--config", config_file("pmean_linear.yaml"),
+                                              "--launch", launch, "--output", "run"}),
+                           folder.path());
       CHECK(program.wait(std::chrono::seconds(30)).status == 0);
       CHECK(fs::exists(folder.path() / "run/result.json"));
     }

@@ -77,21 +77,15 @@ std::string secret_in(const TemporaryFolder& folder) {
 
 TEST_CASE("a job of several launchers ends as on one, and goes on with another number of them") {
   const TemporaryFolder folder;
-  const Ended alone = train(folder.path(), small_job() + Flags{"--output", "alone"});
-  REQUIRE(alone.status == 0);
+  must_train(folder.path(), small_job() + Flags{"--output", "alone"});
   const Flags flags = small_job() + Flags{"--secret-file", secret_in(folder), "--output", "run"};
   const auto check = [&](const std::vector<Ended>& ended, int hosts) {
-    for (const Ended& end : ended) {
-      require_status(end, 0);
-    }
-    CHECK(read_json(folder.path() / "run/result.json").at("hosts") == hosts);
+    for (const Ended& end : ended) require_status(end, 0);
+    CHECK(result_of(folder.path() / "run").at("hosts") == hosts);
   };
   check(on_hosts(folder, 2, flags + set("trainer.steps=3")), 2);
   check(on_hosts(folder, 3, flags + Flags{"--resume", "auto", "--resume-with-changes"}), 3);
-  const auto digest = [&](const char* run) {
-    return read_json(folder.path() / run / "result.json").at("parameters_sha256");
-  };
-  CHECK(digest("run") == digest("alone"));
+  CHECK(digest_of(folder.path() / "run") == digest_of(folder.path() / "alone"));
   // Only host 0 writes the run's own files: a line of the loss and one of the evaluation each time.
   CHECK(read_json_lines(folder.path() / "run/metrics.jsonl").size() == 4);
 
@@ -111,8 +105,7 @@ TEST_CASE("a job of several launchers ends as on one, and goes on with another n
 TEST_CASE("a job that loses a replica on any host starts again on all") {
   const TemporaryFolder folder;
   const Flags flags = small_job() + set("trainer.steps=400 checkpoint.every=20");
-  const Ended alone = train(folder.path(), flags + Flags{"--output", "alone"});
-  REQUIRE(alone.status == 0);
+  must_train(folder.path(), flags + Flags{"--output", "alone"});
   const std::string rendezvous = str("127.0.0.1:", free_port());
   const std::string secret = secret_in(folder);
   for (const std::size_t victim : {0, 1}) {
@@ -133,11 +126,8 @@ TEST_CASE("a job that loses a replica on any host starts again on all") {
       check_status(end, 0);
       CHECK_THAT(end.err, ContainsSubstring("starting again") && ContainsSubstring("killed by"));
     }
-    const auto result = [&](const std::string& name) {
-      return read_json(folder.path() / name / "result.json");
-    };
-    CHECK(result(run).at("restarts") == 1);
-    CHECK(result(run).at("parameters_sha256") == result("alone").at("parameters_sha256"));
+    CHECK(result_of(folder.path() / run).at("restarts") == 1);
+    CHECK(digest_of(folder.path() / run) == digest_of(folder.path() / "alone"));
   }
 }
 
@@ -170,11 +160,7 @@ class LongJob {
     launchers_[host] = std::make_unique<ChildProgram>(training(folder_.path(), flags + steps));
   }
   void wait_for_steps() {
-    const fs::path metrics = folder_.path() / "run/metrics.jsonl";
-    const bool trains = eventually([&] {
-      std::error_code missing;
-      return fs::file_size(metrics, missing) > 0 && !missing;
-    });
+    const bool trains = eventually([&] { return has_logged(folder_.path() / "run"); });
     if (!trains) throw std::runtime_error(host(0).err() + host(1).err());
   }
   ChildProgram& host(std::size_t host) { return *launchers_[host]; }

@@ -4,6 +4,7 @@
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/support/ended.h"
 #include "tests/support/files.h"
 #include "trainers/train_main.h"
 
@@ -21,6 +22,20 @@ std::function<int()> training(const std::filesystem::path& folder, const Flags& 
 
 Ended train(const std::filesystem::path& folder, const Flags& flags) {
   return run_forked(training(folder, flags));
+}
+
+Ended must_train(const std::filesystem::path& folder, const Flags& flags,
+                 std::source_location where) {
+  Ended end = train(folder, flags);
+  require_status(end, 0, where);
+  return end;
+}
+
+std::string refusal(const std::filesystem::path& folder, const Flags& flags,
+                    std::source_location where) {
+  const Ended end = train(folder, flags);
+  check_status(end, 2, where);
+  return end.err;
 }
 
 void check_refused(

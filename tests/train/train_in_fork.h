@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <functional>
+#include <source_location>
+#include <string>
 
 #include "tests/train/train_program.h"
 
@@ -14,6 +16,12 @@ namespace lockstep::testing {
                                             const Flags& flags);
 /// Runs it to its end.
 [[nodiscard]] Ended train(const std::filesystem::path& folder, const Flags& flags);
+/// The same, and the test ends here unless the status is 0.
+Ended must_train(const std::filesystem::path& folder, const Flags& flags,
+                 std::source_location where = std::source_location::current());
+/// What it writes to stderr where it ends with status 2, as it must.
+[[nodiscard]] std::string refusal(const std::filesystem::path& folder, const Flags& flags,
+                                  std::source_location where = std::source_location::current());
 
 /// Checks that `program` refuses the flags: status 2, no output, no file more in the folder, and
 /// this error alone, or one of as many lines that begins as `message` does before its end in "…".

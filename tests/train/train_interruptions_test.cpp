@@ -19,7 +19,6 @@
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
-#include "tests/support/ended.h"
 #include "tests/support/settings.h"
 #include "tests/train/same_run.h"
 #include "tests/train/train_in_fork.h"
@@ -247,7 +246,7 @@ TEST_CASE("a run that is killed and stopped again and again goes on to the same 
     const Job& job = jobs()[round % jobs().size()];
     const Flags flags = flags_of(job, folder.path());
     if (whole.insert(job.name).second) {
-      require_status(train(folder.path(), flags + Flags{"--output", job.name}), 0);
+      must_train(folder.path(), flags + Flags{"--output", job.name});
     }
     const std::string name = str("interrupted-", round);
     const fs::path run = folder.path() / name;

@@ -55,10 +55,9 @@ Flags model_flags(const TemporaryFolder& folder, const std::string& model) {
 }
 
 nlohmann::json outcome(const TemporaryFolder& folder, const std::string& name, const Flags& flags) {
-  const Ended end = train(folder.path(), flags + Flags{"--output", name});
-  INFO(name << "\n" << end.out << end.err);
-  REQUIRE(end.status == 0);
-  const nlohmann::json result = read_json(folder.path() / name / "result.json");
+  INFO(name);
+  must_train(folder.path(), flags + Flags{"--output", name});
+  const nlohmann::json result = result_of(folder.path() / name);
   return {result["parameters_sha256"], result.value("buffers_sha256", ""), result["loss"],
           result["eval"], result.value("validation", nlohmann::json())};
 }

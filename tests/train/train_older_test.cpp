@@ -75,7 +75,7 @@ struct OlderRun {
     return lines;
   }
   [[nodiscard]] std::int64_t usual_threads() const {
-    return read_json(folder.path() / "whole/result.json")["threads_per_replica"];
+    return result_of(folder.path() / "whole")["threads_per_replica"];
   }
   [[nodiscard]] std::string threads_line() const {
     return str("  parallel.threads_per_replica stays ", usual_threads() + 1,
@@ -123,7 +123,7 @@ TEST_CASE("a run of an older version keeps its defaults for pictures and average
                                           older.threads_line()});
   // Each of them makes another run.
   const auto outcome = [&](const std::string& run) {
-    const auto result = read_json(older.folder.path() / run / "result.json");
+    const auto result = result_of(older.folder.path() / run);
     return std::pair(result["parameters_sha256"], result["validation"]);
   };
   for (const std::string key :

@@ -49,7 +49,7 @@ TEST_CASE("of two jobs that name one output folder, one gets it") {
                ContainsSubstring("output folder run holds a run already (its "));
     const fs::path run = folder.path() / "run";
     CHECK(entries(run) == 4);
-    CHECK(read_json(run / "result.json")["replicas"] == (has_two ? 2 : 3));
+    CHECK(result_of(run)["replicas"] == (has_two ? 2 : 3));
     CHECK(read_json_lines(run / "metrics.jsonl").size() == 1);
     CHECK_THAT(read_text(run / "config.yaml"),
                ContainsSubstring(has_two ? "replicas: 2" : "replicas: 3"));
@@ -82,15 +82,10 @@ TEST_CASE("on a terminal progress comes by time, as wide as its window is") {
   for (const std::string launch : {"processes", "threads"}) {
     const TemporaryFolder folder;
     const Terminal terminal(100);
-    std::vector<std::string> command = train_command(endless(launch));
     ChildProgram program([&] {
       if (::chdir(folder.path().c_str()) != 0) return 1;
       ::dup2(::fileno(terminal.stream()), STDOUT_FILENO);
-      std::vector<char*> arguments;
-      for (std::string& argument : command) arguments.push_back(argument.data());
-      arguments.push_back(nullptr);
-      ::execv(arguments[0], arguments.data());
-      return 1;
+      become(train_command(endless(launch)));
     });
     CHECK(terminal.shows("\r\x1b\\[K\\[>  *\\]  step [0-9]+/1000000000  epoch [0-9]+  [^\r]*left"));
     terminal.resize(30);

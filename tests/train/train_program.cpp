@@ -1,5 +1,8 @@
 #include "tests/train/train_program.h"
 
+#include <filesystem>
+#include <system_error>
+
 #include "tests/support/files.h"
 
 namespace lockstep::testing {
@@ -32,6 +35,19 @@ std::string config_file(const std::string& name) {
 
 nlohmann::json read_json(const std::filesystem::path& file) {
   return nlohmann::json::parse(read_text(file));
+}
+
+nlohmann::json result_of(const std::filesystem::path& run) {
+  return read_json(run / "result.json");
+}
+
+std::string digest_of(const std::filesystem::path& run) {
+  return result_of(run).at("parameters_sha256");
+}
+
+bool has_logged(const std::filesystem::path& run) {
+  std::error_code missing;
+  return std::filesystem::file_size(run / "metrics.jsonl", missing) > 0 && !missing;
 }
 
 std::vector<nlohmann::json> read_json_lines(const std::filesystem::path& file) {

@@ -13,7 +13,6 @@
 #include "tests/catch.h"
 #include "tests/formats/idx_files.h"
 #include "tests/formats/sample_files.h"
-#include "tests/support/ended.h"
 #include "tests/support/files.h"
 #include "tests/support/pages.h"
 #include "tests/train/train_in_fork.h"
@@ -123,12 +122,11 @@ TEST_CASE("a folder of pictures is trained on by the page's YAML alone") {
   const TemporaryFolder folder;
   write_pictures(folder);
   folder.write("pictures.yaml", read_page("trainers/README.md").showing("pictures.yaml").text);
-  require_status(train(folder.path(), Flags{"--config", "pictures.yaml", "--output", "run"} +
-                                          // Shorter, and without what makes left and right alike.
-                                          set("model.depth=8 data.batch_size=8 data.flip=false "
-                                              "trainer.epochs=3 trainer.eval_every=5")),
-                 0);
-  const auto result = read_json(folder.path() / "run/result.json");
+  must_train(folder.path(), Flags{"--config", "pictures.yaml", "--output", "run"} +
+                                // Shorter, and without what makes left and right alike.
+                                set("model.depth=8 data.batch_size=8 data.flip=false "
+                                    "trainer.epochs=3 trainer.eval_every=5"));
+  const auto result = result_of(folder.path() / "run");
   CHECK(result["validation"].contains("accuracy"));
   CHECK(fs::exists(folder.path() / "run/checkpoints/best"));
   CHECK(result["eval"]["accuracy"] > 0.9);

@@ -47,10 +47,6 @@ std::vector<std::string> mlp(const std::string& launch, const std::string& outpu
           "--output", output};
 }
 
-std::string digest(const std::filesystem::path& folder) {
-  return read_json(folder / "result.json").at("parameters_sha256");
-}
-
 }  // namespace
 
 TEST_CASE("the pmean example ends where it must, in processes as in threads") {
@@ -69,7 +65,7 @@ TEST_CASE("the pmean example ends where it must, in processes as in threads") {
     for (const auto& [launch, end] : ended) {
       INFO(n << " " << launch << "\n" << end.out << end.err);
       REQUIRE(end.status == 0);
-      const auto result = read_json(folder.path() / launch / "result.json");
+      const auto result = result_of(folder.path() / launch);
       const double w = result["parameters"]["w"];
       const double b = result["parameters"]["b"];
       const ByHand expected(n);
@@ -103,7 +99,7 @@ TEST_CASE("the pmean example ends where it must, in processes as in threads") {
       CHECK(result["replicas"] == n);
       CHECK(entries(folder.path() / launch) == 4);
     }
-    CHECK(digest(folder.path() / "processes") == digest(folder.path() / "threads"));
+    CHECK(digest_of(folder.path() / "processes") == digest_of(folder.path() / "threads"));
   }
 }
 
@@ -149,13 +145,13 @@ TEST_CASE("an mlp has the same parameters in processes, in threads, over Gloo an
                                    (run == "gloo" ? backend : std::vector<std::string>{}));
       INFO(run << "\n" << end.out << end.err);
       REQUIRE(end.status == 0);
-      CHECK(digest(folder.path() / run) == digest(folder.path() / "processes"));
-      CHECK(digest(folder.path() / run).size() == 64);
-      const auto result = read_json(folder.path() / run / "result.json");
+      CHECK(digest_of(folder.path() / run) == digest_of(folder.path() / "processes"));
+      CHECK(digest_of(folder.path() / run).size() == 64);
+      const auto result = result_of(folder.path() / run);
       CHECK(result["eval"]["accuracy"].get<double>() > 0.6);
       CHECK(result.count("parameters") == 0);
     }
-    digests.push_back(digest(folder.path() / "processes"));
+    digests.push_back(digest_of(folder.path() / "processes"));
   }
   CHECK(digests[0] != digests[1]);
 }
@@ -170,8 +166,7 @@ TEST_CASE("a job has the same parameters on fewer workers than replicas") {
     if (is_mlp) model.resize(model.size() - 2);  // the output
     const TemporaryFolder folder;
     const Ended whole =
-        train(folder.path(), model + four + std::vector<std::string>{"--output", "whole"});
-    require_status(whole, 0);
+        must_train(folder.path(), model + four + std::vector<std::string>{"--output", "whole"});
     const std::vector<int> fewer = is_mlp ? std::vector<int>{3, 1} : std::vector<int>{4, 3, 2, 1};
     for (const int workers : fewer) {
       for (const std::string launch : {"processes", "threads"}) {
@@ -184,8 +179,8 @@ TEST_CASE("a job has the same parameters on fewer workers than replicas") {
                                            "parallel.backend=" + backend, "--output", name});
           INFO(name << "\n" << end.err);
           REQUIRE(end.status == 0);
-          CHECK(digest(folder.path() / name) == digest(folder.path() / "whole"));
-          CHECK(read_json(folder.path() / name / "result.json")["workers"] == workers);
+          CHECK(digest_of(folder.path() / name) == digest_of(folder.path() / "whole"));
+          CHECK(result_of(folder.path() / name)["workers"] == workers);
           const std::string how =
               workers == 4
                   ? " as " + launch
@@ -206,8 +201,8 @@ TEST_CASE("a cnn learns, with the same parameters in processes and in threads") 
                               "trainer.steps=60", "--launch", launch, "--output", launch});
     INFO(launch << "\n" << end.out << end.err);
     REQUIRE(end.status == 0);
-    CHECK(digest(folder.path() / launch) == digest(folder.path() / "processes"));
-    CHECK(read_json(folder.path() / launch / "result.json")["eval"]["accuracy"] > 0.6);
+    CHECK(digest_of(folder.path() / launch) == digest_of(folder.path() / "processes"));
+    CHECK(result_of(folder.path() / launch)["eval"]["accuracy"] > 0.6);
   }
 }
 
@@ -215,11 +210,11 @@ TEST_CASE("the output folder's files have what is documented") {
   const TemporaryFolder folder;
   const auto flags = mlp("processes", "run") +
                      std::vector<std::string>{"--replicas", "2", "--set", "trainer.eval_every=20"};
-  require_status(train(folder.path(), flags), 0);
+  must_train(folder.path(), flags);
   const auto run = folder.path() / "run";
   CHECK(entries(run) == 4);
 
-  const auto result = read_json(run / "result.json");
+  const auto result = result_of(run);
   CHECK(fields(result) == std::vector<std::string>{"backend", "blas", "eval", "launch", "libtorch",
                                                    "loss", "memory", "parameters_sha256",
                                                    "replicas", "steps", "threads_per_replica",
@@ -280,7 +275,7 @@ TEST_CASE(
   }
   for (const auto& run : std::filesystem::directory_iterator(folder.path() / "runs")) {
     CHECK(run.path().filename().string().rfind("pmean_linear-", 0) == 0);
-    CHECK(read_json(run.path() / "result.json")["steps"] == 1);
+    CHECK(result_of(run.path())["steps"] == 1);
   }
 }
 

@@ -38,9 +38,7 @@ Flags job(const std::string& variant, std::int64_t steps) {
 TEST_CASE("Ctrl-C and SIGTERM end a run at a step, with a checkpoint from which it goes on") {
   const TemporaryFolder folder;
   constexpr std::int64_t kSteps = 200;
-  const Ended whole =
-      train(folder.path(), job("accumulation", kSteps) + Flags{"--output", "whole", "--quiet"});
-  REQUIRE(whole.status == 0);
+  must_train(folder.path(), job("accumulation", kSteps) + Flags{"--output", "whole", "--quiet"});
   for (const std::string launch : {"processes", "threads"}) {
     for (const int signal : {SIGINT, SIGTERM}) {
       const std::string name = launch + std::to_string(signal);
@@ -49,18 +47,14 @@ TEST_CASE("Ctrl-C and SIGTERM end a run at a step, with a checkpoint from which 
                           Flags{"--output", name, "--resume", "auto", "--launch", launch} +
                           set("checkpoint.every=0 parallel.workers=3");
       ChildProgram program(train_command(flags), folder.path());
-      REQUIRE(eventually([&] {
-        std::error_code missing;
-        return fs::file_size(run / "metrics.jsonl", missing) > 0 && !missing;
-      }));
+      REQUIRE(eventually([&] { return has_logged(run); }));
       REQUIRE(::kill(program.pid(), signal) == 0);
       const Ended end = program.wait();
       check_status(end, 128 + signal);
       CHECK_THAT(end.out, ContainsSubstring("with a checkpoint: --output " + name +
                                             " --resume auto goes on"));
       CHECK(!fs::exists(run / "result.json"));
-      const Ended again = train(folder.path(), flags);
-      require_status(again, 0);
+      const Ended again = must_train(folder.path(), flags);
       CHECK_THAT(again.out, ContainsSubstring("going on after step "));
       check_same(run, folder.path() / "whole");
     }
@@ -71,25 +65,23 @@ TEST_CASE("a changed key is named with both values, and refused where it changes
   const TemporaryFolder folder;
   const Flags flags = job("compression", 24) + Flags{"--output", "run", "--resume", "auto"};
   const auto contains = [](const std::string& part) { return ContainsSubstring(part); };
-  REQUIRE(train(folder.path(), flags).status == 0);
-  const Ended refused = train(folder.path(), flags + set("optimizer.lr=0.5 trainer.seed=7"));
-  CHECK(refused.status == 2);
-  CHECK_THAT(refused.err, contains("optimizer.lr was 0.001, is 0.5, trainer.seed was 0, is 7. "
-                                   "That changes what is computed: begin a new run, or add "
-                                   "--resume-with-changes"));
-  const Ended threads = train(folder.path(), flags + set("parallel.threads_per_replica=7"));
-  CHECK(threads.status == 2);
-  CHECK_THAT(threads.err, contains("parallel.threads_per_replica was "));
-  const Ended longer = train(folder.path(), flags +
-                                                set("trainer.steps=30 data.batch_size=16 "
-                                                    "parallel.replicas=3 optimizer.lr=0.0005") +
-                                                Flags{"--resume-with-changes"});
-  require_status(longer, 0);
+  must_train(folder.path(), flags);
+  CHECK_THAT(refusal(folder.path(), flags + set("optimizer.lr=0.5 trainer.seed=7")),
+             contains("optimizer.lr was 0.001, is 0.5, trainer.seed was 0, is 7. "
+                      "That changes what is computed: begin a new run, or add "
+                      "--resume-with-changes"));
+  CHECK_THAT(refusal(folder.path(), flags + set("parallel.threads_per_replica=7")),
+             contains("parallel.threads_per_replica was "));
+  const Ended longer =
+      must_train(folder.path(), flags +
+                                    set("trainer.steps=30 data.batch_size=16 "
+                                        "parallel.replicas=3 optimizer.lr=0.0005") +
+                                    Flags{"--resume-with-changes"});
   CHECK_THAT(longer.out, contains("going on after step 24 (768 samples) from ") &&
                              contains("  parallel.replicas was 4, is 3\n") &&
                              contains("  data.batch_size was 8, is 16\n"));
   // Six steps of 32 samples are left: four of 48.
-  const Json result = read_json(folder.path() / "run/result.json");
+  const Json result = result_of(folder.path() / "run");
   CHECK(result["steps"] == 28);
   CHECK(metrics_of(folder.path() / "run").back()["samples"] == 768 + 4 * 48);
   REQUIRE(result["waived"].size() == 3);
@@ -103,23 +95,21 @@ TEST_CASE("a run goes on from an earlier checkpoint, and past damaged ones with 
   const fs::path run = folder.path() / "run";
   const Flags run_flags = job("accumulation", 24) + set("checkpoint.keep=9");
   const Flags flags = run_flags + Flags{"--output", "run"};
-  REQUIRE(train(folder.path(), flags).status == 0);
-  const Json whole = read_json(run / "result.json");
+  must_train(folder.path(), flags);
+  const std::string whole = digest_of(run);
   const auto metrics = metrics_of(run);
   fs::resize_file(run / "checkpoints/step-00000024/manifest.json", 100);
   fs::remove(run / "checkpoints/step-00000020/shard-00002-of-00004.safetensors");
-  const Ended skipped = train(folder.path(), flags + Flags{"--resume", "auto"});
-  require_status(skipped, 0);
+  const Ended skipped = must_train(folder.path(), flags + Flags{"--resume", "auto"});
   CHECK_THAT(skipped.err, ContainsSubstring("skipping a checkpoint: ") &&
                               ContainsSubstring("step-00000024/manifest.json") &&
                               ContainsSubstring("shard-00002-of-00004.safetensors"));
   CHECK_THAT(skipped.out, ContainsSubstring("going on after step 16 "));
-  CHECK(read_json(run / "result.json")["parameters_sha256"] == whole["parameters_sha256"]);
+  CHECK(digest_of(run) == whole);
   CHECK(metrics_of(run) == metrics);
   // Without --output it goes on in the folder of its run.
-  const Ended earlier = train(
+  const Ended earlier = must_train(
       folder.path(), job("accumulation", 24) + Flags{"--resume", "run/checkpoints/step-00000008"});
-  require_status(earlier, 0);
   CHECK_THAT(earlier.err, ContainsSubstring(" of steps after 8: the run makes new ones"));
   CHECK(metrics_of(run) == metrics);
   CHECK(fs::exists(run / "checkpoints/aside-step-00000012"));
@@ -128,14 +118,11 @@ TEST_CASE("a run goes on from an earlier checkpoint, and past damaged ones with 
   CHECK(through.status == 0);
   CHECK_THAT(through.out, ContainsSubstring("from run/checkpoints/step-00000024") &&
                               ContainsSubstring("there is no step left to train"));
-  REQUIRE(train(folder.path(), job("accumulation", 8) + Flags{"--output", "other"}).status == 0);
-  const Ended elsewhere =
-      train(folder.path(), flags + Flags{"--resume", "other/checkpoints/latest"});
-  CHECK(elsewhere.status == 2);
-  CHECK_THAT(elsewhere.err, ContainsSubstring("output folder run holds a run already, of which "
-                                              "other/checkpoints/latest is no checkpoint"));
-  const Ended damaged = train(folder.path(), flags + Flags{"--resume", "run/checkpoints/none"});
-  CHECK(damaged.status == 2);
+  must_train(folder.path(), job("accumulation", 8) + Flags{"--output", "other"});
+  CHECK_THAT(refusal(folder.path(), flags + Flags{"--resume", "other/checkpoints/latest"}),
+             ContainsSubstring("output folder run holds a run already, of which "
+                               "other/checkpoints/latest is no checkpoint"));
+  (void)refusal(folder.path(), flags + Flags{"--resume", "run/checkpoints/none"});
 }
 
 TEST_CASE("without checkpoints nothing is left, and --resume auto begins anew") {
@@ -143,8 +130,7 @@ TEST_CASE("without checkpoints nothing is left, and --resume auto begins anew") 
   const Flags flags = job("accumulation", 8) + set("checkpoint.save=none") +
                       Flags{"--output", "run", "--resume", "auto"};
   for (int round = 0; round < 2; ++round) {
-    const Ended end = train(folder.path(), flags);
-    require_status(end, 0);
+    const Ended end = must_train(folder.path(), flags);
     CHECK(!fs::exists(folder.path() / "run/checkpoints"));
     CHECK_THAT(end.err, ContainsSubstring("the run begins at its first step"));
     CHECK(metrics_of(folder.path() / "run").size() == 5);
@@ -154,8 +140,7 @@ TEST_CASE("without checkpoints nothing is left, and --resume auto begins anew") 
 TEST_CASE("a job that has lost a replica starts again by itself, and counts that") {
   const TemporaryFolder folder;
   constexpr std::int64_t kSteps = 200;
-  REQUIRE(train(folder.path(), job("accumulation", kSteps) + Flags{"--output", "whole"}).status ==
-          0);
+  must_train(folder.path(), job("accumulation", kSteps) + Flags{"--output", "whole"});
   ChildProgram program(
       train_command(job("accumulation", kSteps) + Flags{"--output", "run", "--max-restarts", "2"}),
       folder.path());
@@ -164,7 +149,7 @@ TEST_CASE("a job that has lost a replica starts again by itself, and counts that
   const Ended end = program.wait();
   require_status(end, 0);
   CHECK_THAT(end.err, ContainsSubstring("starting again in 1 s (restart 1 of 2)"));
-  CHECK(read_json(folder.path() / "run/result.json")["restarts"] == 1);
+  CHECK(result_of(folder.path() / "run")["restarts"] == 1);
   check_same(folder.path() / "run", folder.path() / "whole");
 }
 
@@ -172,8 +157,7 @@ TEST_CASE("a run that goes on elsewhere starts again from there, not from its be
   const TemporaryFolder folder;
   constexpr std::int64_t kSteps = 300;
   const Flags flags = job("accumulation", kSteps);
-  REQUIRE(train(folder.path(), flags + set("checkpoint.keep=100") + Flags{"--output", "whole"})
-              .status == 0);
+  must_train(folder.path(), flags + set("checkpoint.keep=100") + Flags{"--output", "whole"});
   ChildProgram program(train_command(flags + set("checkpoint.every=0") +
                                      Flags{"--resume", "whole/checkpoints/step-00000100",
                                            "--output", "run", "--max-restarts", "1"}),
@@ -183,10 +167,9 @@ TEST_CASE("a run that goes on elsewhere starts again from there, not from its be
   REQUIRE(::kill(children_of(program.pid()).front(), SIGKILL) == 0);
   require_status(program.wait(), 0);
   CHECK(metrics_of(folder.path() / "run").front()["step"] == 102);
-  const Json result = read_json(folder.path() / "run/result.json");
+  const Json result = result_of(folder.path() / "run");
   CHECK(result["restarts"] == 1);
-  CHECK(result["parameters_sha256"] ==
-        read_json(folder.path() / "whole/result.json")["parameters_sha256"]);
+  CHECK(result["parameters_sha256"] == digest_of(folder.path() / "whole"));
   // The last checkpoint, even of a run that had no step left.
   check_status(train(folder.path(),
                      flags + Flags{"--resume", "whole/checkpoints/latest", "--output", "copy"}),
@@ -206,7 +189,7 @@ TEST_CASE("the best checkpoint is the one with the best evaluation, also after k
     (void)::kill(-program.pid(), SIGKILL);
     (void)program.wait();
   }
-  require_status(train(folder.path(), flags), 0);
+  must_train(folder.path(), flags);
   std::int64_t best = 0;
   double least = 1e9;
   for (const Json& line : metrics_of(run)) {
@@ -221,7 +204,7 @@ TEST_CASE("workers that are train started again share its run, also after a rest
   const TemporaryFolder folder;
   constexpr std::int64_t kSteps = 200;
   const Flags flags = job("accumulation", kSteps);
-  REQUIRE(train(folder.path(), flags + Flags{"--output", "whole"}).status == 0);
+  must_train(folder.path(), flags + Flags{"--output", "whole"});
   const auto preloaded = [&](const Flags& all) {
     return Flags{"/usr/bin/env", "LD_PRELOAD=" SECOND_THREAD} + train_command(all);
   };
@@ -232,10 +215,9 @@ TEST_CASE("workers that are train started again share its run, also after a rest
   const Ended end = program.wait();
   require_status(end, 0);
   CHECK_THAT(end.err, ContainsSubstring("has several threads and can't be forked"));
-  CHECK(read_json(folder.path() / "run/result.json")["restarts"] == 1);
+  CHECK(result_of(folder.path() / "run")["restarts"] == 1);
   check_same(folder.path() / "run", folder.path() / "whole");
   // A folder under runs/ of its own, once.
   require_status(run_program(preloaded(job("accumulation", 4)), folder.path()), 0);
-  CHECK(std::distance(fs::directory_iterator(folder.path() / "runs"), fs::directory_iterator()) ==
-        1);
+  CHECK(entries(folder.path() / "runs") == 1);
 }

@@ -225,11 +225,11 @@ TEST_CASE("a cut picture of the test set ends a run after its steps, which are s
   check_status(end, 0);
   CHECK_THAT(end.out, ContainsSubstring("there is no step left to train") &&
                           ContainsSubstring("step 15: test accuracy "));
-  const auto result = read_json(folder.path() / "run/result.json");
+  const auto result = result_of(folder.path() / "run");
   const Ended whole =
       train(folder.path(), Flags{"--config", "job.yaml", "--output", "whole", "--quiet"});
   CHECK(whole.status == 0);
-  const auto expected = read_json(folder.path() / "whole/result.json");
+  const auto expected = result_of(folder.path() / "whole");
   for (const char* const field : {"steps", "loss", "eval", "parameters_sha256"}) {
     CHECK(result[field] == expected[field]);
   }

@@ -31,51 +31,45 @@ Flags mlp(const std::string& output) {
           output};
 }
 
-Ended exported(const fs::path& folder, const std::string& run) {
-  return train(folder, {"export", "--checkpoint", run + "/checkpoints/latest", "--to",
-                        run + ".safetensors"});
-}
-
-nlohmann::json result_of(const fs::path& folder, const std::string& run) {
-  return read_json(folder / run / "result.json");
+void export_run(const fs::path& folder, const std::string& run) {
+  must_train(folder,
+             {"export", "--checkpoint", run + "/checkpoints/latest", "--to", run + ".safetensors"});
 }
 
 }  // namespace
 
 TEST_CASE("a run begins with the weights of model.init_from") {
   const TemporaryFolder folder;
-  REQUIRE(train(folder.path(), linear(1, "one")).status == 0);
-  REQUIRE(train(folder.path(), linear(2, "two")).status == 0);
-  REQUIRE(exported(folder.path(), "one").status == 0);
+  must_train(folder.path(), linear(1, "one"));
+  must_train(folder.path(), linear(2, "two"));
+  export_run(folder.path(), "one");
   // SGD has no state and all batches are the same: one step from there is the second step.
   for (const std::string from : {"one.safetensors", "one/checkpoints/latest"}) {
     for (const std::string stage : {"0", "3"}) {
       const std::string name = "from" + std::to_string(from.size()) + stage;
-      const Ended end =
-          train(folder.path(), linear(1, name) + Flags{"--set", "model.init_from=" + from, "--set",
-                                                       "parallel.zero_stage=" + stage});
-      require_status(end, 0);
+      const Ended end = must_train(
+          folder.path(), linear(1, name) + Flags{"--set", "model.init_from=" + from, "--set",
+                                                 "parallel.zero_stage=" + stage});
       CHECK_THAT(end.out, ContainsSubstring("original parameters: w = 2.625, b = 0.16\n"));
-      CHECK(result_of(folder.path(), name)["parameters_sha256"] ==
-            result_of(folder.path(), "two")["parameters_sha256"]);
+      CHECK(digest_of(folder.path() / name) == digest_of(folder.path() / "two"));
     }
   }
 }
 
 TEST_CASE("a run that goes on needs no file of first weights any more") {
   const TemporaryFolder folder;
-  REQUIRE(train(folder.path(), linear(1, "one")).status == 0);
-  REQUIRE(exported(folder.path(), "one").status == 0);
+  must_train(folder.path(), linear(1, "one"));
+  export_run(folder.path(), "one");
   const Flags flags = linear(1, "two") + Flags{"--set", "model.init_from=one.safetensors"};
-  REQUIRE(train(folder.path(), flags).status == 0);
+  must_train(folder.path(), flags);
   fs::remove(folder.path() / "one.safetensors");
   CHECK(train(folder.path(), flags + Flags{"--resume", "auto"}).status == 0);
 }
 
 TEST_CASE("weights that do not fit are refused before the run, or left out where that is allowed") {
   const TemporaryFolder folder;
-  REQUIRE(train(folder.path(), mlp("small")).status == 0);
-  REQUIRE(exported(folder.path(), "small").status == 0);
+  must_train(folder.path(), mlp("small"));
+  export_run(folder.path(), "small");
   const std::string set = "model.init_from=small.safetensors";
   const auto run = [&](const std::string& hidden, const Flags& more) {
     return train(folder.path(), Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--set",
@@ -108,11 +102,10 @@ TEST_CASE("parameters that trainer.freeze names stay as they are") {
   for (const std::string stage : {"0", "3"}) {
     const TemporaryFolder folder;
     const Ended end =
-        train(folder.path(), linear(1, "run") + Flags{"--set", "trainer.freeze=[b]", "--set",
-                                                      "parallel.zero_stage=" + stage});
-    require_status(end, 0);
+        must_train(folder.path(), linear(1, "run") + Flags{"--set", "trainer.freeze=[b]", "--set",
+                                                           "parallel.zero_stage=" + stage});
     CHECK_THAT(end.out, ContainsSubstring("updated parameters:  w = 2.625, b = 0\n"));
-    REQUIRE(exported(folder.path(), "run").status == 0);
+    export_run(folder.path(), "run");
     CHECK(fs::exists(folder.path() / "run.safetensors"));
     const Ended resumed = train(
         folder.path(), linear(2, "run") + Flags{"--set", "trainer.freeze=[b]", "--resume", "auto"});
@@ -122,8 +115,8 @@ TEST_CASE("parameters that trainer.freeze names stay as they are") {
 
 TEST_CASE("a script reads an export with NumPy and has the model's figures") {
   const TemporaryFolder folder;
-  REQUIRE(train(folder.path(), mlp("run")).status == 0);
-  REQUIRE(exported(folder.path(), "run").status == 0);
+  must_train(folder.path(), mlp("run"));
+  export_run(folder.path(), "run");
   const Ended end =
       run_program({PYTHON, std::string(LOCKSTEP_SOURCE_DIR) + "/tests/python/read_export_numpy.py",
                    "run.safetensors"},
@@ -133,7 +126,7 @@ TEST_CASE("a script reads an export with NumPy and has the model's figures") {
   double accuracy = 0;
   double loss = 0;
   figures >> accuracy >> loss;
-  const auto expected = result_of(folder.path(), "run")["eval"];
+  const auto expected = result_of(folder.path() / "run")["eval"];
   CHECK(accuracy == Approx(expected["accuracy"].get<double>()).margin(2e-4));
   CHECK(loss == Approx(expected["loss"].get<double>()).epsilon(1e-5));
 }

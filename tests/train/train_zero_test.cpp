@@ -32,12 +32,11 @@ const Flags& cnn() {
 }
 
 // The output folder's result.json; the run must succeed.
-nlohmann::json result_of(const std::filesystem::path& folder, const std::string& name,
-                         const Flags& flags) {
-  const Ended end = train(folder, flags + Flags{"--output", name});
-  INFO(name << "\n" << end.out << end.err);
-  REQUIRE(end.status == 0);
-  return read_json(folder / name / "result.json");
+nlohmann::json trained(const std::filesystem::path& folder, const std::string& name,
+                       const Flags& flags) {
+  INFO(name);
+  must_train(folder, flags + Flags{"--output", name});
+  return result_of(folder / name);
 }
 
 }  // namespace
@@ -63,12 +62,12 @@ TEST_CASE("a job has the same parameters at all stages, wherever its replicas ar
   for (const bool is_cnn : {false, true}) {
     const Flags& model = is_cnn ? cnn() : mlp();
     const TemporaryFolder folder;
-    const auto expected = result_of(folder.path(), "stage0", model)["parameters_sha256"];
+    const auto expected = trained(folder.path(), "stage0", model)["parameters_sha256"];
     for (std::size_t i = 0; i < placements.size(); ++i) {
       if (is_cnn && i % 2 == 1) continue;  // what placements do differently it does alike
       if (!sample.next()) continue;
       INFO("placement " << i);
-      const auto result = result_of(folder.path(), str(i), model + placements[i]);
+      const auto result = trained(folder.path(), str(i), model + placements[i]);
       CHECK(result["parameters_sha256"] == expected);
     }
   }
@@ -81,9 +80,9 @@ TEST_CASE("replicas without samples take part at every stage") {
   for (const std::string flags : {"parallel.zero_stage=0", "parallel.zero_stage=2",
                                   "parallel.zero_stage=3 parallel.backend=gloo"}) {
     const auto result =
-        result_of(folder.path(), flags,
-                  Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--replicas", "7"} +
-                      set("model.hidden=[8] data.batch_size=8571 trainer.steps=2 " + flags));
+        trained(folder.path(), flags,
+                Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--replicas", "7"} +
+                    set("model.hidden=[8] data.batch_size=8571 trainer.steps=2 " + flags));
     if (expected.empty()) expected = result["parameters_sha256"];
     CHECK(result["parameters_sha256"] == expected);
   }
@@ -105,7 +104,7 @@ TEST_CASE(
   REQUIRE(lines.size() >= 4);
   const int count = lines[3].at("skipped_steps");
   CHECK(count >= 1);
-  CHECK(read_json(folder.path() / "skip" / "result.json").at("skipped_steps") == count);
+  CHECK(result_of(folder.path() / "skip").at("skipped_steps") == count);
   CHECK_THAT(skipped.out, ContainsSubstring(str("\nskipped steps:       ", count,
                                                 " of 4: the loss or a gradient was not finite\n")));
   std::vector<std::string> warnings;
@@ -129,20 +128,20 @@ TEST_CASE("a loss that is not finite is noticed at its step, not at the next lin
                                     "trainer.non_finite=skip " +
                                     flags));
     check_status(end, 0);
-    CHECK(read_json(folder.path() / flags / "result.json").at("skipped_steps") == 4);
+    CHECK(result_of(folder.path() / flags).at("skipped_steps") == 4);
     CHECK_THAT(end.err, ContainsSubstring("warning: step 2 is skipped: the loss is not finite ("));
   }
 }
 
 TEST_CASE("bfloat16 trains with float32 masters, with the same bits at all stages") {
   const TemporaryFolder folder;
-  const auto exact = result_of(folder.path(), "fp32", mlp());
+  const auto exact = trained(folder.path(), "fp32", mlp());
   std::string expected;
   for (const std::string flags : {"parallel.zero_stage=0", "parallel.zero_stage=1",
                                   "parallel.zero_stage=2 parallel.backend=gloo",
                                   "parallel.zero_stage=3 parallel.backend=gloo"}) {
     const auto result =
-        result_of(folder.path(), flags, mlp() + set("trainer.precision=bf16 " + flags));
+        trained(folder.path(), flags, mlp() + set("trainer.precision=bf16 " + flags));
     INFO(flags);
     if (expected.empty()) expected = result["parameters_sha256"];
     CHECK(result["parameters_sha256"] == expected);
@@ -156,8 +155,7 @@ TEST_CASE("result.json has the memory by category, predicted and measured") {
   for (const std::string flags : {"parallel.zero_stage=1", "parallel.zero_stage=2",
                                   "parallel.zero_stage=1 parallel.replicas=9 parallel.workers=2",
                                   "parallel.zero_stage=3 parallel.backend=gloo"}) {
-    const auto result =
-        result_of(folder.path(), flags, mlp() + set("trainer.accumulate=1 " + flags));
+    const auto result = trained(folder.path(), flags, mlp() + set("trainer.accumulate=1 " + flags));
     INFO(flags << "\n" << result["memory"].dump(1));
     for (const std::string category : {"parameters", "gradients", "optimizer_state",
                                        "communication", "checkpoint", "initialization", "host"}) {
