@@ -24,11 +24,7 @@ Leaves all_gather_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
               return all;
             }));
       },
-      [&](const Leaves&) -> BackwardRule {
-        return [=](const Leaves& gradients) {
-          return psum_scatter_leaves(call.as("psum_scatter"), gradients, axis, tiled, groups);
-        };
-      });
+      backward_calls(call, "psum_scatter", psum_scatter_leaves, axis, tiled, groups));
 }
 
 Leaves psum_scatter_leaves(const AxisCall& call, const Leaves& leaves, std::int64_t dimension,
@@ -52,13 +48,9 @@ Leaves psum_scatter_leaves(const AxisCall& call, const Leaves& leaves, std::int6
           return own;
         });
       },
-      [&](const Leaves&) -> BackwardRule {
-        return [=](const Leaves& gradients) {
-          // A negative dimension counts from the end of the operand, which is longer than its piece
-          // by the dimension that is removed: as all_gather counts in its result.
-          return all_gather_leaves(call.as("all_gather"), gradients, dimension, tiled, groups);
-        };
-      });
+      // A negative dimension counts from the end of the operand, which is longer than its piece by
+      // the dimension that is removed: as all_gather counts in its result.
+      backward_calls(call, "all_gather", all_gather_leaves, dimension, tiled, groups));
 }
 
 }  // namespace lockstep::collectives

@@ -34,12 +34,8 @@ Leaves all_to_all_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
                               return received;
                             }));
       },
-      [&](const Leaves&) -> BackwardRule {
-        // Operand and result have as many dimensions: negative axes mean the same in both.
-        return [=](const Leaves& gradients) {
-          return all_to_all_leaves(call, gradients, concat_axis, split_axis, options);
-        };
-      });
+      // Operand and result have as many dimensions: negative axes mean the same in both.
+      backward_calls(call, call.operation, all_to_all_leaves, concat_axis, split_axis, options));
 }
 
 }  // namespace lockstep::collectives

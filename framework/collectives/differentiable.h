@@ -27,8 +27,7 @@ struct ForwardCall {
   std::string text;
 };
 
-/// While this lives, collectives that this thread calls are recorded as the backward of `forward`.
-/// They meet only collectives of that call's backward.
+/// While this lives, this thread's collectives are the backward of `forward`, and meet only such.
 class BackwardOf : ScopedValue<const ForwardCall*> {
  public:
   explicit BackwardOf(const ForwardCall& forward) noexcept;
@@ -37,8 +36,7 @@ class BackwardOf : ScopedValue<const ForwardCall*> {
 /// Makes gradients of operands from those of results, by collectives: so higher derivatives work.
 using BackwardRule = std::function<Leaves(const Leaves& result_gradients)>;
 
-/// Announces a call without a derivative to `replicas`, as differentiable() does, and runs it. The
-/// first of the leaves counts as written.
+/// Announces and runs a call without a derivative as differentiable() does. It writes leaves[0].
 void announced(const AxisCall& call, groups::ReplicaGroup& replicas, const Leaves& leaves,
                const std::string& detail, const std::function<void()>& run);
 
@@ -54,6 +52,18 @@ void announced(const AxisCall& call, groups::ReplicaGroup& replicas, const Leave
                                     const std::function<Leaves(const Leaves&)>& forward,
                                     const std::function<BackwardRule(const Leaves& results)>& rule,
                                     ResultAxes axes = ResultAxes::as_operand);
+
+/// For differentiable(): the backward is another of these functions, called as `operation` with the
+/// gradients and `arguments`, which are copied only if it may run.
+template <typename Function, typename... Arguments>
+auto backward_calls(const AxisCall& call, const char* operation, Function function,
+                    const Arguments&... arguments) {
+  return [&call, operation, function, &arguments...](const Leaves&) -> BackwardRule {
+    return [=](const Leaves& gradients) {
+      return function(call.as(operation), gradients, arguments...);
+    };
+  };
+}
 
 /// Makes a node of autograd's graph with the owner that this version of LibTorch uses: a shared_ptr
 /// in older versions, an intrusive_ptr in newer ones.

@@ -24,11 +24,7 @@ Leaves transposed_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
           return sum;
         });
       },
-      [&](const Leaves&) -> BackwardRule {
-        return [=](const Leaves& gradients) {
-          return pbroadcast_leaves(call.as("pbroadcast"), gradients, source);
-        };
-      });
+      backward_calls(call, "pbroadcast", pbroadcast_leaves, source));
 }
 
 }  // namespace
@@ -49,11 +45,7 @@ Leaves pbroadcast_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
           return message;
         });
       },
-      [&](const Leaves&) -> BackwardRule {
-        return [=](const Leaves& gradients) {
-          return transposed_leaves(call.as("the transpose of pbroadcast"), gradients, source);
-        };
-      });
+      backward_calls(call, "the transpose of pbroadcast", transposed_leaves, source));
 }
 
 }  // namespace lockstep::collectives

@@ -53,9 +53,9 @@ BackwardRule extremum_rule(const AxisCall& call, const ReduceOptions& options, b
   }
   return [=](const Leaves& gradients) {
     const auto sum_of = [&](const Leaves& operands) {
-      return invariant ? reduce_leaves(Reduction::invariant_sum, call.as("psum_invariant"),
-                                       operands, options)
-                       : reduce_leaves(Reduction::sum, call.as("psum"), operands, options);
+      return invariant ? reduce_leaves(call.as("psum_invariant"), operands,
+                                       Reduction::invariant_sum, options)
+                       : reduce_leaves(call.as("psum"), operands, Reduction::sum, options);
     };
     const Leaves holders = sum_of(holds);
     Leaves sums = invariant ? gradients : sum_of(gradients);
@@ -66,7 +66,7 @@ BackwardRule extremum_rule(const AxisCall& call, const ReduceOptions& options, b
 
 }  // namespace
 
-Leaves reduce_leaves(Reduction reduction, const AxisCall& call, const Leaves& leaves,
+Leaves reduce_leaves(const AxisCall& call, const Leaves& leaves, Reduction reduction,
                      const ReduceOptions& options) {
   groups::ReplicaGroup& replicas = replicas_of(call, options.axis_index_groups, GroupSizes::any);
   check_leaves(leaves, call);
@@ -81,7 +81,7 @@ Leaves reduce_leaves(Reduction reduction, const AxisCall& call, const Leaves& le
         if (!is_linear(reduction)) return extremum_rule(call, options, invariant, leaves, results);
         if (!invariant && reduction != Reduction::invariant_sum) {
           return [=](const Leaves& gradients) {
-            return reduce_leaves(reduction, call, gradients, options);
+            return reduce_leaves(call, gradients, reduction, options);
           };
         }
         return [=, size = static_cast<std::int64_t>(replicas.size())](Leaves gradients) {
@@ -103,17 +103,14 @@ Leaves pvary_leaves(const AxisCall& call, const Leaves& leaves, bool copies) {
         for (Tensor& operand : operands) operand = copies ? operand.clone() : operand;
         return operands;
       },
-      [&](const Leaves&) -> BackwardRule {
-        return [=](const Leaves& gradients) {
-          return reduce_leaves(Reduction::invariant_sum, call.as("psum_invariant"), gradients, {});
-        };
-      },
+      backward_calls(call, "psum_invariant", reduce_leaves, Reduction::invariant_sum,
+                     ReduceOptions()),
       ResultAxes::gained);
 }
 
 at::Scalar reduce_number(Reduction reduction, const AxisCall& call, const at::Scalar& x,
                          at::ScalarType dtype, const ReduceOptions& options) {
-  return reduce_leaves(reduction, call, {at::full({}, x, dtype)}, options)[0].item();
+  return reduce_leaves(call, {at::full({}, x, dtype)}, reduction, options)[0].item();
 }
 
 }  // namespace lockstep::collectives

@@ -20,7 +20,7 @@ namespace collectives {
 
 enum class Reduction { sum, invariant_sum, mean, max, min };
 
-Leaves reduce_leaves(Reduction reduction, const AxisCall& call, const Leaves& leaves,
+Leaves reduce_leaves(const AxisCall& call, const Leaves& leaves, Reduction reduction,
                      const ReduceOptions& options);
 // Without `copies` the results are the operands themselves, for callers that make tensors of them.
 Leaves pvary_leaves(const AxisCall& call, const Leaves& leaves, bool copies = true);
@@ -36,7 +36,7 @@ concept Reducible = Tree<T> || Number<T>;
 template <Reduction reduction, Reducible T>
 auto reduce(const AxisCall& call, const T& x, const ReduceOptions& options) {
   if constexpr (Tree<T>) {
-    return tree_unflatten(x, reduce_leaves(reduction, call, tree_leaves(x), options));
+    return tree_unflatten(x, reduce_leaves(call, tree_leaves(x), reduction, options));
   } else if constexpr (std::same_as<T, float>) {
     return reduce_number(reduction, call, x, at::kFloat, options).toFloat();
   } else if constexpr (std::same_as<T, double> || reduction == Reduction::mean) {

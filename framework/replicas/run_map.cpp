@@ -154,7 +154,6 @@ void end_graph(Recorded& recorded, std::size_t replica) {
   }
 }
 
-// Ports for what replicas captured.
 void add_captured(Recorded& recorded) {
   const std::size_t replicas = recorded.graphs.size();
   const auto all_axes = names_of(recorded.options).names();
@@ -225,8 +224,8 @@ void sum_shared(const Recorded& recorded, Tensors& gradients) {
     }
     const collectives::ForwardCall map = forward_over(recorded, over);
     const collectives::BackwardOf backward(map);
-    const Tensors sums = collectives::reduce_leaves(
-        collectives::Reduction::sum, {"psum", map.call.axes, map.call.where}, operands, {});
+    const Tensors sums = collectives::reduce_leaves({"psum", map.call.axes, map.call.where},
+                                                    operands, collectives::Reduction::sum, {});
     for (std::size_t i = 0; i < ports.size(); ++i) gradients[ports[i]] = sums[i];
   }
 }
@@ -288,7 +287,6 @@ void type_gradients(const Recorded& recorded, std::size_t replica, Tensors& grad
   }
 }
 
-// The gradients of all ports in one replica.
 Tensors backward_of_replica(Recorded& recorded, std::size_t replica, const Tensors& starts,
                             bool create_graph) {
   torch::autograd::edge_list roots;
@@ -342,16 +340,12 @@ Port start_port(const Recorded& recorded, const std::vector<Tensors>& starts, st
 }
 
 variable_list MapBackward::apply(variable_list&& gradients) {
-  if (recorded_.results.empty()) {
-    throw ValueError(lockstep::str("the backward of ", recorded_.options.map, " over ",
-                                   names_of(recorded_.options).text(),
-                                   " ran before; keep its graph (retain_graph) to run it again"));
-  }
-  if (current_identity() != caller_) {
-    throw NameError(lockstep::str("the backward of ", recorded_.options.map, " over ",
-                                  names_of(recorded_.options).text(),
-                                  " runs in another replica or map than the one that called it"));
-  }
+  const std::string title = std::string("the backward of ") + recorded_.options.map + " over " +
+                            names_of(recorded_.options).text();
+  require(!recorded_.results.empty(), title,
+          " ran before; keep its graph (retain_graph) to run it again");
+  require<NameError>(current_identity() == caller_, title,
+                     " runs in another replica or map than the one that called it");
   refuse_captured(recorded_);
   const bool create_graph = c10::GradMode::is_enabled();
   const std::size_t replicas = recorded_.results.size();
