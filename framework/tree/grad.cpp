@@ -1,7 +1,5 @@
 #include "framework/tree/grad.h"
 
-#include <algorithm>
-
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -48,11 +46,9 @@ bool differentiated_outside(const Leaves& leaves) {
 
 void check_differentiable(const Leaves& leaves, std::size_t argument) {
   for (std::size_t index = 0; const Tensor& leaf : leaves) {
-    if (!leaf.defined() || !leaf.is_floating_point()) {
-      throw ValueError(str("grad: leaf ", index, " of argument ", argument, " is ",
-                           leaf.defined() ? toString(leaf.scalar_type()) : "undefined",
-                           "; only floating-point leaves have derivatives"));
-    }
+    require(leaf.defined() && leaf.is_floating_point(), "grad: leaf ", index, " of argument ",
+            argument, " is ", leaf.defined() ? toString(leaf.scalar_type()) : "undefined",
+            "; only floating-point leaves have derivatives");
     ++index;
   }
 }
