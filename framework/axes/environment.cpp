@@ -18,7 +18,6 @@ namespace {
                                     : "bound: " + bound));
 }
 
-// The environment in which the call looks for its axes.
 Environment& environment_of(const AxisCall& call) {
   call.require(!call.axes.names().empty(), "at least one axis name is needed");
   if (environment_here == nullptr) throw_unbound(call, call.axes.names()[0], "");
@@ -91,7 +90,6 @@ std::string name_of(const std::vector<AxisLevel>& levels) {
   return indices.size() == 1 ? str(indices[0]) : str("(", join(indices), ")");
 }
 
-// An axis by its level and its place there.
 struct BoundAxis {
   std::size_t level;
   std::size_t axis;

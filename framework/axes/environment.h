@@ -47,7 +47,6 @@ struct AxisLevel {
   [[nodiscard]] std::int64_t size() const { return axes.empty() ? 1 : axes[0].size * stride(0); }
   /// The distance in rank between neighbours along axis `axis`.
   [[nodiscard]] std::int64_t stride(std::size_t axis) const;
-  /// This replica's index along axis `axis`.
   [[nodiscard]] std::int64_t index(std::size_t axis) const {
     return rank / stride(axis) % axes[axis].size;
   }
@@ -78,8 +77,7 @@ struct AxisCall {
 /// See CalledFrom, of which the innermost of this thread counts.
 inline constinit thread_local const AxisCall* shown_call = nullptr;
 
-/// While this lives, messages about this thread's collectives name the function that the user
-/// called, and its line, instead of the collective and its line.
+/// While this lives, messages about this thread's collectives name the user's call instead of them.
 class CalledFrom : ScopedValue<const AxisCall*> {
  public:
   explicit CalledFrom(const AxisCall& call) noexcept : ScopedValue(shown_call, &call) {}

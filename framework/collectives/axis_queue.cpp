@@ -36,7 +36,6 @@ AxisQueue::~AxisQueue() {
   thread_.join();
 }
 
-// The life of the queue's thread.
 void AxisQueue::run_calls(const std::stop_token& stop) {
   MutexLock lock(mutex_);
   for (;;) {

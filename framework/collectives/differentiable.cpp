@@ -42,8 +42,7 @@ Key fold_leaf(const Key& key, const at::Tensor& leaf) {
   return folded;
 }
 
-// "; leaves 12 to 15: 3fa2, 16 to 19: 81bc": so much of leaves that are not listed that one sees
-// where those of two calls begin to differ.
+// "; leaves 12 to 15: 3fa2, 16 to 19: 81bc", to see where leaves that are not listed differ.
 std::string digests_of(const Leaves& leaves, std::size_t begin) {
   const std::size_t length = ceil_div(leaves.size() - begin, kDigests);
   std::vector<std::string> digests;
@@ -153,7 +152,6 @@ class CollectiveBackward final : public torch::autograd::Node {
   BackwardRule rule_;
 };
 
-// Announces a call, of which `record` tells the others, and runs it.
 void run_announced(const AxisCall& call, groups::ReplicaGroup& replicas,
                    const watch::CallRecord& record, const std::function<void()>& run) {
   replicas.begin(record);
@@ -161,7 +159,6 @@ void run_announced(const AxisCall& call, groups::ReplicaGroup& replicas,
   replicas.end();
 }
 
-// The call announced and run on its operands, as one node of autograd's graph.
 Leaves in_graph(const AxisCall& call, groups::ReplicaGroup& replicas, const Leaves& operands,
                 const std::string& detail, const std::function<Leaves(const Leaves&)>& forward,
                 const std::function<BackwardRule(const Leaves& results)>& rule) {

@@ -28,8 +28,7 @@ namespace lockstep::collectives {
 /// ValueError unless every leaf is a defined dense tensor on the CPU, of a supported dtype.
 void check_leaves(const Leaves& leaves, const AxisCall& call);
 
-/// The tensor's values in contiguous memory: a copy, unless they are contiguous already. A view
-/// that is negated lazily (a conjugate's imaginary part, for example) is negated.
+/// The tensor's values in contiguous memory: a copy, unless they are so. Lazy negation is done.
 [[nodiscard]] inline at::Tensor as_message(const at::Tensor& tensor) {
   return tensor.contiguous().resolve_neg();
 }
@@ -77,9 +76,8 @@ void communicate(const AxisCall& call, const F& run) {
 [[nodiscard]] std::int64_t wrap_dimension(std::int64_t dimension, std::int64_t dimensions,
                                           const char* what, const AxisCall& call);
 
-/// How leaves are cut along one dimension of each into one slice a replica. Untiled: the dimension
-/// is as long as the number of slices, and slices do not have it. Tiled: the dimension is cut into
-/// equal parts, and each slice keeps its part.
+/// How leaves are cut along one dimension of each into a slice a replica. Untiled: it is as long as
+/// there are slices, which do not have it. Tiled: each slice keeps one of its equal parts.
 struct Cut {
   std::vector<std::int64_t> dimensions;  ///< of each leaf, counted from the front
   bool tiled;

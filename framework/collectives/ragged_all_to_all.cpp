@@ -45,7 +45,6 @@ std::optional<std::pair<std::size_t, std::size_t>> find_overlap(const Pieces& pi
   return std::pair(*found, *std::next(found));
 }
 
-// The rows that one replica moves.
 struct Route {
   Pieces sent;      // for each receiver: rows of the own operand
   Pieces received;  // for each sender: rows of the own result

@@ -13,9 +13,8 @@
 
 namespace lockstep::replicas {
 
-/// The root cause among the exceptions of several replicas in threads. The first failure ends the
-/// other replicas. It is not always the root cause: a replica's own error may be recorded only
-/// after the errors of replicas that lost it.
+/// The root cause among the exceptions of replicas in threads. The first failure ends the others.
+/// It need not be the cause: a replica's own error may come after those of replicas that lost it.
 class FirstFailure {
  public:
   /// `end_others` is called once, on the first failure, with its text. Messages count from `first`.

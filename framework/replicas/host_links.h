@@ -81,8 +81,7 @@ struct Asked {
 using HostMessage = std::variant<Hello, Refused, Begins, Ready, Alive, Published, Asked,
                                  watch::Stall, Ending, watch::BoardMessage>;
 
-/// This launcher's links to those of a job's other hosts: host 0 has one to each, the others have
-/// one to host 0. No method blocks but flush(). For one thread.
+/// Host 0's launcher's links to all others, or theirs to it. Only flush() blocks. For one thread.
 class HostLinks {
  public:
   using Clock = std::chrono::steady_clock;

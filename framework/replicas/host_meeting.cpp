@@ -237,7 +237,6 @@ class Meeting {
     return begins_->plan;
   }
 
-  // The plan for the hosts that are left.
   void leave_out_others(JobPlan& plan) {
     const auto& hosts = plan.layout.hosts();
     std::vector<bool> stays(hosts.size(), false);

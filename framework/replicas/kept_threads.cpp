@@ -23,7 +23,6 @@ namespace {
 constexpr comm::Flag::Patience kPatience{0, std::chrono::microseconds(200)};
 constexpr std::chrono::hours kLong{1};
 
-// The threads that stay for one thread.
 class KeptThreads {
  public:
   const std::uint64_t process = process_generation();

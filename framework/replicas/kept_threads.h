@@ -25,7 +25,6 @@ void run_in_kept_threads(std::int64_t count, std::uint64_t first_node, FirstFail
 /// Makes `node` the number of the next node that this thread makes, unless it is at a higher one.
 void advance_nodes(std::uint64_t node);
 
-/// Ends the threads that stay for this one.
 void end_kept_threads();
 
 }  // namespace lockstep::replicas

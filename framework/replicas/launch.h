@@ -98,12 +98,10 @@ struct LaunchOptions {
 ///   and for a call while another thread is in launch().
 /// - **Fewer workers.** With `workers` W < N replicas, each worker runs its shard() of them as
 ///   threads. One runs at a time and hands over when it waits for others; after `timeout` without
-///   that, the others no longer wait for it. Results have the same bits: a job can be repeated on a
-///   smaller machine.
+///   that, the others no longer wait for it. Results have the same bits, also on a smaller machine.
 /// - **Processes** are children of this one and end with it, however it ends. They are forked if
 ///   this process has one thread. Otherwise the program is started again with the same arguments:
-///   the new process becomes a worker in the same call of launch(), the n-th, and earlier ones
-///   return 0 at once.
+///   the new process becomes a worker in the same (n-th) call of launch(); earlier ones return 0.
 /// - **Memory.** What a process with replicas frees stays with it, also if they are threads
 ///   (keep_freed_memory() in base/memory.h).
 /// - **Limits** (ulimit) that are known beforehand to be too little are a ValueError with their
@@ -114,8 +112,7 @@ struct LaunchOptions {
 ///   it returns from the function.
 /// - **Output.** Worker 0 writes to this process' stdout and stderr; lines of others gain a prefix:
 ///   "[replica 1] ", or "[worker 1] " if that has several replicas. Threads write as they are.
-///   Unless set_quiet() (base/logging.h) is on, stderr first tells what runs: replicas, workers,
-///   math threads, LibTorch, BLAS.
+///   Unless set_quiet() is on, stderr first tells replicas, workers, math threads, LibTorch, BLAS.
 /// - **Stops.** With OnStop::ask, replicas that see stop_requested() save and return. If one fails
 ///   instead, that is the root cause. Workers are asked by the launcher alone and ignore these
 ///   signals, which may come to the whole process group; but for SIGXCPU, since each process has

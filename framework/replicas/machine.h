@@ -5,8 +5,7 @@
 
 namespace lockstep::replicas {
 
-/// Math threads of a replica: `requested`, or with 0 the cores that this process may use
-/// (base/cores.h) divided by the host's replicas, at least 1.
+/// A replica's math threads: `requested`, or if 0 usable_cores() / `replicas_on_host`, at least 1.
 [[nodiscard]] std::int64_t math_threads(std::int64_t requested, std::int64_t replicas_on_host);
 
 /// Sets LibTorch's math threads for the calling thread, a replica's.

@@ -20,9 +20,8 @@
 namespace lockstep {
 
 /// The dimension along which an argument is cut, one slice a replica; std::nullopt gives every
-/// replica the whole argument. Either one entry for all arguments (static ones stay whole), or a
-/// list with an entry for each, which may itself have entries for parts of a tree (PrefixTree).
-/// Left out, every tree is cut along dimension 0.
+/// replica all of it. One entry for all arguments (static ones stay whole), or a list with one for
+/// each, which may have entries for parts of a tree (PrefixTree). Left out: dimension 0.
 using InAxes = PrefixTree<std::optional<std::int64_t>>;
 
 /// Where results of replicas are stacked: one dimension for all of them, or one for each element of
@@ -103,8 +102,7 @@ const PrefixTree<Entry>& entry_of_result(const PrefixTree<Entry>& prefix, const 
   return prefix.parts()[element];
 }
 
-/// Refuses what no map takes: ValueError, starting with `what`, for an undefined leaf of an
-/// argument and for a complex one that requires a gradient.
+/// ValueError, starting with `what`, for a leaf that is undefined, or complex with a gradient.
 void check_leaf(const Tensor& leaf, const std::string& what);
 
 /// "[2, 3] Float"
@@ -173,8 +171,7 @@ void for_each_result(R& result, const Visit& visit) {
   }
 }
 
-/// The argument as a replica gets it: a tree of its own leaves, taken from `leaves` from `next` on,
-/// or, if it is static, the argument itself.
+/// The argument as a replica gets it: a tree of `leaves` from `next` on or, if static, itself.
 template <typename A>
 decltype(auto) of_replica(const A& argument, const Leaves& leaves, std::size_t& next) {
   if constexpr (Tree<A>) {

@@ -50,8 +50,7 @@ class Mesh {
 /// Which mesh axes cut which dimension of an array: see P().
 using PartitionSpec = std::vector<std::vector<std::string>>;
 
-/// How one dimension is cut: not at all (none), along an axis ("data"), or along several as if they
-/// were one ({"data", "model"}, row-major).
+/// How one dimension is cut: none, along "data", or along {"data", "model"} as one axis, row-major.
 class PartitionEntry {
  public:
   PartitionEntry(std::nullopt_t) : axes_(std::in_place) {}  // NOLINT

@@ -17,8 +17,7 @@ struct CapturedEnd {
   torch::autograd::Edge outside;
 };
 
-/// The nodes that a thread made while it ran a replica: those with numbers from `begin` to before
-/// `end`. The thread stays for other replicas and calls, whose nodes have other numbers.
+/// The nodes that a thread made while it ran a replica; those of other calls have other numbers.
 struct NodesOfThread {
   std::uint64_t thread;
   std::uint64_t begin;
@@ -33,8 +32,7 @@ struct OwnGraph {
 
   /// The edge or, if it leads out of the graph, the edge that replaces it.
   [[nodiscard]] torch::autograd::Edge end_of(const torch::autograd::Edge& edge);
-  /// Ends the graph behind `results` at what was captured. Without it the replica's backward would
-  /// run on into the graph outside, from one captured tensor to another.
+  /// Ends the graph behind `results` at what was captured: a backward would run on outside.
   void cut_off(const std::vector<at::Tensor>& results);
 };
 

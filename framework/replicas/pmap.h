@@ -34,13 +34,10 @@ struct PmapOptions {
 ///
 /// - **Arguments** that are trees are cut along their entry of in_axes, which is removed: replica i
 ///   gets slice i. All mapped leaves have the same length there, the number of replicas. A number,
-///   an enum, a string or a callable is static: every replica gets it by reference. So is any other
-///   object x given as static_argument(x).
-/// - **Sharing.** Arguments are shared with the caller and among the threads that run `f`: it must
-///   not change them in place. An argument, or a view of one, that it returns shares its memory
-///   with the result.
-/// - **Results** are a tree or nothing, stacked as out_axes says. Static values in them must be the
-///   same on all replicas.
+///   enum, string, callable or static_argument(x) is static: every replica gets it by reference.
+/// - **Sharing.** Arguments are shared with the caller and among the threads: `f` must not change
+///   them in place. An argument, or a view of one, that it returns shares memory with the result.
+/// - **Results** are a tree or nothing, stacked as out_axes says. Static values must be alike.
 /// - **Threads** stay for later maps of the same caller, with what `f` leaves in thread_local
 ///   variables. They end with the caller's thread.
 /// - **Nesting.** In a replica of a map the inner map runs here, and its function reaches all outer

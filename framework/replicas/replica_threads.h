@@ -39,7 +39,6 @@ struct MapCall {
 /// "pmap over 'i' at model.cpp:12", or "the backward of" that with "(call 3)".
 [[nodiscard]] std::string text_of(const MapCall& options);
 
-/// The names of its axes.
 [[nodiscard]] AxisNames names_of(const MapCall& options);
 
 /// The `map_call` of a job's own level. No map has it: next_map_call() is never 0.

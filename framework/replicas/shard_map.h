@@ -108,10 +108,9 @@ void check_replicated(const MeshBox& local, const replicas::MapCall& map_call,
 ///   graph: the gradient by shared parameters is the sum over the replicas that use them, with no
 ///   psum of one's own (the example). What varies is known from specs, collectives and operations,
 ///   never from values. A result that varies over an axis which its spec does not name is a
-///   ValueError. So is what cannot be followed: axis_index
-///   (axis_index_tensor can), numbers read from what varies (item), draws of LibTorch's generators,
-///   in-place collectives, trainers (they average themselves), nested maps. Memory that is read or
-///   written by pointers is not seen.
+///   ValueError. So is what cannot be followed: axis_index (axis_index_tensor can), numbers read
+///   from what varies (item), draws of LibTorch's generators, in-place collectives, trainers (they
+///   average themselves), nested maps. Memory that is read or written by pointers is not seen.
 ///
 ///   // P() parameters, P("data") batch: JAX's default is the whole batch's gradient.
 ///   auto step = shard_map([](const Tensor& w, const Tensor& x) {

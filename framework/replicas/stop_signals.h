@@ -90,14 +90,12 @@ void tell_asked(int signal, bool is_elsewhere = false);
 void leave_progress_line();
 /// A handler: says on stderr what stops the program and ends it at once, with the signal's status.
 [[noreturn]] void stop_at_once(int signal);
-/// In a process with replicas, whose launcher is told of signals: those that would end it are
-/// ignored where they may come to the whole process group. With `asks`, SIGTERM is one of them.
-/// SIGXCPU never is: its limit is each process' own.
+/// In a process with replicas, whose launcher is told of signals: ignores those that may come to
+/// the process group, with `asks` also SIGTERM, but never SIGXCPU: its limit is each process' own.
 void leave_stops_to_launcher(bool asks);
 
-/// Where a process' processor time ends with SIGKILL and no SIGXCPU comes before, as `ulimit -t`
-/// has it: lets SIGXCPU come before, so that replicas can save. With so many `threads` at work it
-/// is 30 s earlier, or a tenth of the time if that is less.
+/// Where processor time ends with SIGKILL alone, as `ulimit -t` has it: lets SIGXCPU come before,
+/// so that replicas can save: 30 s of so many `threads`, or a tenth of the time if that is less.
 void be_warned_of_cpu_limit(std::int64_t threads) noexcept;
 
 }  // namespace lockstep::replicas

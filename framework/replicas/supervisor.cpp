@@ -65,8 +65,7 @@ void write_all(int descriptor, std::string_view text, const StopSignals& stop) {
 }
 
 // The last lines of a text as a terminal shows them: of a line that is written over (a progress
-// bar's) the last version, of long lines the beginning. Lockstep's own lines are left out: the
-// cause says what they would.
+// bar's) the last version, of long lines the beginning. Without Lockstep's own: the cause says it.
 class LastLines {
  public:
   void add(std::string_view text) {

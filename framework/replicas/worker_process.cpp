@@ -72,7 +72,6 @@ void become_worker(pid_t launcher, const StopsHeld& held, bool is_asked, int out
   ::_exit(127);
 }
 
-// The program's own arguments, as it was started with them.
 std::vector<std::string> command_line() {
   std::ifstream in("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> arguments;

@@ -62,8 +62,7 @@ struct WorkerPlace {
 /// The signals that stop a job, of schedulers, terminals and limits of processor time (ulimit -t).
 inline constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 
-/// While this lives, these signals are blocked in this thread: until the job's supervisor runs,
-/// nothing would end the workers that have been started.
+/// While this lives, this thread blocks these signals: before the supervisor nothing ends workers.
 class StopsHeld : private NonCopyable {
  public:
   StopsHeld() noexcept;
@@ -85,8 +84,7 @@ class StopsHeld : private NonCopyable {
                                          const StopsHeld& held, bool is_asked,
                                          const std::function<void(const WorkerPlace&)>& run);
 
-/// While this lives, this process' children can be waited for. If SIGCHLD is ignored (a parent may
-/// have set that), the system would reap them unseen.
+/// While this lives, children can be waited for, also where a parent has set SIGCHLD to be ignored.
 class ChildrenToWaitFor : private NonCopyable {
  public:
   ChildrenToWaitFor() noexcept;

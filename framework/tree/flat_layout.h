@@ -59,9 +59,8 @@ struct FlatPiece {
   std::int64_t size;    ///< elements, at least 1
 };
 
-/// Lays tensors end to end in a few flat buckets, and cuts each bucket into shards. Each tensor
-/// starts at a multiple of kBlock elements, and so does each shard: a block of kBlock elements,
-/// counted from its tensor's start, is never cut.
+/// Lays tensors end to end in a few flat buckets, and cuts these into shards. Tensors and shards
+/// start at multiples of kBlock elements: a block, counted from its tensor's start, is never cut.
 class FlatLayout {
  public:
   static constexpr std::int64_t kBlock = 64;

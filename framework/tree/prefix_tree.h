@@ -84,7 +84,6 @@ class PrefixTree {
   [[nodiscard]] bool is_list() const noexcept { return form_ == Form::list; }
   /// The entry, if this is no list. Entry() if it is left out.
   [[nodiscard]] const Entry& entry() const noexcept { return entry_; }
-  /// The parts of the list.
   [[nodiscard]] const std::vector<PrefixTree>& parts() const noexcept { return parts_; }
   /// The keys of the parts; empty if they have none.
   [[nodiscard]] const std::vector<std::string>& keys() const noexcept { return keys_; }
@@ -162,9 +161,8 @@ std::vector<std::size_t> places_of_parts(const PrefixTree<Entry>& prefix, std::s
   return places;
 }
 
-// Calls visit(entry) for each leaf of the tree, in order, with the prefix' entry for it. Throws
-// ValueError, starting with `where`, if the prefix is not built like the tree, has no entry for a
-// leaf, or has another entry than Entry() for a static value.
+// Calls visit(entry) for each leaf of the tree, in order. ValueError, starting with `where`, if the
+// prefix is not built like it, has no entry for a leaf, or one but Entry() for a static value.
 template <typename Entry, typename T, typename Visit>
 void for_each_entry(const PrefixTree<Entry>& prefix, const T& tree, const std::string& where,
                     const Visit& visit) {

@@ -141,8 +141,7 @@ inline constexpr Kind kind = kind_of<std::remove_cvref_t<T>>();
 /// Numbers, enums, strings, pointers and callables are static, and so are containers, pairs and
 /// tuples of nothing else. Beside trees in a pair, tuple or struct they are no leaves: operations
 /// on trees pass them on unchanged. Numbers, enums and strings must be equal where trees must be
-/// built alike. Any other type is neither tree nor static; a static_assert says so when a map gets
-/// one: see static_argument().
+/// built alike. Other types are neither tree nor static; maps refuse them: see static_argument().
 template <typename T>
 concept Tree = tree_detail::kind<T>
 == tree_detail::Kind::tree;

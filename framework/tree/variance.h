@@ -17,9 +17,8 @@ namespace lockstep::tree {
 /// Some axes of one map: bit a is its axis a.
 using AxisSet = std::uint64_t;
 
-/// Remembers over which axes of its map each tensor of one replica varies, from how it was made. An
-/// unknown tensor was not made in the map: it is the same on all replicas. Tensors that share
-/// memory vary alike. Used by the replica's thread.
+/// Over which axes of its map each tensor of a replica varies, by how it was made. One not made in
+/// the map is the same on all. Tensors that share memory vary alike. For the replica's thread.
 class Variance {
  public:
   /// `where` is the map's call.
