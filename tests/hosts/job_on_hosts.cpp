@@ -33,6 +33,10 @@ void JobOnHosts::replace(std::size_t host, const std::string& flag, const std::s
   *(found + 1) = value;
 }
 
+void JobOnHosts::replace(const std::string& flag, const std::string& value) {
+  for (std::size_t host = 0; host < flags_.size(); ++host) replace(host, flag, value);
+}
+
 void JobOnHosts::add(std::size_t host, const Flags& flags) {
   flags_.at(host) = flags_.at(host) + flags;
 }

@@ -30,6 +30,8 @@ class JobOnHosts {
 
   /// One host's flags differ: they have another value for one of them, or more of them.
   void replace(std::size_t host, const std::string& flag, const std::string& value);
+  /// The same on all hosts.
+  void replace(const std::string& flag, const std::string& value);
   void add(std::size_t host, const Flags& flags);
 
   /// One host runs another program in place of `train`.

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
-#include <iterator>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -21,12 +21,14 @@
 #include "tests/hosts/test_network.h"
 #include "tests/support/ended.h"
 #include "tests/support/files.h"
+#include "tests/support/occurrences.h"
 #include "tests/support/pages.h"
 #include "tests/support/settings.h"
 #include "tests/train/train_program.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -67,7 +69,7 @@ struct Result {
 };
 
 Result result_in(const fs::path& output) {
-  Result result{.digest = read_json(output / "result.json").at("parameters_sha256"), .losses = {}};
+  Result result{.digest = digest_of(output), .losses = {}};
   for (const nlohmann::json& line : read_json_lines(output / "metrics.jsonl")) {
     if (line.contains("loss")) result.losses.push_back(line["loss"]);
   }
@@ -106,6 +108,18 @@ void tell_time(const std::string& fault, std::chrono::steady_clock::time_point s
   std::cout << "from fault to end: " << fault << ": " << took.count() << " s" << std::endl;
 }
 
+// How a job ends on each host after a fault in the midst of its training.
+std::vector<Ended> after_fault(JobOnHosts& job, const std::string& fault,
+                               const std::function<void()>& cause, std::chrono::seconds deadline) {
+  job.start();
+  job.wait_for_steps(3);
+  const auto begun = std::chrono::steady_clock::now();
+  cause();
+  std::vector<Ended> ended = job.wait(deadline);
+  tell_time(fault, begun);
+  return ended;
+}
+
 // The last error, which may have several lines.
 std::string last_error(const Ended& end) {
   const std::size_t begin = end.err.rfind("lockstep: error: ");
@@ -116,6 +130,16 @@ std::string last_error(const Ended& end) {
 void check_last_lines_alike(const std::vector<Ended>& ended) {
   CHECK(!last_line(ended[0].err).empty());
   for (const Ended& end : ended) CHECK(last_line(end.err) == last_line(ended[0].err));
+}
+
+// All hosts refuse the job, and say all of this.
+void check_all_refuse(JobOnHosts& job, const Lines& said) {
+  const std::vector<Ended> ended = job.run();
+  INFO(job.all_output());
+  for (const Ended& end : ended) {
+    CHECK(end.status == 2);
+    for (const std::string& text : said) CHECK_THAT(end.err, ContainsSubstring(text));
+  }
 }
 
 // Where replicas are: each host's, or an equal share without a list; and how many run at once.
@@ -146,6 +170,18 @@ void check_layout(const Layout& layout, const TestNetwork& network, const Result
   if (more != set("parallel.zero_stage=3")) {
     CHECK(memory.at("measured").at("host") == memory.at("predicted").at("host"));
   }
+}
+
+// Whether a stranger reaches a port of host 0, which it then tells something.
+bool greet(const Descriptor& socket, std::uint16_t port, const std::string& greeting,
+           std::chrono::milliseconds timeout) {
+  if (!connects_to(socket, TestNetwork::address(0), port, timeout)) return false;
+  try {
+    send_all(socket, greeting);
+  } catch (const std::runtime_error&) {
+    // The other end has closed it, as it should.
+  }
+  return true;
 }
 
 // The TCP ports on which anybody listens on a host.
@@ -244,7 +280,7 @@ TEST_CASE("the page's commands for several hosts train on two hosts") {
   require_status(run(1, copy).wait(), 0);
   check_status(run(1, commands[1]).wait(), 0);
   require_status(first.wait(), 0);
-  const nlohmann::json result = read_json(shared.path() / "mlp/result.json");
+  const nlohmann::json result = result_of(shared.path() / "mlp");
   CHECK(result.at("hosts") == 2);
   CHECK(result.at("replicas") == 4);
 }
@@ -281,9 +317,7 @@ TEST_CASE("launchers meet by names, in whatever order they are started", "[fault
   const Result expected = on_one_host(2);
   const TestNetwork network({.hosts = 2});
   JobOnHosts job(network, kPerceptron, 2);
-  for (const std::size_t host : {0, 1}) {
-    job.replace(host, "--rendezvous", str(TestNetwork::name(0), ":", JobOnHosts::kPort));
-  }
+  job.replace("--rendezvous", str(TestNetwork::name(0), ":", JobOnHosts::kPort));
   job.start(1);
   CHECK(
       eventually([&] { return read_text(str("/proc/", job.launcher(1), "/comm")) == "train\n"; }));
@@ -295,14 +329,12 @@ TEST_CASE("a replica killed on one host ends the job on all, which name it", "[f
   const TestNetwork network({.hosts = 3});
   for (const std::size_t host : {0, 1, 2}) {
     JobOnHosts job(network, kLong, 6);
-    job.start();
-    job.wait_for_steps(3);
-    const std::vector<pid_t> replicas = job.replicas(host);
-    REQUIRE(replicas.size() == 2);
-    const auto begun = std::chrono::steady_clock::now();
-    REQUIRE(::kill(replicas[1], SIGKILL) == 0);
-    const std::vector<Ended> ended = job.wait(std::chrono::seconds(10));
-    tell_time("a replica killed", begun);
+    const auto kill_one = [&] {
+      const std::vector<pid_t> replicas = job.replicas(host);
+      REQUIRE(replicas.size() == 2);
+      REQUIRE(::kill(replicas[1], SIGKILL) == 0);
+    };
+    const std::vector<Ended> ended = after_fault(job, "a replica killed", kill_one, 10s);
     INFO(job.all_output());
     check_statuses(ended, 3);
     check_last_lines_alike(ended);
@@ -317,12 +349,9 @@ TEST_CASE("Ctrl-C and SIGTERM on one host end the job on all", "[fault]") {
   for (const int signal : {SIGINT, SIGTERM}) {
     for (const std::size_t host : {0, 1}) {
       JobOnHosts job(network, kLong, 4);
-      job.start();
-      job.wait_for_steps(3);
-      const auto begun = std::chrono::steady_clock::now();
-      REQUIRE(::kill(job.launcher(host), signal) == 0);
-      const std::vector<Ended> ended = job.wait(std::chrono::seconds(10));
-      tell_time(signal == SIGINT ? "Ctrl-C" : "SIGTERM", begun);
+      const std::vector<Ended> ended = after_fault(
+          job, signal == SIGINT ? "Ctrl-C" : "SIGTERM",
+          [&] { REQUIRE(::kill(job.launcher(host), signal) == 0); }, 10s);
       INFO("signal " << signal << " on host " << host << "\n" << job.all_output());
       check_statuses(ended, 128 + signal);
       CHECK(fs::exists(job.output(0, "checkpoints/latest/manifest.json")));
@@ -342,7 +371,7 @@ TEST_CASE("SIGTERM on all hosts at about one time ends the job after a checkpoin
       REQUIRE(::kill(job.launcher(host), SIGTERM) == 0);
       ::poll(nullptr, 0, apart_ms);
     }
-    const std::vector<Ended> ended = job.wait(std::chrono::seconds(10));
+    const std::vector<Ended> ended = job.wait(10s);
     INFO(job.all_output());
     check_statuses(ended, 143);
     CHECK(fs::exists(job.output(0, "checkpoints/latest/manifest.json")));
@@ -354,12 +383,8 @@ TEST_CASE("a launcher killed on one host ends the job on all others", "[fault]")
   const TestNetwork network({.hosts = 3});
   for (const std::size_t host : {0, 1}) {
     JobOnHosts job(network, kLong, 3);
-    job.start();
-    job.wait_for_steps(3);
-    const auto begun = std::chrono::steady_clock::now();
-    REQUIRE(::kill(job.launcher(host), SIGKILL) == 0);
-    const std::vector<Ended> ended = job.wait(std::chrono::seconds(10));
-    tell_time("a launcher killed", begun);
+    const std::vector<Ended> ended = after_fault(
+        job, "a launcher killed", [&] { REQUIRE(::kill(job.launcher(host), SIGKILL) == 0); }, 10s);
     INFO(job.all_output());
     for (std::size_t other = 0; other < 3; ++other) {
       CHECK(ended[other].status == (other == host ? 128 + SIGKILL : 3));
@@ -376,9 +401,7 @@ TEST_CASE("a job starts again on the hosts that are left, with the same replicas
     JobOnHosts job(network, kPerceptron, 4,
                    set("trainer.steps=60 checkpoint.every=5 parallel.timeout_s=10") +
                        Flags{"--max-restarts", "2"});
-    for (const std::size_t host : {0, 1, 2}) {
-      job.replace(host, "--output", (shared.path() / name).string());
-    }
+    job.replace("--output", shared.path() / name);
     job.start();
     if (name == "left") {
       const fs::path metrics = shared.path() / name / "metrics.jsonl";
@@ -407,7 +430,7 @@ TEST_CASE("a job starts again on host 0 alone when the other host can't be reach
   JobOnHosts job(network, kPerceptron, 2,
                  set("trainer.steps=60 checkpoint.every=5 parallel.timeout_s=3") +
                      Flags{"--max-restarts", "1"});
-  for (const std::size_t host : {0, 1}) job.replace(host, "--output", shared.path() / "run");
+  job.replace("--output", shared.path() / "run");
   job.start();
   const fs::path metrics = shared.path() / "run/metrics.jsonl";
   REQUIRE(
@@ -427,12 +450,9 @@ TEST_CASE("a job starts again on host 0 alone when the other host can't be reach
 TEST_CASE("a replica that stands still ends the job when its time is over", "[fault]") {
   const TestNetwork network({.hosts = 2});
   JobOnHosts job(network, kLong, 4, set("parallel.timeout_s=3"));
-  job.start();
-  job.wait_for_steps(3);
-  const auto begun = std::chrono::steady_clock::now();
-  REQUIRE(::kill(job.replicas(1).at(1), SIGSTOP) == 0);
-  const std::vector<Ended> ended = job.wait(std::chrono::seconds(20));
-  tell_time("a replica stopped, timeout 3 s", begun);
+  const std::vector<Ended> ended = after_fault(
+      job, "a replica stopped, timeout 3 s",
+      [&] { REQUIRE(::kill(job.replicas(1).at(1), SIGSTOP) == 0); }, 20s);
   INFO(job.all_output());
   check_statuses(ended, 3);
   check_last_lines_alike(ended);
@@ -458,7 +478,7 @@ TEST_CASE("a launcher that stands still ends the job on all others", "[fault]") 
         eventually([&] { return !job.running(1) && !job.running(host == 0 ? 2 : 0); });
     tell_time("a launcher stopped, timeout 3 s", begun);
     REQUIRE(::kill(job.launcher(host), SIGCONT) == 0);
-    const std::vector<Ended> ended = job.wait(std::chrono::seconds(20));
+    const std::vector<Ended> ended = job.wait(20s);
     INFO(job.all_output());
     CHECK(others_end);
     check_statuses(ended, 3);
@@ -483,15 +503,7 @@ TEST_CASE("a replica that is stopped for a while is told of on every host, and t
   const pid_t stopped = job.replicas(1).at(1);
   REQUIRE(::kill(stopped, SIGSTOP) == 0);
   // The first warning and the second, on both hosts.
-  REQUIRE(eventually([&] {
-    const std::string said = job.all_output();
-    std::size_t warnings = 0;
-    for (auto at = said.find("stalled for "); at != std::string::npos;
-         at = said.find("stalled for ", at + 1)) {
-      ++warnings;
-    }
-    return warnings >= 4;
-  }));
+  REQUIRE(eventually([&] { return count(job.all_output(), "stalled for ") >= 4; }));
   REQUIRE(::kill(stopped, SIGCONT) == 0);
   const std::vector<Ended> ended = job.wait();
   check_all_well(job, ended, expected);
@@ -511,12 +523,8 @@ TEST_CASE("hosts that lose each other end, and name whom they have lost", "[faul
   for (const std::size_t host : {0, 1}) {
     TestNetwork network({.hosts = 2});
     JobOnHosts job(network, kLong, 4, set("parallel.timeout_s=3"));
-    job.start();
-    job.wait_for_steps(3);
-    const auto begun = std::chrono::steady_clock::now();
-    network.unplug(host);
-    const std::vector<Ended> ended = job.wait(std::chrono::seconds(20));
-    tell_time("a host unplugged, timeout 3 s", begun);
+    const std::vector<Ended> ended = after_fault(
+        job, "a host unplugged, timeout 3 s", [&] { network.unplug(host); }, 20s);
     INFO(job.all_output());
     check_statuses(ended, 3);
     CHECK_THAT(last_error(ended[0]), ContainsSubstring("host 1"));
@@ -585,20 +593,13 @@ TEST_CASE("launchers with different configs are refused, and told in what they d
   for (const auto& [flags, key] : differences) {
     JobOnHosts job(network, kPerceptron, 2);
     job.add(1, flags);
-    const std::vector<Ended> ended = job.run();
-    INFO(job.all_output());
-    for (const Ended& end : ended) {
-      CHECK(end.status == 2);
-      CHECK_THAT(end.err, ContainsSubstring(key));
-    }
+    check_all_refuse(job, {key});
     CHECK(network.left_behind() == Lines{});
   }
   for (const std::string flag : {"--replicas", "--nnodes"}) {
     JobOnHosts job(network, kPerceptron, 3);
     job.replace(1, flag, flag == "--nnodes" ? "3" : "4");
-    const std::vector<Ended> ended = job.run();
-    INFO(job.all_output());
-    for (const Ended& end : ended) CHECK(end.status == 2);
+    check_all_refuse(job, {});
     CHECK(network.left_behind() == Lines{});
   }
 }
@@ -613,13 +614,8 @@ TEST_CASE("launchers with other data are refused, and told in what they differ",
   }
   JobOnHosts job(network, kPerceptron, 2);
   job.add(1, set("data.root=" + folder.path().string()));
-  const std::vector<Ended> ended = job.run();
-  INFO(job.all_output());
-  for (const Ended& end : ended) {
-    CHECK(end.status == 2);
-    CHECK_THAT(end.err, ContainsSubstring("the training data's checksum"));
-    CHECK_THAT(end.err, !ContainsSubstring("the test data's checksum"));
-  }
+  check_all_refuse(job, {"the training data's checksum"});
+  CHECK_THAT(job.all_output(), !ContainsSubstring("the test data's checksum"));
   CHECK(network.left_behind() == Lines{});
 }
 
@@ -643,9 +639,7 @@ TEST_CASE("a rendezvous that can't be is an error at once", "[fault]") {
   CHECK_THAT(ended[1].err, ContainsSubstring("10.77.0.1:29500"));
 
   JobOnHosts nowhere(network, kPerceptron, 2, set("parallel.timeout_s=3"));
-  for (const std::size_t host : {0, 1}) {
-    nowhere.replace(host, "--rendezvous", "nowhere.invalid:29501");
-  }
+  nowhere.replace("--rendezvous", "nowhere.invalid:29501");
   ended = nowhere.run();
   INFO(nowhere.all_output());
   for (const Ended& end : ended) {
@@ -692,7 +686,7 @@ TEST_CASE("strangers at the rendezvous change nothing", "[fault]") {
   const Result expected = on_one_host(2, flags);
   const TestNetwork network({.hosts = 3});
   JobOnHosts job(network, kPerceptron, 2, flags);
-  for (const std::size_t host : {0, 1}) job.replace(host, "--nnodes", "2");
+  job.replace("--nnodes", "2");
   job.start(0);
   // 200 come before host 1 does, some of which stay; others come all the time from then on.
   const auto strangers = run_on(network, 2, [] {
@@ -701,15 +695,10 @@ TEST_CASE("strangers at the rendezvous change nothing", "[fault]") {
     std::vector<Descriptor> kept;
     for (std::size_t connected = 0;;) {
       Descriptor socket = new_tcp_socket();
-      if (!connects_to(socket, TestNetwork::address(0), JobOnHosts::kPort,
-                       std::chrono::milliseconds(200))) {
+      const std::string& greeting = greetings[connected % greetings.size()];
+      if (!greet(socket, JobOnHosts::kPort, greeting, 200ms)) {
         ::poll(nullptr, 0, 1);  // nobody listens: the job is past its rendezvous
         continue;
-      }
-      try {
-        send_all(socket, greetings[connected % greetings.size()]);
-      } catch (const std::runtime_error&) {
-        // The other end has closed it, as it should.
       }
       ++connected;
       if (connected % 2 == 0 && kept.size() < 100) kept.push_back(std::move(socket));
@@ -731,7 +720,7 @@ TEST_CASE("a thousand strangers at the ports of a running job change nothing", "
   const Result expected = on_one_host(4, flags);
   const TestNetwork network({.hosts = 3});
   JobOnHosts job(network, kPerceptron, 4, flags);
-  for (const std::size_t host : {0, 1}) job.replace(host, "--nnodes", "2");
+  job.replace("--nnodes", "2");
   job.start(0);
   job.start(1);
   job.wait_for_steps(2);
@@ -742,13 +731,8 @@ TEST_CASE("a thousand strangers at the ports of a running job change nothing", "
     for (std::size_t connected = 0; connected < 1000; ++connected) {
       Descriptor socket = new_tcp_socket();
       const std::uint16_t port = ports[connected % ports.size()];
-      if (!connects_to(socket, TestNetwork::address(0), port, std::chrono::seconds(5))) continue;
-      try {
-        if (connected % 3 > 0) send_all(socket, std::string(connected % 3000, '\xff'));
-      } catch (const std::runtime_error&) {
-        // The other end has closed it, as it should.
-      }
-      if (kept.size() < 300) kept.push_back(std::move(socket));
+      const std::string greeting(connected % 3 > 0 ? connected % 3000 : 0, '\xff');
+      if (greet(socket, port, greeting, 5s) && kept.size() < 300) kept.push_back(std::move(socket));
     }
     return 0;
   });
@@ -764,9 +748,7 @@ TEST_CASE("two jobs on the same hosts don't disturb each other", "[fault]") {
   const TestNetwork network({.hosts = 2});
   JobOnHosts first(network, kPerceptron, 4);
   JobOnHosts second(network, kPerceptron, 4);
-  for (const std::size_t host : {0, 1}) {
-    second.replace(host, "--rendezvous", str(TestNetwork::address(0), ":29777"));
-  }
+  second.replace("--rendezvous", str(TestNetwork::address(0), ":29777"));
   first.start();
   check_all_well(second, second.run(), expected);
   check_all_well(first, first.wait(), expected);
@@ -775,15 +757,10 @@ TEST_CASE("two jobs on the same hosts don't disturb each other", "[fault]") {
 TEST_CASE("checkpoints need a folder that all hosts share", "[fault]") {
   const TestNetwork network({.hosts = 2});
   JobOnHosts apart(network, kPerceptron, 2);
-  for (const std::size_t host : {0, 1}) apart.replace(host, "--output", "/dev/shm/run");
-  const std::vector<Ended> ended = apart.run();
-  INFO(apart.all_output());
-  for (const Ended& end : ended) {
-    CHECK(end.status == 2);
-    CHECK_THAT(end.err, ContainsSubstring("/dev/shm/run") && ContainsSubstring("all hosts share"));
-  }
+  apart.replace("--output", "/dev/shm/run");
+  check_all_refuse(apart, {"/dev/shm/run", "all hosts share"});
   JobOnHosts without(network, kPerceptron, 2, set("checkpoint=none"));
-  for (const std::size_t host : {0, 1}) without.replace(host, "--output", "/dev/shm/other");
+  without.replace("--output", "/dev/shm/other");
   for (const Ended& end : without.run()) CHECK(end.status == 0);
 }
 
@@ -802,7 +779,7 @@ TEST_CASE("an output folder that is full or read-only on host 0 is an error on a
         network.command(0, {"/bin/mount", "-t", "tmpfs", "-o", options, "none", folder.string()}));
     REQUIRE(mounted.status == 0);
     JobOnHosts job(network, kPerceptron, 2, set("checkpoint=none trainer.steps=2000"));
-    for (const std::size_t host : {0, 1}) job.replace(host, "--output", folder / "run");
+    job.replace("--output", folder / "run");
     const std::vector<Ended> ended = job.run();
     INFO(job.all_output());
     for (const Ended& end : ended) {
@@ -862,12 +839,9 @@ TEST_CASE("a replica's error on one host leaves the state after the last step of
                ContainsSubstring("the state after step 1 is saved: once the data are mended, "));
     for (const std::string shard : {"shard-00000-of-00002", "shard-00001-of-00002"}) {
       const std::string part = "checkpoints/step-00000001/" + shard + ".safetensors";
-      const auto bytes = [&](const JobOnHosts& of) {
-        std::ifstream in(of.output(0, part), std::ios::binary);
-        return std::string(std::istreambuf_iterator<char>(in), {});
-      };
-      CHECK(!bytes(job).empty());
-      CHECK(bytes(job) == bytes(whole));
+      const std::string saved = read_text(job.output(0, part));
+      CHECK(!saved.empty());
+      CHECK(saved == read_text(whole.output(0, part)));
     }
     CHECK(network.left_behind() == Lines{});
   }
@@ -884,7 +858,7 @@ TEST_CASE("host 0 that dies while hosts meet is an error of those that have come
   }));
   const auto begun = std::chrono::steady_clock::now();
   REQUIRE(::kill(job.launcher(0), SIGKILL) == 0);
-  const std::vector<Ended> ended = job.wait(std::chrono::seconds(10));
+  const std::vector<Ended> ended = job.wait(10s);
   tell_time("the rendezvous dies", begun);
   INFO(job.all_output());
   CHECK(ended[1].status == 3);
@@ -900,12 +874,7 @@ TEST_CASE("a host with another program is refused", "[fault]") {
   std::ofstream(other, std::ios::app) << "another build";
   JobOnHosts job(network, kPerceptron, 2);
   job.run_as(1, other);
-  const std::vector<Ended> ended = job.run();
-  INFO(job.all_output());
-  for (const Ended& end : ended) {
-    CHECK(end.status == 2);
-    CHECK_THAT(end.err, ContainsSubstring("the program's checksum is "));
-  }
+  check_all_refuse(job, {"the program's checksum is "});
   JobOnHosts mixed(network, kPerceptron, 2, set("parallel.allow_mixed=true"));
   mixed.run_as(1, other);
   check_all_well(mixed, mixed.run(), on_one_host(2));
