@@ -29,12 +29,6 @@ void explain(const LocalReplicas& replicas, const Member& member, Waited waited,
   } while (asked.look() < patience);
 }
 
-// The Communicator that joins the workers of the group's members; nullptr if there is one worker.
-std::shared_ptr<comm::Communicator> workers_of(const LocalReplicas& replicas, std::uint64_t key,
-                                               const comm::GroupLayout& layout) {
-  return layout.workers() > 1 ? replicas.world()->subgroup(layout.worker_numbers(), key) : nullptr;
-}
-
 }  // namespace
 
 LocalGroup::LocalGroup(LocalReplicas& replicas, std::uint64_t key,
@@ -43,7 +37,9 @@ LocalGroup::LocalGroup(LocalReplicas& replicas, std::uint64_t key,
       key_(key),
       members_(std::move(members)),
       layout_(members_, replicas.worker()),
-      together_(layout_, workers_of(replicas, key, layout_)),
+      together_(layout_, layout_.workers() == 1
+                             ? nullptr
+                             : replicas.world()->subgroup(layout_.worker_numbers(), key)),
       board_group_(replicas.board().group(replicas.worker(), key, members_)),
       verbs_(layout_.own_places().size()),
       waiting_(verbs_.size()) {}

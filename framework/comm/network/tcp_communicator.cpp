@@ -185,14 +185,6 @@ class TcpLink final : public MessageLink {
     ~Turn() LOCKSTEP_RELEASE() = default;
   };
 
-  [[nodiscard]] std::exception_ptr lost(int peer) const LOCKSTEP_REQUIRES(mutex_) {
-    const Peer& at = *peers_[static_cast<std::size_t>(peer)];
-    if (at.error) return at.error;
-    return std::make_exception_ptr(
-        ReplicaLost(str("replica ", rank_, " lost its connection to replica ", peer, " (",
-                        at.connection.why_lost(), ")")));
-  }
-
   // If the connection has ended, whoever has noticed it.
   void note_loss(Peer& peer) LOCKSTEP_REQUIRES(mutex_) {
     if (peer.state != Peer::State::open || peer.connection.is_open()) return;
@@ -214,7 +206,11 @@ class TcpLink final : public MessageLink {
         moved += message.moved;
         if (message.is_done) continue;
         const Peer& peer = *peers_[static_cast<std::size_t>(message.peer)];
-        if (peer.state == Peer::State::lost) std::rethrow_exception(lost(message.peer));
+        if (peer.error) std::rethrow_exception(peer.error);
+        if (peer.state == Peer::State::lost) {
+          throw ReplicaLost(str("replica ", rank_, " lost its connection to replica ", message.peer,
+                                " (", peer.connection.why_lost(), ")"));
+        }
         all_are_there = all_are_there && peer.is_there;
         if (first == nullptr) first = &message;
       }
@@ -262,15 +258,6 @@ class TcpLink final : public MessageLink {
     at.connection.open(std::move(socket), begins);
     note_loss(at);
     wake_io();
-  }
-
-  // There will be no connection.
-  void fail(int peer, std::exception_ptr error) LOCKSTEP_REQUIRES(mutex_) {
-    Peer& at = *peers_[static_cast<std::size_t>(peer)];
-    at.error = std::move(error);
-    at.state = Peer::State::lost;
-    at.connection.lose("there is none");
-    wake_waits();
   }
 
   // The thread that sends and receives.
@@ -398,9 +385,12 @@ class TcpLink final : public MessageLink {
         connect_to(peer, stop);
       } catch (...) {
         const MutexLock lock(mutex_);
-        const Peer::State state = peers_[static_cast<std::size_t>(peer)]->state;
-        if (state == Peer::State::open || state == Peer::State::lost) continue;
-        fail(peer, std::current_exception());
+        Peer& at = *peers_[static_cast<std::size_t>(peer)];
+        if (at.state == Peer::State::open || at.state == Peer::State::lost) continue;
+        at.error = std::current_exception();
+        at.state = Peer::State::lost;
+        at.connection.lose("there is none");
+        wake_waits();
       }
     }
   }
