@@ -92,11 +92,9 @@ ModuleParameters module_parameters(torch::nn::Module& module) {
   found.module = &module;
   found.count = module.parameters().size();
   std::unordered_map<const void*, Block*> block_of;  // by tensor; nullptr: of several
-  std::unordered_set<const Block*> blocks;
   for_each_module(module, [&](const std::string&, torch::nn::Module& each) {
     auto* const block = dynamic_cast<Block*>(&each);
-    // One may be registered under several names.
-    if (block == nullptr || !blocks.insert(block).second) return;
+    if (block == nullptr) return;
     for (const auto& inner : block->modules(/*include_self=*/false)) {
       require(dynamic_cast<Block*>(inner.get()) == nullptr, "a Block must not be inside another");
     }

@@ -1,7 +1,5 @@
 #include "framework/training/random_draws.h"
 
-#include <set>
-
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/nn/modules/activation.h>
@@ -129,11 +127,8 @@ RandomDraws::RandomDraws(torch::nn::Module* module, std::uint64_t seed, Randomne
                                                                .replica = axis_index(axis_),
                                                                .identity = current_identity()})) {
   if (module == nullptr) return;
-  std::set<const torch::nn::Module*> known;
   for_each_module(*module, [&](const std::string& name, torch::nn::Module& each) {
-    auto* const trained = dynamic_cast<TrainedModule*>(&each);
-    // One may be registered under several names.
-    if (trained != nullptr && known.insert(&each).second) trained->follow(place_, name);
+    if (auto* const trained = dynamic_cast<TrainedModule*>(&each)) trained->follow(place_, name);
   });
 }
 
