@@ -18,14 +18,6 @@
 namespace lockstep {
 namespace {
 
-training::ModuleParameters tree_parameters(const std::vector<at::Tensor>& leaves) {
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    training::check_parameter(lockstep::str("leaf ", i), leaves[i]);
-    require(leaves[i].requires_grad(), "DataParallel: leaf ", i, " requires no gradient");
-  }
-  return training::leaf_parameters(leaves);
-}
-
 // `parameters`, which have values if the options are in range.
 const training::ModuleParameters& checked(const training::ModuleParameters& parameters,
                                           const DataParallelOptions& options) {
@@ -35,6 +27,14 @@ const training::ModuleParameters& checked(const training::ModuleParameters& para
 }
 
 }  // namespace
+
+training::ModuleParameters DataParallel::parameters_of(const std::vector<at::Tensor>& leaves) {
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    training::check_parameter(lockstep::str("leaf ", i), leaves[i]);
+    require(leaves[i].requires_grad(), "DataParallel: leaf ", i, " requires no gradient");
+  }
+  return training::leaf_parameters(leaves);
+}
 
 DataParallel::DataParallel(training::ModuleParameters parameters, const AxisNames& axis_name,
                            const DataParallelOptions& options, std::source_location where)
@@ -184,9 +184,5 @@ void DataParallel::lay_out(const at::Tensor& loss) {
 DataParallel::DataParallel(torch::nn::Module& module, const AxisNames& axis_name,
                            const DataParallelOptions& options, std::source_location where)
     : DataParallel(training::module_parameters(module), axis_name, options, where) {}
-
-DataParallel::DataParallel(const std::vector<at::Tensor>& leaves, const AxisNames& axis_name,
-                           const DataParallelOptions& options, std::source_location where)
-    : DataParallel(tree_parameters(leaves), axis_name, options, where) {}
 
 }  // namespace lockstep

@@ -65,7 +65,7 @@ class DataParallel : public training::ArchivedState, private training::Replicate
   explicit DataParallel(const T& parameters, const AxisNames& axis_name = "data",
                         const DataParallelOptions& options = {},
                         std::source_location where = std::source_location::current())
-      : DataParallel(tree_leaves(parameters), axis_name, options, where) {}
+      : DataParallel(parameters_of(tree_leaves(parameters)), axis_name, options, where) {}
 
   /// Runs loss.backward() for one loss: the mean over the replicas of this loss' gradients, and of
   /// those accumulated since the last call, is added to each parameter's .grad(), as a plain
@@ -90,8 +90,8 @@ class DataParallel : public training::ArchivedState, private training::Replicate
   [[nodiscard]] bool has_random_draws() const noexcept { return module_.draws().seen(); }
 
  private:
-  DataParallel(const std::vector<at::Tensor>& leaves, const AxisNames& axis_name,
-               const DataParallelOptions& options, std::source_location where);
+  [[nodiscard]] static training::ModuleParameters parameters_of(
+      const std::vector<at::Tensor>& leaves);
   // Averages those of `parameters` that require a gradient; all start alike.
   DataParallel(training::ModuleParameters parameters, const AxisNames& axis_name,
                const DataParallelOptions& options, std::source_location where);
