@@ -5,6 +5,7 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/ended.h"
+#include "tests/support/files.h"
 #include "tests/train/same_run.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
