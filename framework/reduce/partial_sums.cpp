@@ -84,12 +84,6 @@ void divide_by(std::span<std::byte> sum, int places) {
 
 }  // namespace
 
-std::vector<Subtree> subtrees_of(std::span<const int> own, int places) {
-  std::vector<Subtree> found;
-  add_subtrees(own, {0, places}, found);
-  return found;
-}
-
 bool has_partial_sums(ElementType type, ReduceOp op) {
   const bool is_half = type == ElementType::float16 || type == ElementType::bfloat16;
   return !is_half || op == ReduceOp::max || op == ReduceOp::min;
@@ -103,11 +97,11 @@ ReductionPlan::ReductionPlan(const std::vector<std::vector<int>>& places, Elemen
                              ReduceOp op) {
   for (const auto& there : places) places_ += static_cast<int>(there.size());
   for (const auto& there : places) {
+    std::vector<Subtree>& found = subtrees_.emplace_back();
     if (has_partial_sums(type, op)) {
-      subtrees_.push_back(subtrees_of(there, places_));
+      add_subtrees(there, {0, places_}, found);
     } else {
-      subtrees_.emplace_back();
-      for (const int place : there) subtrees_.back().push_back({place, 1});
+      for (const int place : there) found.push_back({place, 1});
     }
   }
   std::vector<PartialSum> all;

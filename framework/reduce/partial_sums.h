@@ -13,10 +13,6 @@ namespace lockstep::reduce {
 // Reductions whose inputs are spread over workers: the parts that each worker reduces alone, and
 // how to combine these parts. The bits are those of reduce().
 
-/// The largest subtrees of the canonical order over `places` replicas that lie within `own`
-/// (ascending), in order. For a contiguous `own` there are at most 2 log2(places).
-[[nodiscard]] std::vector<Subtree> subtrees_of(std::span<const int> own, int places);
-
 /// Whether reducing the results of subtrees gives the same bits as reducing all inputs at once.
 /// False for sums and means of half floats: they are accumulated in float32 and rounded once.
 [[nodiscard]] bool has_partial_sums(ElementType type, ReduceOp op);
@@ -24,8 +20,9 @@ namespace lockstep::reduce {
 /// The operation within a subtree: sum for a mean, else `op`.
 [[nodiscard]] ReduceOp partial_op(ReduceOp op);
 
-/// The subtrees that each worker of a group reduces alone. Unless has_partial_sums(type, op), each
-/// subtree is a single input.
+/// The subtrees that each worker of a group reduces alone: the largest ones of the canonical order
+/// that lie within its places, in order. Of contiguous places there are at most 2 log2(places).
+/// Unless has_partial_sums(type, op), each subtree is a single input.
 class ReductionPlan {
  public:
   /// `places` has each worker's places in the group, ascending.

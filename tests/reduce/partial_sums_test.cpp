@@ -1,5 +1,6 @@
 #include "framework/reduce/partial_sums.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -20,15 +21,28 @@ using testing::splits;
 using Places = std::vector<int>;
 using Subtrees = std::vector<reduce::Subtree>;
 
+namespace {
+
+// Of a process that has these of so many places, of which another one has the rest.
+Subtrees subtrees_of(const Places& own, int places) {
+  Places rest;
+  for (int place = 0; place < places; ++place) {
+    if (std::ranges::count(own, place) == 0) rest.push_back(place);
+  }
+  return reduce::ReductionPlan({own, rest}, ElementType::float32, ReduceOp::sum).subtrees(0);
+}
+
+}  // namespace
+
 TEST_CASE("a process reduces the largest subtrees that it has all of", "[partial_sums]") {
-  CHECK(reduce::subtrees_of(Places{0}, 1) == Subtrees{{0, 1}});
-  CHECK(reduce::subtrees_of(Places{0, 1}, 4) == Subtrees{{0, 2}});
-  CHECK(reduce::subtrees_of(Places{1, 2}, 4) == Subtrees{{1, 1}, {2, 1}});
-  CHECK(reduce::subtrees_of(Places{0, 1, 2}, 5) == Subtrees{{0, 2}, {2, 1}});
-  CHECK(reduce::subtrees_of(Places{3, 4}, 5) == Subtrees{{3, 1}, {4, 1}});
-  CHECK(reduce::subtrees_of(Places{0, 2, 3}, 6) == Subtrees{{0, 1}, {2, 2}});
-  CHECK(reduce::subtrees_of(Places{4, 5}, 6) == Subtrees{{4, 2}});
-  CHECK(reduce::subtrees_of(Places{0, 1, 2, 3, 4, 5, 6}, 7) == Subtrees{{0, 7}});
+  CHECK(subtrees_of(Places{0}, 1) == Subtrees{{0, 1}});
+  CHECK(subtrees_of(Places{0, 1}, 4) == Subtrees{{0, 2}});
+  CHECK(subtrees_of(Places{1, 2}, 4) == Subtrees{{1, 1}, {2, 1}});
+  CHECK(subtrees_of(Places{0, 1, 2}, 5) == Subtrees{{0, 2}, {2, 1}});
+  CHECK(subtrees_of(Places{3, 4}, 5) == Subtrees{{3, 1}, {4, 1}});
+  CHECK(subtrees_of(Places{0, 2, 3}, 6) == Subtrees{{0, 1}, {2, 2}});
+  CHECK(subtrees_of(Places{4, 5}, 6) == Subtrees{{4, 2}});
+  CHECK(subtrees_of(Places{0, 1, 2, 3, 4, 5, 6}, 7) == Subtrees{{0, 7}});
   // Blocks as workers have them: two for every doubling at most.
   for (int places = 1; places <= 64; ++places) {
     for (int workers = 1; workers <= places; ++workers) {
@@ -39,7 +53,7 @@ TEST_CASE("a process reduces the largest subtrees that it has all of", "[partial
           there.push_back(static_cast<int>(own.offset + i));
         std::size_t most = 1;
         for (std::int64_t size = own.size; size > 1; size /= 2) most += 2;
-        CHECK(reduce::subtrees_of(there, places).size() <= most);
+        CHECK(subtrees_of(there, places).size() <= most);
       }
     }
   }
