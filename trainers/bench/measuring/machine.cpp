@@ -6,11 +6,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <fstream>
-#include <memory>
-#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,10 +18,11 @@
 #include <immintrin.h>
 #endif
 
+#include "framework/base/bytes.h"
 #include "framework/base/cores.h"
 #include "framework/base/instruction_set.h"
+#include "framework/base/stream_copy.h"
 #include "framework/base/text.h"
-#include "framework/replicas/machine.h"
 
 namespace lockstep::bench {
 namespace {
@@ -45,69 +43,38 @@ std::string widest_vectors() {
 }
 
 constexpr int kRounds = 5;
-constexpr std::size_t kAlignment = 64;
 
-using Copy = void (*)(std::byte* to, const std::byte* from, std::size_t bytes);
 struct Kind {
   const char* name;
-  Copy copy;
+  void (*copy)(ConstBytes from, Bytes to);
 };
 
-void copy_by_memcpy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  std::memcpy(to, from, bytes);
-}
-
 #if defined(__x86_64__)
-template <bool past_cache>
-__attribute__((target("avx"))) void copy_vectors(std::byte* to, const std::byte* from,
-                                                 std::size_t bytes) {
-  auto* const vectors = reinterpret_cast<__m256i*>(to);
-  const auto* const source = reinterpret_cast<const __m256i*>(from);
-  for (std::size_t i = 0; i < bytes / sizeof(__m256i); i += 2) {
-    const __m256i low = _mm256_load_si256(source + i);
-    const __m256i high = _mm256_load_si256(source + i + 1);
-    if constexpr (past_cache) {
-      _mm256_stream_si256(vectors + i, low);
-      _mm256_stream_si256(vectors + i + 1, high);
-    } else {
-      _mm256_store_si256(vectors + i, low);
-      _mm256_store_si256(vectors + i + 1, high);
-    }
+__attribute__((target("avx"))) void copy_by_normal_stores(ConstBytes from, Bytes to) {
+  auto* const vectors = reinterpret_cast<__m256i*>(to.data());
+  const auto* const source = reinterpret_cast<const __m256i*>(from.data());
+  for (std::size_t i = 0; i < from.size() / sizeof(__m256i); i += 2) {
+    const __m256i low = _mm256_loadu_si256(source + i);
+    const __m256i high = _mm256_loadu_si256(source + i + 1);
+    _mm256_storeu_si256(vectors + i, low);
+    _mm256_storeu_si256(vectors + i + 1, high);
   }
-  _mm_sfence();
 }
 #endif
 
 std::vector<Kind> kinds() {
-  std::vector<Kind> result{{"memcpy", copy_by_memcpy}};
+  std::vector<Kind> result{{"memcpy", copy_bytes}, {"non-temporal stores", stream_copy}};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx")) {
-    result.push_back({"normal stores", copy_vectors<false>});
-    result.push_back({"non-temporal stores", copy_vectors<true>});
-  }
+  if (__builtin_cpu_supports("avx")) result.push_back({"normal stores", copy_by_normal_stores});
 #endif
   return result;
 }
 
 // A copy's two buffers together are several times the last cache, however few threads share that.
 std::size_t buffer_bytes() {
-  const long last_cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
   constexpr std::size_t kLeast = std::size_t{128} << 20;
-  return std::max(kLeast,
-                  4 * static_cast<std::size_t>(std::max(0L, last_cache)) / kAlignment * kAlignment);
-}
-
-struct Free {
-  void operator()(std::byte* bytes) const { std::free(bytes); }
-};
-using Buffer = std::unique_ptr<std::byte, Free>;
-
-// In memory: every page was written to.
-Buffer make_buffer(std::size_t bytes) {
-  Buffer buffer(static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes)));
-  if (buffer == nullptr) throw std::bad_alloc();
-  std::memset(buffer.get(), 1, bytes);
-  return buffer;
+  const auto last_cache = static_cast<std::size_t>(std::max(0L, ::sysconf(_SC_LEVEL3_CACHE_SIZE)));
+  return std::max(kLeast, 4 * last_cache / 64 * 64);
 }
 
 }  // namespace
@@ -138,13 +105,13 @@ MemoryBandwidth measure_memory_bandwidth(std::int64_t threads) {
   MemoryBandwidth best{.threads = threads, .bytes_per_second = 0, .how = ""};
   std::barrier together(threads);
   const auto work = [&](bool first) {
-    const Buffer from = make_buffer(bytes);
-    const Buffer to = make_buffer(bytes);
+    const std::vector<std::byte> from(bytes, std::byte{1});
+    std::vector<std::byte> to = from;
     for (int round = 0; round < kRounds; ++round) {
       for (const Kind& kind : kinds()) {
         together.arrive_and_wait();
         const auto begin = std::chrono::steady_clock::now();
-        kind.copy(to.get(), from.get(), bytes);
+        kind.copy(from, to);
         together.arrive_and_wait();
         const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
         const double rate =
