@@ -21,7 +21,6 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
-#include "framework/replicas/machine.h"
 #include "framework/storage/checksum.h"
 #include "framework/storage/file.h"
 #include "framework/training/zero.h"
@@ -83,80 +82,39 @@ Cost cost_of(std::int64_t before, const std::function<void()>& work) {
 
 class CheckpointTask : public ReplicaTask {
  public:
-  void barrier() override { psum_(token_, kAxis); }
+  void barrier() override { lockstep::barrier(kAxis); }
   std::vector<double> parts() override { return std::exchange(parts_, {}); }
 
  protected:
   std::vector<double> parts_;
-
- private:
-  Tensor token_ = at::zeros({1});
 };
 
-// A training whose state is saved and loaded.
-class SavedTraining {
- public:
-  SavedTraining(std::int64_t parameters, int stage)
-      : options_({.axis_name = kAxis, .stage = stage, .optimizer = {.name = "adam", .lr = kRate}}),
-        model_(parameters),
-        trainer_(model_, options_) {
-    step();
-    step();  // what is kept for later steps is there from here on
-  }
-
-  // Afterwards all of the state has other values, and the training holds no more than its state.
-  void step() {
-    Tensor loss = at::zeros({});
-    for (const Tensor& parameter : model_.parameters()) loss = loss + (parameter * parameter).sum();
-    trainer_.backward(loss);
-    trainer_.step(kRate);
-    loss.reset();
-    release_freed_memory();
-  }
-
-  // Of this replica's part.
-  [[nodiscard]] std::string digest() {
-    storage::Checksum checksum;
-    trainer_.visit_state([&](const StatePiece& piece) {
-      checksum.add({static_cast<const std::byte*>(piece.values.data_ptr()), piece.values.nbytes()});
-    });
-    return checksum.text();
-  }
-
-  // This replica's part of the host's memory.
-  [[nodiscard]] std::int64_t predicted_bytes() {
-    const ReplicaPlacement placement{.replicas = axis_size(kAxis)};
-    return predicted_memory(model_, options_, placement).host.total() / placement.replicas;
-  }
-
-  [[nodiscard]] ZeroTrainer& trainer() { return trainer_; }
-
- private:
-  ZeroOptions options_;
-  Layers model_;
-  ZeroTrainer trainer_;
-};
-
-// Saves and loads again and again.
+// Saves and loads the state of a training again and again.
 class Saving : public CheckpointTask {
  public:
-  Saving(int stage, fs::path folder) : stage_(stage), folder_(std::move(folder)) {}
+  Saving(int stage, fs::path folder)
+      : options_({.axis_name = kAxis, .stage = stage, .optimizer = {.name = "adam", .lr = kRate}}),
+        folder_(std::move(folder)) {}
 
   std::string prepare(const std::string& operation, std::int64_t parameters) override {
     reloads_ = operation == "reload";
     const auto bare = static_cast<std::int64_t>(resident_memory());
-    training_.emplace(parameters, stage_);
+    trainer_.reset();
+    model_.emplace(parameters);
+    trainer_.emplace(*model_, options_);
+    step();
+    step();     // what is kept for later steps is there from here on
     barrier();  // pages that replicas share count for each in part, once all have them
     held_ = static_cast<std::int64_t>(resident_memory()) - bare;
     at_start_ = resident_bytes("VmRSS");
     barrier();
     saver_.emplace(folder_, CheckpointSaver::Options{.keep = 0, .axis_name = kAxis});
     if (reloads_) return "";
-    const std::string saved = training_->digest();
+    const std::string saved = digest();
     save();
-    training_->step();
+    step();
     load();
-    if (training_->digest() != saved) throw Error("what is loaded is not what was saved");
+    if (digest() != saved) throw Error("what is loaded is not what was saved");
     return str("predicted for the copy that it keeps: ",
                kStateBytesAParameter * parameters / axis_size(kAxis) >> 20, " MiB a replica");
   }
@@ -173,30 +131,52 @@ class Saving : public CheckpointTask {
   }
 
  private:
+  // Afterwards all of the state has other values, and the training holds no more than its state.
+  void step() {
+    Tensor loss = at::zeros({});
+    for (const Tensor& parameter : model_->parameters())
+      loss = loss + (parameter * parameter).sum();
+    trainer_->backward(loss);
+    trainer_->step(kRate);
+    loss.reset();
+    release_freed_memory();
+  }
+
+  // Of this replica's part.
+  [[nodiscard]] std::string digest() {
+    storage::Checksum checksum;
+    trainer_->visit_state([&](const StatePiece& piece) {
+      checksum.add({static_cast<const std::byte*>(piece.values.data_ptr()), piece.values.nbytes()});
+    });
+    return checksum.text();
+  }
+
   // Returns the seconds of the pause.
   double save() {
-    ++step_;
-    const double pause =
-        seconds_of([&] { saver_->begin({&training_->trainer()}, {.step = step_}); });
+    ++saves_;
+    const double pause = seconds_of([&] { saver_->begin({&*trainer_}, {.step = saves_}); });
     saver_->finish();
     return pause;
   }
-  void load() { load_checkpoint(folder_ / "latest", {&training_->trainer()}, {}, kAxis); }
+  void load() { load_checkpoint(folder_ / "latest", {&*trainer_}, {}, kAxis); }
 
   // Another number of replicas saves in its turn what it has loaded.
   void reload() {
     const Cost loading = cost_of(resident_bytes("VmRSS"), [&] { load(); });
     (void)save();
+    const ReplicaPlacement placement{.replicas = axis_size(kAxis)};
+    const std::int64_t on_host = predicted_memory(*model_, options_, placement).host.total();
     parts_ = {loading.seconds, loading.bytes, static_cast<double>(held_),
-              static_cast<double>(training_->predicted_bytes())};
+              static_cast<double>(on_host / placement.replicas)};
   }
 
-  int stage_;
+  ZeroOptions options_;
   fs::path folder_;
   bool reloads_ = false;
-  std::optional<SavedTraining> training_;
+  std::optional<Layers> model_;
+  std::optional<ZeroTrainer> trainer_;
   std::optional<CheckpointSaver> saver_;
-  std::int64_t step_ = 0;
+  std::int64_t saves_ = 0;
   std::int64_t at_start_ = 0;  // resident bytes, before the first save
   std::int64_t held_ = 0;
 };
@@ -256,8 +236,7 @@ class Limits : public CheckpointTask {
 }  // namespace
 
 System checkpoint_system(std::int64_t stage) {
-  return own_system("checkpoint", "lockstep", str(kStagePrefix, stage), LaunchMode::processes,
-                    replicas::libtorch_version());
+  return own_system("checkpoint", "lockstep", str(kStagePrefix, stage));
 }
 
 System checkpoint_limits() {

@@ -1,6 +1,5 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -8,7 +7,6 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/psum.h"
-#include "framework/replicas/machine.h"
 #include "trainers/bench/reports/operation.h"
 #include "trainers/bench/systems/own.h"
 
@@ -26,32 +24,29 @@ class Collective : public ReplicaTask {
     const bool gathers = operation_ == Operation::all_gather;
     const Tensor each = at::arange(1, replicas + 1, at::kFloat);
     const Tensor expected = gathers ? each.unsqueeze(1) : each.sum();
-    const Tensor found = gathers ? result().view({replicas, -1}) : result();
+    const Tensor found = gathers ? output_.view({replicas, -1}) : output_;
     if (!found.eq(expected).all().item<bool>())
       throw Error(str(name_of(operation_), ": the result is wrong"));
-    result_is_checked();
+    barrier();       // nobody clears what another still reads
+    input_.zero_();  // what is summed in place again and again must stay finite
     return "";
   }
+  void barrier() override { lockstep::barrier(kAxis); }
 
  protected:
   virtual void make_buffers(std::int64_t floats, std::int64_t replicas, std::int64_t index) = 0;
-  [[nodiscard]] virtual Tensor result() const = 0;
-  virtual void result_is_checked() {}
 
-  [[nodiscard]] Operation operation() const { return operation_; }
-
- private:
   Operation operation_ = Operation::all_reduce;
+  Tensor input_;
+  Tensor output_;
 };
 
 // The public functions on tensors as anyone has them.
 class OrdinaryTensors : public Collective {
  public:
-  void barrier() override { (void)psum(token_, kAxis); }
-
   void call() override {
     output_ = Tensor();  // as in x = psum(f(x)), where nobody needs the result of the step before
-    switch (operation()) {
+    switch (operation_) {
       case Operation::all_reduce:
         output_ = psum(input_, kAxis);
         break;
@@ -67,54 +62,38 @@ class OrdinaryTensors : public Collective {
  private:
   void make_buffers(std::int64_t floats, std::int64_t replicas, std::int64_t index) override {
     input_ = output_ = Tensor();
-    input_ = at::full({operation() == Operation::all_gather ? floats / replicas : floats},
+    input_ = at::full({operation_ == Operation::all_gather ? floats / replicas : floats},
                       static_cast<float>(index + 1));
   }
-  [[nodiscard]] Tensor result() const override { return output_; }
-
-  Tensor input_;
-  Tensor output_;
-  Tensor token_ = at::zeros({1});
 };
 
 // Tensors that the replicas of a host share, reduced and gathered where they are: how gradients and
 // parameters live.
 class SymmetricTensors : public Collective {
  public:
-  void barrier() override { psum_(token_, kAxis); }
-
   void call() override {
-    switch (operation()) {
+    switch (operation_) {
       case Operation::all_reduce:
-        psum_(whole_, kAxis);
+        psum_(input_, kAxis);
         break;
       case Operation::reduce_scatter:
-        psum_scatter_into(own_, whole_, kAxis);
+        psum_scatter_into(output_, input_, kAxis);
         break;
       case Operation::all_gather:
-        all_gather_into(whole_, own_, kAxis);
+        all_gather_into(output_, input_, kAxis);
         break;
     }
   }
 
  private:
   void make_buffers(std::int64_t floats, std::int64_t replicas, std::int64_t index) override {
-    whole_ = own_ = Tensor();
-    whole_ = symmetric_zeros({floats}, at::kFloat, kAxis);
-    own_ = whole_.narrow(0, index * (floats / replicas), floats / replicas);
-    (operation() == Operation::all_gather ? own_ : whole_).fill_(static_cast<float>(index + 1));
+    input_ = output_ = Tensor();
+    const Tensor whole = symmetric_zeros({floats}, at::kFloat, kAxis);
+    const Tensor own = whole.narrow(0, index * (floats / replicas), floats / replicas);
+    input_ = operation_ == Operation::all_gather ? own : whole;
+    output_ = operation_ == Operation::reduce_scatter ? own : whole;
+    input_.fill_(static_cast<float>(index + 1));
   }
-  [[nodiscard]] Tensor result() const override {
-    return operation() == Operation::reduce_scatter ? own_ : whole_;
-  }
-  void result_is_checked() override {
-    barrier();       // nobody clears what another still reads
-    whole_.zero_();  // what is summed in place again and again must stay finite
-  }
-
-  Tensor whole_;
-  Tensor own_;  // this replica's part of it
-  Tensor token_ = at::zeros({1});
 };
 
 }  // namespace
@@ -122,7 +101,7 @@ class SymmetricTensors : public Collective {
 std::vector<System> collective_systems(const std::vector<LaunchMode>& modes) {
   std::vector<System> systems;
   const auto add = [&](const std::string& way, LaunchMode mode) {
-    systems.push_back(own_system("collectives", way, way, mode, replicas::libtorch_version()));
+    systems.push_back(own_system("collectives", way, way, mode));
   };
   for (const LaunchMode mode : modes) add("symmetric", mode);
   for (const LaunchMode mode : modes) add("psum", mode);
@@ -133,10 +112,8 @@ std::vector<System> collective_systems(const std::vector<LaunchMode>& modes) {
 
 std::vector<System> collective_systems_on_hosts(std::int64_t hosts) {
   std::vector<System> systems;
-  for (const char* const way : {"symmetric", "psum"}) {
-    systems.push_back(
-        own_system("collectives", way, way, LaunchMode::processes, replicas::libtorch_version()));
-  }
+  for (const char* const way : {"symmetric", "psum"})
+    systems.push_back(own_system("collectives", way, way));
   System& tcp = systems.emplace_back(own_system("collectives", kPlainTcp, kPlainTcp,
                                                 LaunchMode::processes, "both directions at once"));
   tcp.facts.own = false;

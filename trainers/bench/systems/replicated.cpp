@@ -8,7 +8,6 @@
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/replicas/machine.h"
 #include "framework/replicas/shard_map.h"
 #include "models/layers.h"
 #include "trainers/bench/systems/own.h"
@@ -44,8 +43,7 @@ class Replicated : public ReplicaTask {
 }  // namespace
 
 System replicated_system(bool checked) {
-  System system = own_system("replicated", "shard_map", checked ? kChecked : kUnchecked,
-                             LaunchMode::processes, replicas::libtorch_version());
+  System system = own_system("replicated", "shard_map", checked ? kChecked : kUnchecked);
   system.one_controller = true;
   return system;
 }

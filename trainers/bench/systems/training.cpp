@@ -1,13 +1,10 @@
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <span>
+#include <optional>
 #include <utility>
 
-#include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
@@ -18,10 +15,10 @@
 #include "framework/collectives/in_place.h"
 #include "framework/data/dataset.h"
 #include "framework/data/images.h"
-#include "framework/data/loader.h"
+#include "framework/data/sampler.h"
+#include "framework/data/tensor_set.h"
 #include "framework/objectives/cross_entropy.h"
 #include "framework/optim/optimizers.h"
-#include "framework/replicas/machine.h"
 #include "framework/replicas/vmap.h"
 #include "framework/training/batch_norm.h"
 #include "framework/training/zero.h"
@@ -58,102 +55,28 @@ std::shared_ptr<Model> model_of(const std::string& name) {
   return make_model(picked, sample_of(name), 0);
 }
 
-std::int64_t count_of(const Model& model) {
-  std::int64_t count = 0;
-  for (const Tensor& parameter : model.parameters()) count += parameter.numel();
-  return count;
+// Images, or texts, in memory.
+std::unique_ptr<const Dataset> samples_of(const std::string& model, bool is_augmented,
+                                          std::uint64_t seed) {
+  const Key key = Key(seed).fold("bytes");
+  if (!takes_images(model)) {
+    const Tensor tokens = uniform({kSamples, kContext + 1}, 1, key).abs().mul(255).to(at::kLong);
+    return std::make_unique<TensorSet>(tokens.narrow(1, 0, kContext).contiguous(),
+                                       tokens.narrow(1, 1, kContext).contiguous(),
+                                       sample_of(model));
+  }
+  Pictures pictures{.height = kSide,
+                    .width = kSide,
+                    .classes = kClasses,
+                    .pixels = std::vector<std::uint8_t>(kSamples * kSide * kSide),
+                    .mean = {0},
+                    .deviation = {1}};
+  for (std::size_t i = 0; i < pictures.pixels.size(); ++i)
+    pictures.pixels[i] = static_cast<std::uint8_t>(key.draw(i) & 255);
+  for (std::int64_t i = 0; i < kSamples; ++i) pictures.labels.push_back(i % kClasses);
+  return std::make_unique<PictureSet>(
+      pictures, is_augmented ? Augmentation{.crop = 2, .flip = true} : Augmentation{}, seed);
 }
-
-// Numbers of samples in an order that is new for each epoch.
-class Order {
- public:
-  // The next `count`; an epoch's rest that is less than this is left out.
-  std::span<const std::int64_t> next(std::int64_t count) {
-    if (std::ssize(order_) < next_ + count) {
-      order_ = permutation(Key(epoch_++), kSamples);
-      next_ = 0;
-    }
-    next_ += count;
-    return {order_.data() + next_ - count, static_cast<std::size_t>(count)};
-  }
-  // Of what next() gave last, from 0.
-  [[nodiscard]] std::int64_t epoch() const { return static_cast<std::int64_t>(epoch_) - 1; }
-
- private:
-  std::vector<std::int64_t> order_;
-  std::int64_t next_ = 0;
-  std::uint64_t epoch_ = 0;
-};
-
-// Where a training gets its batches from.
-class Samples {
- public:
-  virtual ~Samples() = default;
-  virtual Batch next(std::int64_t count) = 0;
-};
-
-// Images or texts in memory, as bytes, of which a batch takes those at its indices: what peers do
-// too.
-class InMemory : public Samples {
- public:
-  InMemory(const std::string& model, std::uint64_t seed) {
-    std::vector<std::int64_t> sizes{kSamples, kContext + 1};
-    if (takes_images(model)) {
-      sizes = {kSamples, 1, kSide, kSide};
-      labels_ = at::arange(kSamples, at::kLong).remainder(kClasses);
-    }
-    bytes_ = uniform(sizes, 1, Key(seed).fold("bytes")).abs().mul(255).to(at::kByte);
-  }
-
-  Batch next(std::int64_t count) override {
-    const std::span<const std::int64_t> numbers = order_.next(count);
-    const Tensor indices = at::empty({count}, at::kLong);
-    std::ranges::copy(numbers, indices.data_ptr<std::int64_t>());
-    const Tensor bytes = bytes_.index_select(0, indices);
-    if (labels_.defined())
-      return {bytes.to(at::kFloat).div_(255), labels_.index_select(0, indices)};
-    const Tensor tokens = bytes.to(at::kLong);
-    return {tokens.narrow(1, 0, kContext).contiguous(), tokens.narrow(1, 1, kContext).contiguous()};
-  }
-
- private:
-  Tensor bytes_;   // (samples, 1, side, side) or (samples, context + 1)
-  Tensor labels_;  // (samples); of texts each token but the first is a label
-  Order order_;
-};
-
-// Images that are cropped and mirrored at random, by the replica itself, as in `train`.
-class Augmented : public Samples {
- public:
-  explicit Augmented(std::uint64_t seed)
-      : pictures_(random_pictures(seed), {.crop = 2, .flip = true}, seed),
-        loader_(pictures_, {.threads = 0}) {}
-
-  Batch next(std::int64_t count) override {
-    const std::span<const std::int64_t> numbers = order_.next(count);
-    loader_.request({numbers.begin(), numbers.end()}, order_.epoch());
-    return loader_.next();
-  }
-
- private:
-  static Pictures random_pictures(std::uint64_t seed) {
-    Pictures pictures{.height = kSide,
-                      .width = kSide,
-                      .classes = kClasses,
-                      .pixels = std::vector<std::uint8_t>(kSamples * kSide * kSide),
-                      .mean = {0},
-                      .deviation = {1}};
-    const Key key = Key(seed).fold("bytes");
-    for (std::size_t i = 0; i < pictures.pixels.size(); ++i)
-      pictures.pixels[i] = static_cast<std::uint8_t>(key.draw(i) & 255);
-    for (std::int64_t i = 0; i < kSamples; ++i) pictures.labels.push_back(i % kClasses);
-    return pictures;
-  }
-
-  PictureSet pictures_;
-  Loader loader_;
-  Order order_;
-};
 
 // A replica's step, whose parts it times.
 class Training : public ReplicaTask {
@@ -161,14 +84,8 @@ class Training : public ReplicaTask {
   explicit Training(bool is_augmented) : is_augmented_(is_augmented) {}
 
   std::string prepare(const std::string& model, std::int64_t batch) override {
-    if (batch > kSamples) throw ValueError(str("a batch has at most ", kSamples, " samples"));
-    batch_ = batch;
-    const auto seed = static_cast<std::uint64_t>(axis_index(kAxis));
-    if (is_augmented_) {
-      samples_ = std::make_unique<Augmented>(seed);
-    } else {
-      samples_ = std::make_unique<InMemory>(model, seed);
-    }
+    sampler_.emplace(SamplerOptions{.size = kSamples, .batch_size = batch, .drop_last = true});
+    samples_ = samples_of(model, is_augmented_, static_cast<std::uint64_t>(axis_index(kAxis)));
     const std::shared_ptr<Model> fresh = model_of(model);
     train(*fresh);
     model_ = fresh;
@@ -179,11 +96,13 @@ class Training : public ReplicaTask {
     return "";
   }
 
-  void barrier() override { psum_(token_, kAxis); }
+  void barrier() override { lockstep::barrier(kAxis); }
 
   void call() override {
     began_ = last_ = Clock::now();
-    const Batch batch = samples_->next(batch_);
+    position_ = sampler_->start_of_step(position_);
+    const Batch batch = samples_->batch(sampler_->indices(position_, 0), position_ / kSamples);
+    position_ = sampler_->end_of_step(position_);
     lap(StepPart::data);
     begin_step();
     const Tensor value = objective_->mean(model_->forward(batch.inputs), batch.targets);
@@ -223,15 +142,15 @@ class Training : public ReplicaTask {
   }
 
   bool is_augmented_;
-  std::int64_t batch_ = 0;
-  std::unique_ptr<Samples> samples_;
+  std::unique_ptr<const Dataset> samples_;
+  std::optional<Sampler> sampler_;
+  std::int64_t position_ = 0;
   std::shared_ptr<Model> model_;
   std::shared_ptr<const Loss> objective_ = make_cross_entropy({.ignore_index = std::nullopt});
   Clock::time_point began_;
   Clock::time_point last_;
   StepParts parts_{};
   Tensor loss_;
-  Tensor token_ = at::zeros({1});
 };
 
 // The parts that a replica cannot do without: forward, backward into fresh gradients, and the
@@ -257,7 +176,9 @@ class Alone : public Training {
       if (auto* const norm = module->as<BatchNormImpl>()) norm->options.axis_name = kOwnAxis;
     }
     parameters_ = model.parameters();
-    const Range share = shard(count_of(model), axis_size(kAxis), axis_index(kAxis));
+    std::int64_t values = 0;
+    for (const Tensor& parameter : parameters_) values += parameter.numel();
+    const Range share = shard(values, axis_size(kAxis), axis_index(kAxis));
     slice_ = {
         .parameter = at::zeros({share.size}), .gradient = at::zeros({share.size}), .state = {}};
     for (std::size_t i = 0; i < optimizer_->state_tensors(); ++i)
@@ -288,12 +209,10 @@ class Synchronized : public Training {
 
  private:
   void train(Model& model) override {
-    ZeroOptions options;
-    options.axis_name = kAxis;
-    options.stage = stage_;
-    options.optimizer = kAdam;
-    options.late_parameters = true;  // as `train` does
-    trainer_.emplace(model, options);
+    trainer_.emplace(model, ZeroOptions{.axis_name = kAxis,
+                                        .stage = stage_,
+                                        .late_parameters = true,  // as `train` does
+                                        .optimizer = kAdam});
   }
   void finish() override {
     if (stage_ == 1 || stage_ == 2) (void)trainer_->whole_parameters();

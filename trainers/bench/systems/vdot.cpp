@@ -13,7 +13,6 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/collectives/psum.h"
-#include "framework/replicas/machine.h"
 #include "framework/replicas/pmap.h"
 #include "trainers/bench/systems/own.h"
 
