@@ -3,7 +3,6 @@
 // openmpi --version        prints the library's name and version, and needs no mpirun
 // mpirun … openmpi FOLDER  a replica, see link.h
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>

@@ -1,7 +1,6 @@
 #include "trainers/bench/peers/peers.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -9,9 +8,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
-#include "framework/base/limits.h"
 #include "framework/base/text.h"
-#include "framework/replicas/worker_process.h"
 #include "trainers/bench/testing/free_port.h"
 
 namespace lockstep::bench {

@@ -18,6 +18,12 @@ import torch.distributed as dist
 
 import link
 
+try:
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint import async_save
+except ImportError:
+    sys.exit(f"PyTorch {torch.__version__} has no torch.distributed.checkpoint.async_save")
+
 WIDTH = 2048
 
 
@@ -38,8 +44,8 @@ def sync_folder(folder):
 
 
 class Checkpoints:
-    """Saves and loads again and again. A way has save(folder), which returns the seconds until training may go on, and
-    load(folder)."""
+    """Saves and loads again and again. A way has load(folder) and save(folder), which may return the seconds until training
+    may go on: these are all that it takes otherwise."""
 
     def __init__(self, rank, replicas):
         self.rank = rank
@@ -99,7 +105,7 @@ class Checkpoints:
         loaded = time.monotonic() - begin
         load_memory = link.resident_bytes("VmHWM") - before
         self.end()
-        self.values = [saved, pause, loaded, max(0, save_memory), max(0, load_memory)]
+        self.values = [saved, saved if pause is None else pause, loaded, max(0, save_memory), max(0, load_memory)]
 
     def parts(self):
         values, self.values = self.values, []
@@ -123,15 +129,9 @@ class Distributed(Checkpoints):
                                                    stride=stride)
 
     def save(self, path):
-        import torch.distributed.checkpoint as dcp
-
-        begin = time.monotonic()
         dcp.save(self.shards, storage_writer=dcp.FileSystemWriter(path, sync_files=True))
-        return time.monotonic() - begin
 
     def load(self, path):
-        import torch.distributed.checkpoint as dcp
-
         dcp.load(self.shards, checkpoint_id=path)
 
 
@@ -148,10 +148,8 @@ class Asynchronous(Distributed):
             self.note = "this version copies to fresh memory"
 
     def save(self, path):
-        import torch.distributed.checkpoint as dcp
-
         begin = time.monotonic()
-        saving = dcp.async_save(self.shards, storage_writer=dcp.FileSystemWriter(path, sync_files=True), **self.stager)
+        saving = async_save(self.shards, storage_writer=dcp.FileSystemWriter(path, sync_files=True), **self.stager)
         pause = time.monotonic() - begin
         saving.result()
         return pause
@@ -159,14 +157,12 @@ class Asynchronous(Distributed):
 
 class Plain(Checkpoints):
     def save(self, path):
-        begin = time.monotonic()
         os.makedirs(path, exist_ok=True)
         with open(os.path.join(path, f"{self.rank}.pt"), "wb") as file:
             torch.save(self.state, file)
             file.flush()
             os.fsync(file.fileno())
         sync_folder(path)
-        return time.monotonic() - begin
 
     def load(self, path):
         loaded = torch.load(os.path.join(path, f"{self.rank}.pt"), mmap=True, weights_only=True)
@@ -177,15 +173,9 @@ class Plain(Checkpoints):
 WAYS = {"dcp": Distributed, "dcp_async": Asynchronous, "torch_save": Plain}
 
 
-def main(way, *arguments):
-    if way != "--version":
-        return link.serve_torch(WAYS[way], *arguments)
-    try:
-        from torch.distributed.checkpoint import async_save  # noqa: F401
-    except ImportError:
-        sys.exit(f"PyTorch {torch.__version__} has no torch.distributed.checkpoint.async_save")
-    link.print_torch_version()
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[1:] == ["--version"]:
+        link.print_torch_version()
+    else:
+        way, *place = sys.argv[1:]
+        link.serve_torch(WAYS[way], *place)
