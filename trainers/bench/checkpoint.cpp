@@ -1,9 +1,7 @@
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -25,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::TemporaryFolder;
 
-constexpr std::int64_t kRepetitions = 5;
 constexpr std::int64_t kStage = 2;
 // Of a system on average, on all replicas: its state, and copies of it while it is made or saved.
 constexpr std::int64_t kMemoryAParameter = 24;
@@ -128,12 +125,10 @@ std::vector<PartsMeasurement> reload(const Workplace& workplace, const fs::path&
 std::string run_checkpoint(const Workplace& workplace, const Options& options) {
   const Contestants contestants = find_contestants(workplace, options, {checkpoint_system(kStage)},
                                                    {"dcp", "dcp_async", "torch_save"});
-  CheckpointReport report{.heading = heading_of(contestants.systems, contestants.left_out),
+  CheckpointReport report{.heading = begin_report(contestants.systems, contestants.left_out),
                           .parameters = options.parameters,
                           .bytes = kStateBytesAParameter * options.parameters};
-  std::cout << heading_text(report.heading) << std::endl;
   const ProgressLine progress;
-  const std::int64_t repetitions = options.repetitions > 0 ? options.repetitions : kRepetitions;
   for (const fs::path& folder : options.folders.empty() ? default_folders() : options.folders) {
     for (const std::int64_t replicas : options.replicas) {
       const TemporaryFolder place(folder);
@@ -150,7 +145,8 @@ std::string run_checkpoint(const Workplace& workplace, const Options& options) {
                               .limits = {}};
       {
         Crew crew(workplace, systems, replicas);
-        result.measurements = take_turns(crew, options.parameters, replicas, repetitions);
+        result.measurements =
+            take_turns(crew, options.parameters, replicas, options.few_repetitions());
         crew.finish();
       }
       result.limits = result.measurements.back();

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iostream>
 #include <string>
 #include <vector>
 
@@ -57,16 +56,15 @@ void measure_size(const Crew& crew, std::int64_t bytes, const Pace& pace, Operat
 }  // namespace
 
 std::string run_collectives(const Workplace& workplace, const Options& options) {
-  const Hosts hosts(options);
-  const bool one_host = options.hosts == 1;
+  const Hosts hosts(options.network);
+  const bool one_host = options.network.hosts == 1;
   const auto [found, left_out] =
       one_host ? find_contestants(workplace, options, collective_systems(options.launch),
                                   {"c10d", "openmpi", "jax"})
-               : find_contestants(workplace, options, collective_systems_on_hosts(options.hosts),
-                                  {"c10d"});
+               : find_contestants(workplace, options,
+                                  collective_systems_on_hosts(options.network.hosts), {"c10d"});
   const std::vector<System> systems = hosts.spread(found);
-  CollectivesReport report{.heading = heading_of(systems, left_out)};
-  std::cout << heading_text(report.heading) << std::endl;
+  CollectivesReport report{.heading = begin_report(systems, left_out)};
   const ProgressLine progress;
   for (const std::int64_t replicas : options.replicas) {
     const std::string on_replicas = counted(replicas, "replica");

@@ -1,6 +1,5 @@
 #include "trainers/bench/flags.h"
 
-#include <algorithm>
 #include <array>
 #include <functional>
 #include <sstream>
@@ -13,7 +12,6 @@
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
-#include "trainers/bench/reports/report.h"
 
 namespace lockstep::bench {
 
@@ -157,7 +155,7 @@ std::string text_of_help() {
 
 // What depends on the measurement, and on the number of hosts.
 void add_defaults(Options& options) {
-  const std::int64_t hosts = options.hosts;
+  const std::int64_t hosts = options.network.hosts;
   const bool trains = options.measurement == "training";
   if (options.replicas.empty()) {
     if (options.measurement == "checkpoint") {
@@ -177,8 +175,8 @@ void add_defaults(Options& options) {
 // What several hosts can measure.
 void check_hosts(const Options& options) {
   for (const std::int64_t replicas : options.replicas) {
-    require(replicas % options.hosts == 0, "--replicas: ", replicas,
-            " cannot be spread evenly over ", options.hosts, " hosts");
+    require(replicas % options.network.hosts == 0, "--replicas: ", replicas,
+            " cannot be spread evenly over ", options.network.hosts, " hosts");
   }
   require(!options.measures("launches"), "--measure: launches are those of one host");
   require(options.launch == std::vector{LaunchMode::processes},
@@ -240,8 +238,7 @@ std::vector<Flag> bench_flags(Options& options) {
       {{"training"},
        {"--models", "LIST",
         "Models: mlp, cnn: those of configs/fashion_mnist_*.yaml; resnet: of depth 8; gpt: 4 "
-        "layers "
-        "of 4 heads, width 128, on 128 bytes of text (default: all)",
+        "layers of 4 heads, width 128, on 128 bytes of text (default: all)",
         sets_list(options.models, one_of({"mlp", "cnn", "resnet", "gpt"}))}},
       {replicated,
        {"--replicas", "LIST",
@@ -263,14 +260,14 @@ std::vector<Flag> bench_flags(Options& options) {
         sets_list(options.launch, launch_mode)}},
       {spread,
        {"--hosts", "N", "Spread each system's replicas over so many hosts: see \"Several hosts\"",
-        sets(options.hosts, count_between(1, 16))}},
+        sets(options.network.hosts, count_between(1, 16))}},
       {spread,
        {"--rate-mbit", "N",
         "Speed of each host's cable, either way; 0 for as fast as it goes (default: 1000)",
-        sets(options.rate_mbit, count_between(0, 100'000))}},
+        sets(options.network.rate_mbit, count_between(0, 100'000))}},
       {spread,
        {"--delay-ms", "N", "Delay from any host to any other, one way (default: 0)",
-        sets(options.delay_ms, count_between(0, 1000))}},
+        sets(options.network.delay_ms, count_between(0, 1000))}},
       {{"checkpoint"},
        {"--parameters", "N", "Parameters of the model, such as 5000 or 20M (default: 100M)",
         sets(options.parameters, parameter_count)}},
@@ -315,7 +312,7 @@ Options parse_flags(int argc, const char* const* argv) {
   if (!parse_command_line(argc - 1, argv + 1, line)) options.text = text_of_help();
   if (!options.text.empty()) return options;
   add_defaults(options);
-  if (options.hosts > 1) check_hosts(options);
+  if (options.network.hosts > 1) check_hosts(options);
   std::sort(options.sizes.begin(), options.sizes.end());
   if (options.measurement == "training")
     std::sort(options.replicas.begin(), options.replicas.end());

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "framework/replicas/launch.h"
-#include "trainers/bench/reports/operation.h"
+#include "trainers/bench/reports/report.h"
 #include "trainers/commands/command_line.h"
 
 namespace lockstep::bench {
@@ -25,14 +25,15 @@ struct Options {
   std::filesystem::path json;    ///< empty: none
   std::filesystem::path plot;    ///< empty: none
 
+  /// Of what takes long: launches and checkpoints.
+  [[nodiscard]] std::int64_t few_repetitions() const { return repetitions > 0 ? repetitions : 5; }
+
   // For collectives, training and checkpoint.
   std::vector<std::int64_t> replicas;
 
   // For collectives and training.
   std::vector<LaunchMode> launch{LaunchMode::processes};
-  std::int64_t hosts = 1;         ///< over which each job's replicas are spread evenly
-  std::int64_t rate_mbit = 1000;  ///< of each host's cable, either way; 0: as fast as it goes
-  std::int64_t delay_ms = 0;      ///< from any host to any other, one way
+  NetworkFacts network{.rate_mbit = 1000};  ///< over whose hosts each job's replicas are spread
 
   // For collectives.
   std::vector<Operation> operations{Operation::all_reduce, Operation::reduce_scatter,

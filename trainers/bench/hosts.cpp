@@ -1,6 +1,5 @@
 #include "trainers/bench/hosts.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
@@ -26,20 +25,18 @@ int next_port() {
 // Programs of one system, one for each host.
 std::vector<Program> one_a_host(const Program& program, std::size_t hosts) {
   const int port = next_port();
-  Words addresses;
-  for (std::size_t host = 0; host < hosts; ++host) addresses.push_back(HostNetwork::address(host));
   std::vector<Program> programs(hosts, program);
   for (std::size_t host = 0; host < hosts; ++host) {
-    const Words place{join(addresses, ","), str(host), str(port)};
-    programs[host].arguments.insert(programs[host].arguments.end(), place.begin(), place.end());
+    Words& words = programs[host].arguments;
+    words.insert(words.end(), {str(host), str(port)});
+    for (std::size_t each = 0; each < hosts; ++each) words.push_back(HostNetwork::address(each));
   }
   return programs;
 }
 
 }  // namespace
 
-Hosts::Hosts(const Options& options)
-    : facts_{.hosts = options.hosts, .rate_mbit = options.rate_mbit, .delay_ms = options.delay_ms} {
+Hosts::Hosts(const NetworkFacts& network) : facts_(network) {
   if (facts_.hosts == 1) return;
   try {
     network_ = std::make_unique<HostNetwork>(

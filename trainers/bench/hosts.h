@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "framework/base/non_copyable.h"
-#include "trainers/bench/flags.h"
 #include "trainers/bench/reports/report.h"
 #include "trainers/bench/systems/system.h"
 #include "trainers/bench/testing/host_network.h"
@@ -18,7 +17,7 @@ namespace lockstep::bench {
 class Hosts : private NonCopyable {
  public:
   /// CommError if they cannot be made.
-  explicit Hosts(const Options& options);
+  explicit Hosts(const NetworkFacts& network);
 
   [[nodiscard]] const NetworkFacts& facts() const noexcept { return facts_; }
 

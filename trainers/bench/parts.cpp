@@ -1,9 +1,7 @@
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <iostream>
 #include <string>
 #include <vector>
 
@@ -22,7 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kTableLaunches = 5;
 constexpr std::int64_t kRows = 500;
 constexpr std::int64_t kFewColumns = 4;
 constexpr std::int64_t kReplicatedMiB = 64;
@@ -70,9 +67,9 @@ PartResult measure_table(const Workplace& workplace, const std::vector<System>& 
   return {.name = "table",
           .what = str("start of the program to the first step on a table of ", kRows,
                       " rows in CSV; the wide one has ", text_of_bytes(bytes)),
-          .measurements = measure_launches(
-              workplace, systems, {.replicas = 1, .result = str(kRows, " samples")},
-              options.repetitions > 0 ? options.repetitions : kTableLaunches, progress)};
+          .measurements = measure_launches(workplace, systems,
+                                           {.replicas = 1, .result = str(kRows, " samples")},
+                                           options.few_repetitions(), progress)};
 }
 
 // What a call takes longer with a part than without it, turn by turn.
@@ -119,8 +116,7 @@ std::string run_parts(const Workplace& workplace, const Options& options) {
     systems.insert(systems.end(), peers.systems.begin(), peers.systems.end());
   }
   if (options.measures("replicated")) systems.push_back(replicated_system(true));
-  PartsReport report{.heading = heading_of(systems, peers.left_out)};
-  std::cout << heading_text(report.heading) << std::endl;
+  PartsReport report{.heading = begin_report(systems, peers.left_out)};
   const ProgressLine progress;
   const auto add = [&](const PartResult& result) {
     progress.print(result_text(result));

@@ -15,6 +15,7 @@
 #include "framework/replicas/worker_process.h"
 #include "framework/storage/file.h"
 #include "trainers/bench/measuring/machine.h"
+#include "trainers/bench/reports/text.h"
 #include "trainers/bench/systems/own.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
@@ -105,9 +106,10 @@ Contestants find_contestants(const Workplace& workplace, const Options& options,
   return found;
 }
 
-Heading heading_of(const std::vector<System>& systems, const std::vector<LeftOut>& left_out) {
+Heading begin_report(const std::vector<System>& systems, const std::vector<LeftOut>& left_out) {
   Heading heading{.machine = machine_facts(), .systems = {}, .left_out = left_out};
   for (const System& system : systems) heading.systems.push_back(system.facts);
+  std::cout << heading_text(heading) << std::endl;
   return heading;
 }
 

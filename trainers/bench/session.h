@@ -16,9 +16,9 @@ namespace lockstep::bench {
                                            const std::vector<System>& own,
                                            const std::vector<std::string>& peers);
 
-/// The heading of a report on these systems, with the machine as it is now.
-[[nodiscard]] Heading heading_of(const std::vector<System>& systems,
-                                 const std::vector<LeftOut>& left_out);
+/// The heading of a report on these systems, with the machine as it is now. Prints it.
+[[nodiscard]] Heading begin_report(const std::vector<System>& systems,
+                                   const std::vector<LeftOut>& left_out);
 
 /// The binary `bench`: measures what its flags say, or is a worker of itself. Returns the exit
 /// status, and prints errors.

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdint>
-#include <iostream>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -17,7 +16,6 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr std::int64_t kLaunches = 5;
 constexpr std::int64_t kLaunchedReplicas = 4;
 constexpr const char* kPmeanOfFour = "w = 2.625";  // what the pmean example ends with
 
@@ -75,11 +73,11 @@ TrainingResult measure_steps(const Workplace& workplace, const std::vector<Syste
 }  // namespace
 
 std::string run_training(const Workplace& workplace, const Options& options) {
-  const Hosts hosts(options);
+  const Hosts hosts(options.network);
+  std::vector<std::string> peers{"plain", "ddp", "zero", "fsdp"};
+  if (options.network.hosts == 1) peers.emplace_back("torchrun");
   const Contestants contestants = find_contestants(
-      workplace, options, training_systems(options.stages, options.launch, options.data),
-      options.hosts == 1 ? std::vector<std::string>{"plain", "ddp", "zero", "fsdp", "torchrun"}
-                         : std::vector<std::string>{"plain", "ddp", "zero", "fsdp"});
+      workplace, options, training_systems(options.stages, options.launch, options.data), peers);
   std::vector<System> trained;
   std::vector<System> launched;
   for (const System& system : contestants.systems) {
@@ -89,9 +87,8 @@ std::string run_training(const Workplace& workplace, const Options& options) {
   }
   std::vector<System> measured = trained;
   measured.insert(measured.end(), launched.begin(), launched.end());
-  TrainingReport report{.heading = heading_of(measured, contestants.left_out),
+  TrainingReport report{.heading = begin_report(measured, contestants.left_out),
                         .launched_replicas = kLaunchedReplicas};
-  std::cout << heading_text(report.heading) << std::endl;
 
   const ProgressLine progress;
   const std::int64_t cores = report.heading.machine.cores;
@@ -107,9 +104,8 @@ std::string run_training(const Workplace& workplace, const Options& options) {
     }
   }
   if (options.measures("launches")) {
-    report.launches =
-        measure_launches(workplace, launched, {kLaunchedReplicas, kPmeanOfFour},
-                         options.repetitions > 0 ? options.repetitions : kLaunches, progress);
+    report.launches = measure_launches(workplace, launched, {kLaunchedReplicas, kPmeanOfFour},
+                                       options.few_repetitions(), progress);
     progress.print(launches_text(report));
   }
   return to_json(report);

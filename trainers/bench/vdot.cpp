@@ -1,4 +1,3 @@
-#include <iostream>
 #include <string>
 
 #include "trainers/bench/measuring/measure.h"
@@ -12,10 +11,9 @@ namespace lockstep::bench {
 
 std::string run_vdot(const Workplace& workplace, const Options& options) {
   const auto [systems, left_out] = find_contestants(workplace, options, vdot_systems(), {"jax"});
-  VdotReport report{.heading = heading_of(systems, left_out),
+  VdotReport report{.heading = begin_report(systems, left_out),
                     .replicas = kVdotReplicas,
                     .bytes = kVdotRows * kVdotColumns * static_cast<std::int64_t>(sizeof(float))};
-  std::cout << heading_text(report.heading) << std::endl;
   const ProgressLine progress;
   progress.show("vdot");
   Crew crew(workplace, systems, kVdotReplicas);

@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
-#include <cstddef>
 #include <deque>
 #include <fstream>
 #include <limits>
 #include <set>
 #include <sstream>
-#include <system_error>
 
 #include <fcntl.h>
 #include <poll.h>

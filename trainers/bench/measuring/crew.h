@@ -9,8 +9,8 @@
 
 #include <sys/types.h>
 
+#include "framework/base/descriptor.h"
 #include "framework/base/non_copyable.h"
-#include "framework/replicas/worker_process.h"
 #include "trainers/bench/measuring/workplace.h"
 #include "trainers/bench/systems/system.h"
 

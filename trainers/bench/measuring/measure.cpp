@@ -34,10 +34,11 @@ struct Batches {
     const auto calls = static_cast<double>(measurement.calls);
     measurement.samples.push_back(ran.seconds / calls);
     StepParts& turn = measurement.turns.emplace_back();
-    for (std::size_t i = 0; i < std::min(turn.size(), ran.parts.size()); ++i)
-      turn[i] = ran.parts[i] / calls;
     parts.resize(ran.parts.size());
-    for (std::size_t i = 0; i < parts.size(); ++i) parts[i].push_back(ran.parts[i] / calls);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      parts[i].push_back(ran.parts[i] / calls);
+      if (i < turn.size()) turn[i] = parts[i].back();
+    }
     sent.push_back(static_cast<double>(sent_bytes) / calls);
   }
 

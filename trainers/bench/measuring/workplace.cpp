@@ -2,13 +2,10 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <system_error>
 
 #include <fcntl.h>
@@ -17,8 +14,6 @@
 #include <unistd.h>
 
 #include "framework/base/control_groups.h"
-#include "framework/base/limits.h"
-#include "framework/base/text.h"
 #include "framework/base/waited.h"
 #include "framework/replicas/worker_process.h"
 #include "trainers/bench/testing/child_program.h"

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <optional>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 

@@ -1,5 +1,6 @@
 #include "trainers/bench/reports/operation.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <iterator>
 #include <vector>
@@ -20,11 +21,9 @@ const char* name_of(Operation operation) {
 }
 
 Operation parse_operation(const std::string& name) {
-  for (const Operation operation :
-       {Operation::all_reduce, Operation::reduce_scatter, Operation::all_gather}) {
-    if (name == name_of(operation)) return operation;
-  }
   const std::vector<std::string> names(std::begin(kNames), std::end(kNames));
+  const auto found = std::ranges::find(names, name);
+  if (found != names.end()) return static_cast<Operation>(found - names.begin());
   throw ValueError(str("unknown operation '", name, "'", did_you_mean(name, names), "; there are ",
                        join(names)));
 }

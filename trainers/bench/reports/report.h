@@ -11,7 +11,7 @@
 
 namespace lockstep::bench {
 
-// The results of bench, as data, and figures computed from them.
+// The results of bench, as data, a report for each measurement, and figures computed from them.
 
 /// Facts about the machine that figures depend on.
 struct MachineFacts {
@@ -117,13 +117,11 @@ struct OperationResult {
   std::vector<std::string> notes = {};  ///< what a reader should know of these figures
 };
 
-/// The results of `bench collectives`.
 struct CollectivesReport {
   Heading heading;
   std::vector<OperationResult> results = {};
 };
 
-/// The results of `bench vdot`.
 struct VdotReport {
   Heading heading;
   std::int64_t replicas = 0;
@@ -143,7 +141,6 @@ struct TrainingResult {
   std::vector<std::int64_t> gradient_bytes = {};  ///< of each parameter
 };
 
-/// The results of `bench training`.
 struct TrainingReport {
   Heading heading;
   std::vector<TrainingResult> results = {};
@@ -205,7 +202,6 @@ struct CheckpointResult {
   std::vector<PartsMeasurement> reloads = {};       ///< of what Lockstep has saved
 };
 
-/// The results of `bench checkpoint`.
 struct CheckpointReport {
   Heading heading;
   std::int64_t parameters = 0;
@@ -222,29 +218,27 @@ struct PartResult {
   std::vector<Measurement> measurements = {};  ///< the part's first
 };
 
-/// The results of `bench parts`.
 struct PartsReport {
   Heading heading;
   std::vector<PartResult> results = {};
 };
 
-/// The part of what is possible that a save reaches: 1 if it takes no longer than the slower of
-/// writing and the checksum alone.
+/// What the slower of writing and the checksum alone takes, over a save.
 [[nodiscard]] double share_of_limit(const CheckpointResult& result,
                                     const PartsMeasurement& measurement);
 
-/// Bytes a second, as NCCL's tests count them; see bus_bytes(). On several hosts it is what each of
-/// them must send, and its replicas do not matter.
+/// Of bus_bytes(), a second. On several hosts it is what each of them must send, and its replicas
+/// do not matter.
 [[nodiscard]] double bus_bandwidth(const OperationResult& result, const SizeResult& size,
                                    const Measurement& measurement);
 
-/// The part of the memory's bandwidth that a system uses: 1 if a call takes the least time for the
-/// bytes that must move (moved_bytes()). It may be more than 1 with buffers in a cache.
+/// The part of the memory's bandwidth that a system uses for moved_bytes(). It may be more than 1
+/// with buffers in a cache.
 [[nodiscard]] double share_of_limit(const OperationResult& result, const SizeResult& size,
                                     const Measurement& measurement);
 
-/// The label of training with nothing but what every step needs: forward, backward, and the update
-/// of the replica's share of the parameters.
+/// The label of training with nothing but forward, backward, and the update of the replica's share
+/// of the parameters.
 inline constexpr const char* kAlone = "alone";
 
 /// The name of systems with one replica, measured among systems with more. The suffix is appended
@@ -267,35 +261,32 @@ struct Floor {
   [[nodiscard]] double seconds() const { return compute + update; }
 };
 
-/// The result's floor; none if "alone" was not measured.
+/// None if "alone" was not measured.
 [[nodiscard]] std::optional<Floor> floor_of(const TrainingResult& result);
 
 /// The parts of a system's step with exposed communication: forward, backward and update are what
-/// they take alone; the rest of the step is communication: the median over the turns, each compared
-/// with the turn that the same ran alone in. Lockstep's systems take these from
-/// "alone", peers from the plain loop of their version (zero, fsdp: the replica's share of its
-/// update).
-/// Without such a measurement, the parts are as the replicas measured them.
+/// they take alone, the rest of the step is communication, a median over turns in which both ran.
+/// Lockstep's systems take them from "alone", peers from the plain loop of their version (zero,
+/// fsdp: the replica's share of its update). Without these, parts are as the replicas measured
+/// them.
 [[nodiscard]] StepParts exposed_parts(const TrainingResult& result, const Measurement& measurement);
 
 /// How a system's time compares with another's: the median over the repetitions, in each of which
 /// both had a turn. Below 1: it is faster.
 [[nodiscard]] double times_of(const Measurement& measurement, const Measurement& other);
 
-/// The exposed communication of one system over that of a peer: 0 if it has none. Nothing if the
-/// peer has none, or trains each replica for itself, or if one of the two lacks the measurement
-/// that exposed_parts() needs.
+/// The exposed communication of one system over that of a peer: 0 if it has none. None if the peer
+/// has none or trains each replica for itself, or if one lacks what exposed_parts() needs.
 [[nodiscard]] std::optional<double> exposed_ratio(const TrainingResult& result,
                                                   const Measurement& measurement,
                                                   const Measurement& peer);
 
-/// Lockstep's forward and backward alone over those of a peer's plain loop. Nothing for other
-/// systems, and without "alone".
+/// Lockstep's forward and backward alone over those of a peer's plain loop. None for other systems.
 [[nodiscard]] std::optional<double> compute_ratio(const TrainingResult& result,
                                                   const Measurement& plain);
 
-/// Of a system on augmented images: the same system's measurement on images as they are. nullptr
-/// for others, and where there is none.
+/// Of a system on augmented images: the same system's measurement on images as they are, or
+/// nullptr.
 [[nodiscard]] const Measurement* unaugmented(const TrainingResult& result,
                                              const Measurement& measurement);
 
@@ -314,9 +305,8 @@ struct NetworkUse {
 [[nodiscard]] std::optional<NetworkUse> network_use(const TrainingResult& result,
                                                     const Measurement& measurement);
 
-/// Weak scaling: the time of one replica divided by the time here, both from the same turns. One
-/// replica trains in Lockstep's first mode, or in the plain loop of a peer's version. None if the
-/// result has no such time.
+/// Weak scaling: the time of one replica (in Lockstep's first mode, or in the plain loop of a
+/// peer's version) divided by the time here, both from the same turns.
 [[nodiscard]] std::optional<double> efficiency(const TrainingResult& result,
                                                const Measurement& measurement);
 

@@ -1,6 +1,5 @@
 #include "trainers/bench/reports/text.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -57,14 +56,18 @@ std::string ratio_text(const Measurement& measurement, const Measurement& other)
   return digits_text(times_of(other, measurement));
 }
 
-template <typename Measurements>
-std::string notes_text(const Measurements& measurements) {
+// What `line` says of the measurements, and an empty line; "" where it says nothing.
+template <typename Measurements, typename Line>
+std::string lines_of(const Measurements& measurements, const Line& line) {
   std::string text;
-  for (const auto& measurement : measurements) {
-    if (!measurement.note.empty())
-      text += str(measurement.system.label, ": ", measurement.note, "\n");
-  }
-  return text;
+  for (const auto& measurement : measurements) text += line(measurement);
+  return text.empty() ? "" : text + "\n";
+}
+
+template <typename Measured>
+std::string note_line(const Measured& measurement) {
+  if (measurement.note.empty()) return "";
+  return str(measurement.system.label, ": ", measurement.note, "\n");
 }
 
 std::string bandwidth_text(const MemoryBandwidth& limit) {
@@ -144,26 +147,18 @@ std::string exposed_table(const TrainingResult& result) {
                     });
 }
 
-std::string compute_text(const TrainingResult& result) {
-  std::string text;
-  for (const Measurement& measurement : result.measurements) {
-    if (const auto ratio = compute_ratio(result, measurement)) {
-      text += str("forward and backward alone: ", digits_text(1 / *ratio), " times as fast as ",
-                  measurement.system.label, "\n");
-    }
-  }
-  return text.empty() ? "" : text + "\n";
+std::string compute_line(const TrainingResult& result, const Measurement& measurement) {
+  const std::optional<double> ratio = compute_ratio(result, measurement);
+  if (!ratio) return "";
+  return str("forward and backward alone: ", digits_text(1 / *ratio), " times as fast as ",
+             measurement.system.label, "\n");
 }
 
-std::string augmentation_text(const TrainingResult& result) {
-  std::string text;
-  for (const Measurement& measurement : result.measurements) {
-    if (const Measurement* const plain = unaugmented(result, measurement)) {
-      text += str(measurement.system.label, ": ", digits_text(times_of(measurement, *plain)),
-                  " times as long as ", plain->system.label, "\n");
-    }
-  }
-  return text.empty() ? "" : text + "\n";
+std::string augmentation_line(const TrainingResult& result, const Measurement& measurement) {
+  const Measurement* const plain = unaugmented(result, measurement);
+  if (plain == nullptr) return "";
+  return str(measurement.system.label, ": ", digits_text(times_of(measurement, *plain)),
+             " times as long as ", plain->system.label, "\n");
 }
 
 // Of several hosts: what is hidden and exposed of the communication, and how near steps are to the
@@ -302,7 +297,9 @@ std::string vdot_text(const VdotReport& report) {
       if (own.system.own) row.push_back(ratio_text(own, measurement));
     }
   }
-  return table_of(rows) + notes_text(report.measurements);
+  std::string text = table_of(rows);
+  for (const Measurement& measurement : report.measurements) text += note_line(measurement);
+  return text;
 }
 
 std::string result_text(const TrainingResult& result) {
@@ -316,10 +313,12 @@ std::string result_text(const TrainingResult& result) {
   }
   if (const std::optional<double> bound = network_bound(result))
     text += str("; bound ", time_text(*bound));
-  text += "\n\n" + step_table(result) + ratio_table(result.measurements) + exposed_table(result) +
-          compute_text(result) + augmentation_text(result);
-  const std::string notes = notes_text(result.measurements);
-  return notes.empty() ? text : text + notes + "\n";
+  text += "\n\n" + step_table(result) + ratio_table(result.measurements) + exposed_table(result);
+  for (const auto& line : {compute_line, augmentation_line}) {
+    text += lines_of(result.measurements,
+                     [&](const Measurement& measurement) { return line(result, measurement); });
+  }
+  return text + lines_of(result.measurements, note_line<Measurement>);
 }
 
 std::string launches_text(const TrainingReport& report) {
@@ -359,9 +358,7 @@ std::string result_text(const CheckpointReport& report, const CheckpointResult& 
   for (const PartsMeasurement& measurement : result.measurements) {
     if (measurement.system.own) text += ratio_table(result, measurement);
   }
-  text += reload_table(result);
-  const std::string notes = notes_text(result.measurements);
-  return notes.empty() ? text : text + notes + "\n";
+  return text + reload_table(result) + lines_of(result.measurements, note_line<PartsMeasurement>);
 }
 
 std::string result_text(const PartResult& result) {

@@ -1,9 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 

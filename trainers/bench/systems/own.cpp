@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <filesystem>
 #include <iterator>
-#include <sstream>
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
@@ -23,14 +22,6 @@ std::unique_ptr<ReplicaTask> make_task(const std::string& measurement, const std
   throw ValueError(str("bench worker: unknown measurement '", measurement, "'"));
 }
 
-// The parts of "a,b".
-std::vector<std::string> parts_of(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream in(text);
-  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
-  return parts;
-}
-
 }  // namespace
 
 System own_system(const std::string& measurement, const std::string& name, const std::string& way,
@@ -46,7 +37,7 @@ System own_system(const std::string& measurement, const std::string& name, const
 }
 
 int run_worker(const std::vector<std::string>& arguments) {
-  if (arguments.size() != 5 && arguments.size() != 8)
+  if (arguments.size() != 5 && arguments.size() < 8)
     throw ValueError("bench worker is started by bench alone");
   const std::string& measurement = arguments[0];
   const std::string& way = arguments[1];
@@ -55,15 +46,15 @@ int run_worker(const std::vector<std::string>& arguments) {
   const std::int64_t replicas = std::stoll(arguments[3]);
   const std::filesystem::path folder = arguments[4];
   HostOptions hosts;
-  if (arguments.size() == 8) {
-    const std::vector<std::string> addresses = parts_of(arguments[5]);
+  if (arguments.size() > 5) {
+    const std::vector<std::string> addresses(arguments.begin() + 7, arguments.end());
     hosts = {.count = std::ssize(addresses),
-             .rank = std::stoll(arguments[6]),
-             .rendezvous = str(addresses[0], ":", arguments[7]),
+             .rank = std::stoll(arguments[5]),
+             .rendezvous = str(addresses[0], ":", arguments[6]),
              .secret_file = folder / kSecret};
     if (way == kPlainTcp) {
       const auto task = make_plain_tcp(addresses, static_cast<std::size_t>(hosts.rank),
-                                       static_cast<std::uint16_t>(std::stoi(arguments[7])));
+                                       static_cast<std::uint16_t>(std::stoi(arguments[6])));
       serve(*task, folder, hosts.rank);
       return 0;
     }
