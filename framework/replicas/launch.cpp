@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "framework/axes/environment.h"
-#include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/memory.h"

@@ -1,26 +1,17 @@
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
-#include <memory>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "framework/base/descriptor.h"
-#include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/poll_set.h"
 #include "framework/base/text.h"
-#include "framework/comm/shared/host_memory.h"
-#include "framework/comm/store.h"
-#include "framework/replicas/first_failure.h"
 #include "framework/replicas/host_meeting.h"
 #include "framework/replicas/kept_threads.h"
 #include "framework/replicas/stop_signals.h"

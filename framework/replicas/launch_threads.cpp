@@ -1,27 +1,15 @@
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <iostream>
-#include <memory>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <unistd.h>
 
 #include "framework/base/cores.h"
-#include "framework/base/descriptor.h"
-#include "framework/base/errors.h"
 #include "framework/base/logging.h"
-#include "framework/base/mutex.h"
-#include "framework/base/pages.h"
 #include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
-#include "framework/comm/shared/host_memory.h"
-#include "framework/comm/store.h"
-#include "framework/replicas/first_failure.h"
 #include "framework/replicas/stop_signals.h"
 #include "framework/replicas/thread_ends.h"
 #include "framework/replicas/worker.h"
