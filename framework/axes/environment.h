@@ -108,8 +108,7 @@ enum class GroupSizes { equal, any };
 /// groups that it has used. Used by the replica's thread, which ends before it.
 class Environment : private NonCopyable {
  public:
-  /// Takes a seat on the board of `local`. If this replica runs the backward of another, `identity`
-  /// is that replica's; otherwise a new one is made.
+  /// Takes a seat on the board of `local`. A backward has the `identity` of its forward's replica.
   Environment(std::shared_ptr<groups::LocalReplicas> local, std::vector<AxisLevel> levels,
               std::shared_ptr<comm::Cancellation> cancellation, std::chrono::milliseconds timeout,
               std::shared_ptr<const int> identity = nullptr);

@@ -41,8 +41,7 @@ void check_leaves(const Leaves& leaves, const AxisCall& call);
 /// The leaves' indices, one list a dtype, in the order in which dtypes first occur.
 [[nodiscard]] std::vector<std::vector<std::size_t>> by_dtype(const Leaves& leaves);
 
-/// The elements of the contiguous tensor `flat` from `offset` on, as a tensor of shape `sizes` that
-/// shares its memory. Unlike a view, autograd takes it for a tensor of its own.
+/// A tensor of `sizes` in contiguous `flat`'s memory from `offset` on; to autograd no view of it.
 [[nodiscard]] at::Tensor part_of(const at::Tensor& flat, std::int64_t offset,
                                  at::IntArrayRef sizes);
 
@@ -83,8 +82,7 @@ struct Cut {
   bool tiled;
 };
 
-/// Throws ValueError, naming the caller's `argument`, for a leaf that cannot be cut into `slices`
-/// along `dimension`, which counts from the end if negative.
+/// ValueError, naming `argument`, for a leaf that cannot be cut so. `dimension` may be negative.
 [[nodiscard]] Cut cut_of(const Leaves& leaves, std::int64_t dimension, const char* argument,
                          std::int64_t slices, bool tiled, const AxisCall& call);
 

@@ -168,8 +168,7 @@ struct Arrival {
 };
 using Arrivals = std::vector<std::vector<Arrival>>;  // [sender]
 
-// Sends the rows `sent` of each leaf, one message a dtype, and returns for each leaf what came: the
-// rows `received` of a leaf that is shaped as in `like`.
+// Sends each leaf's rows `sent`, a message a dtype. Returns the `received`, shaped as in `like`.
 std::vector<Arrivals> exchange(comm::Communicator& replicas, const Leaves& leaves,
                                const Pieces& sent, const Leaves& like, const Pieces& received) {
   const auto size = static_cast<std::size_t>(replicas.size());

@@ -224,9 +224,8 @@ consteval bool check_call() {
 }
 
 /// Runs `f` on all replicas. Each leaf of the result is what `combined` makes of the replicas'
-/// leaves (ResultLeaf) and the leaf's entry in `out`, which messages call `name`. In a replica's
-/// thread, finish(place, leaves, entries as a function, element's index, count) may change its
-/// leaves of an element of the result.
+/// leaves (ResultLeaf) and its entry in `out`, in messages `name`. In a replica's thread,
+/// finish(place, leaves, entries as a function, element's index, count) may change an element's.
 template <typename Entry, typename F, typename Finish, typename Combine, typename... Args>
 auto run(const replicas::MapCall& map_call, const std::vector<replicas::MapInput>& inputs,
          const PrefixTree<Entry>& out, const char* name, const F& f, const Finish& finish,

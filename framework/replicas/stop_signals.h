@@ -52,8 +52,7 @@ class StopSignals {
   [[nodiscard]] int asked() const noexcept {
     return asked_ == nullptr ? 0 : static_cast<int>(asked_->load());
   }
-  /// Asks with a `signal` that has come to another host, unless one has asked already. The first
-  /// signal that comes to this process is still its first.
+  /// Asks with another host's `signal`, unless one has asked. This process' first is yet to come.
   void ask(int signal) const noexcept {
     if (asks()) asked_->replace(0, static_cast<std::uint64_t>(signal));
   }

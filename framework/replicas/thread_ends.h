@@ -21,9 +21,8 @@ class ThreadEnds : private NonCopyable {
   std::string replica_;
 };
 
-/// Runs the function of `replica`, named as for ThreadEnds. A process that the replica has
-/// forked must end by itself: if one comes out of the function, it says on stderr what is wrong,
-/// calls `tell` with the same, and ends with status 1.
+/// Runs the function of `replica`, named as for ThreadEnds. A process forked there must end by
+/// itself: one that comes out of it says so on stderr and to `tell`, and ends with status 1.
 void run_in_one_process(
     const std::string& replica, const std::function<void()>& function,
     const std::function<void(const std::string&)>& tell = [](const std::string&) {});
