@@ -15,16 +15,6 @@
 #include "models/resnet.h"
 
 namespace lockstep {
-namespace {
-
-keys::Registry<ModelKind>& known_models() {
-  // A new model is a file of its own and a line here.
-  static keys::Registry<ModelKind> kinds(
-      "model", {linear_kind(), mlp_kind(), cnn_kind(), resnet_kind(), gpt_kind()});
-  return kinds;
-}
-
-}  // namespace
 
 ModelKind model_kind(
     std::string name, std::string help,
@@ -34,12 +24,15 @@ ModelKind model_kind(
                                    const Key& key) { return make(sample, key); }};
 }
 
-void register_model(ModelKind kind) {
-  known_models().add(std::move(kind));
+keys::Registry<ModelKind>& model_registry() {
+  // A new model is a file of its own and a line here.
+  static keys::Registry<ModelKind> kinds(
+      "model", {linear_kind(), mlp_kind(), cnn_kind(), resnet_kind(), gpt_kind()});
+  return kinds;
 }
 
-const keys::Registry<ModelKind>& model_registry() {
-  return known_models();
+void register_model(ModelKind kind) {
+  model_registry().add(std::move(kind));
 }
 
 std::shared_ptr<Model> make_model(const keys::Picked& picked, const SampleType& sample,
@@ -50,7 +43,7 @@ std::shared_ptr<Model> make_model(const keys::Picked& picked, const SampleType& 
   }
   require(sample.outputs() >= 1, "model ", picked.name, ": outputs must be at least 1, not ",
           sample.outputs());
-  auto made = known_models().at(picked.name).make(picked, sample, Key(seed));
+  auto made = model_registry().at(picked.name).make(picked, sample, Key(seed));
   if (DeferredValues* const deferred = DeferredValues::current()) deferred->hand_over(*made);
   return made;
 }

@@ -45,23 +45,6 @@ DataSets load_pmean_example(const DataContext& context) {
   return {.train = std::make_shared<const PmeanExample>(all)};
 }
 
-keys::Registry<DataKind>& known_data() {
-  // A new source is a file of its own and a line here.
-  static keys::Registry<DataKind> kinds(
-      "data set",
-      {
-          fashion_mnist_kind(),
-          cifar10_kind(),
-          image_folder_kind(),
-          csv_kind(),
-          npy_kind(),
-          text_kind(),
-          synthetic_kind(),
-          data_kind("pmean_example", "4 samples a replica of y = 2x + 0.5", load_pmean_example),
-      });
-  return kinds;
-}
-
 // Takes a part of the training set away, for validation.
 void split_off(DataSets& sets, const DataContext& context) {
   const std::int64_t size = sets.train->size();
@@ -175,12 +158,25 @@ keys::ConfigKey file_key(const std::string& name, std::optional<std::string>& fi
           {.may_change = true, .is_place = true}};
 }
 
-void register_data(DataKind kind) {
-  known_data().add(std::move(kind));
+keys::Registry<DataKind>& data_registry() {
+  // A new source is a file of its own and a line here.
+  static keys::Registry<DataKind> kinds(
+      "data set",
+      {
+          fashion_mnist_kind(),
+          cifar10_kind(),
+          image_folder_kind(),
+          csv_kind(),
+          npy_kind(),
+          text_kind(),
+          synthetic_kind(),
+          data_kind("pmean_example", "4 samples a replica of y = 2x + 0.5", load_pmean_example),
+      });
+  return kinds;
 }
 
-const keys::Registry<DataKind>& data_registry() {
-  return known_data();
+void register_data(DataKind kind) {
+  data_registry().add(std::move(kind));
 }
 
 DataSets load_data(const keys::Picked& picked, const DataContext& context) {
@@ -189,7 +185,7 @@ DataSets load_data(const keys::Picked& picked, const DataContext& context) {
           context.validation, ", but must be at least 0 and less than 1");
   require(context.wanted.train || context.fitted.has_value(),
           "load_data: without a training set there must be what was fitted to one");
-  const DataKind& kind = known_data().at(picked.name);
+  const DataKind& kind = data_registry().at(picked.name);
   const bool splits = context.validation > 0 && !kind.splits;
   DataSets sets = splits ? load_split(kind, picked, context) : kind.load(picked, context);
   if (!context.wanted.train) sets.train = nullptr;

@@ -136,22 +136,24 @@ class Registry {
   std::vector<std::unique_ptr<const Kind>> kinds_;
 };
 
-/// Adds the keys of `choices` to a section's own, behind so many: at least the one that picks a
-/// choice. A variable that several choices have is one key.
+/// Adds `choices` to a section, with their keys behind so many of its own: at least the one that
+/// picks a choice. A variable that several choices have is one key.
 template <typename All>
-void add_choices(ConfigKeys& section, All& all, const std::vector<ChoiceIn<All>>& choices,
+void add_choices(Section& section, All& all, const std::vector<ChoiceIn<All>>& choices,
                  std::size_t behind = 1) {
+  ConfigKeys& keys = section.keys;
   for (const ChoiceIn<All>& choice : choices) {
+    section.choices.emplace_back(choice.name, choice.help);
     for (ConfigKey& key : choice.keys(all)) {
-      const auto same = std::ranges::find_if(section, [&](const ConfigKey& other) {
+      const auto same = std::ranges::find_if(keys, [&](const ConfigKey& other) {
         return key.value.variable != nullptr && other.value.variable == key.value.variable;
       });
-      if (same != section.end()) {
+      if (same != keys.end()) {
         same->traits.owners.push_back(choice.name);
         continue;
       }
       key.traits.owners = {choice.name};
-      section.insert(section.begin() + static_cast<std::ptrdiff_t>(behind++), std::move(key));
+      keys.insert(keys.begin() + static_cast<std::ptrdiff_t>(behind++), std::move(key));
     }
   }
 }

@@ -132,16 +132,6 @@ std::vector<std::string> as_lists(const std::vector<std::string>& texts, std::si
   return lists;
 }
 
-// broken(), with text in quotes.
-template <typename T>
-std::string problem_of(const T& value, const Rule<T>& rule) {
-  if constexpr (std::is_same_v<T, std::string>) {
-    return rule.holds(value) ? "" : str("must be ", rule.text, ", not ", yaml_shown(value));
-  } else {
-    return broken(rule, value);
-  }
-}
-
 // `word` is for a variable without a value.
 template <typename Variable, typename T>
 Value value_of(Variable& variable, const Rule<T>& rule, const std::string& word = "") {
@@ -153,8 +143,8 @@ Value value_of(Variable& variable, const Rule<T>& rule, const std::string& word 
     if constexpr (!std::is_same_v<Variable, T>) return variable ? yaml_text(*variable) : word;
   };
   const auto problem = [&variable, rule]() -> std::string {
-    if constexpr (std::is_same_v<Variable, T>) return problem_of(variable, rule);
-    if constexpr (!std::is_same_v<Variable, T>) return variable ? problem_of(*variable, rule) : "";
+    if constexpr (std::is_same_v<Variable, T>) return broken(rule, variable);
+    if constexpr (!std::is_same_v<Variable, T>) return variable ? broken(rule, *variable) : "";
   };
   return {.words = kKind<T> + rule.text,
           .read = read,
@@ -212,7 +202,7 @@ Value list_of(const std::string& items, List& variable, const Rule<T>& rule,
   };
   const auto problem = [&variable, rule] {
     std::string first;
-    for (const T& value : variable) first = first.empty() ? problem_of(value, rule) : first;
+    for (const T& value : variable) first = first.empty() ? broken(rule, value) : first;
     return first;
   };
   const auto samples = [rule, size] {
@@ -295,16 +285,9 @@ Value seconds(std::chrono::milliseconds& variable, const Rule<double>& rule) {
               }};
 }
 
-Value number_instead(std::optional<std::int64_t>& variable,
-                     const std::vector<std::optional<std::int64_t>*>& others,
-                     const Rule<std::int64_t>& rule) {
+Value number_instead(std::optional<std::int64_t>& variable, const Rule<std::int64_t>& rule) {
   Value value = value_of(variable, rule);
-  value.read = [&variable, others, rule](const YamlNode& node, const Report& report) {
-    const auto given = obeying(rule, node, report);
-    if (!given) return;
-    variable = given;
-    for (auto* const other : others) other->reset();
-  };
+  value.clear = [&variable] { variable.reset(); };
   return value;
 }
 

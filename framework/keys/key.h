@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "framework/base/errors.h"
@@ -69,7 +70,12 @@ template <typename T>
   if constexpr (std::is_floating_point_v<T>) {
     if (!std::isfinite(value)) return str("must be a finite number, ", rule.text, ", not ", value);
   }
-  return rule.holds(value) ? "" : str("must be ", rule.text, ", not ", value);
+  if (rule.holds(value)) return "";
+  if constexpr (std::is_same_v<T, std::string>) {
+    return str("must be ", rule.text, ", not ", yaml_shown(value));
+  } else {
+    return str("must be ", rule.text, ", not ", value);
+  }
 }
 
 /// ValueError for the value of an option that does not obey its rule. `option` is "ZeRO: stage".
@@ -104,6 +110,8 @@ struct Value {
   std::function<std::string()> print;  ///< the variable as YAML; "" where its key is left out
   /// Only for a list of maps, which has no read(): sets its length and returns each map's keys.
   std::function<std::vector<ConfigKeys>(std::size_t)> resize = {};
+  /// Takes the variable's value away, where a key that stands instead of this one is read.
+  std::function<void()> clear = {};
   const void* variable = nullptr;
   /// What is wrong with the variable, however it was set: "must be at least 0, not -1", or "".
   std::function<std::string()> problem = {};
@@ -123,9 +131,8 @@ template <typename T>
 [[nodiscard]] Value number_or_auto(std::optional<T>& variable, const Rule<T>& rule);
 /// Seconds. The variable keeps the nearest milliseconds.
 [[nodiscard]] Value seconds(std::chrono::milliseconds& variable, const Rule<double>& rule);
-/// Its key is left out while it has no value. Reading a value clears `others`.
+/// Its key is left out while it has no value, as after one that stands instead of it is read.
 [[nodiscard]] Value number_instead(std::optional<std::int64_t>& variable,
-                                   const std::vector<std::optional<std::int64_t>*>& others,
                                    const Rule<std::int64_t>& rule);
 [[nodiscard]] Value text(std::string& variable, const Rule<std::string>& rule);
 [[nodiscard]] Value text_or_null(std::optional<std::string>& variable,
@@ -180,6 +187,8 @@ struct ConfigKey {
 struct Section {
   std::string name;
   ConfigKeys keys;
+  /// What the first key may name, each with a line of help; see add_choices().
+  std::vector<std::pair<std::string, std::string>> choices = {};
 };
 
 /// ValueError where a key's variable does not obey its rule, alone or together with others, however

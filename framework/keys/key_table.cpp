@@ -282,6 +282,9 @@ class Reading {
       } else if (entry != nullptr) {
         places_[name].push_back(entry->place);
         read_value(name, *entry->value, key.value);
+        for (const std::string& excluded : key.traits.instead_of) {
+          if (const auto& clear = find(keys, excluded)->value.clear) clear();
+        }
       } else if (key.traits.required) {
         wrong.insert(key.name);
         if (meant_.count(path) + meant_.count(name) > 0) continue;
@@ -425,18 +428,12 @@ std::map<std::string, std::string> key_values(const std::vector<Section>& table)
   return values;
 }
 
-std::set<std::string> changeable_keys(const std::vector<Section>& table) {
+std::set<std::string> keys_of_which(
+    const std::vector<Section>& table,
+    const std::function<bool(const KeyTraits& traits, bool applies)>& holds) {
   std::set<std::string> names;
-  for_each_key(table, [&](const std::string& name, const ConfigKey& key, bool /*is_used*/) {
-    if (key.traits.may_change) names.insert(name);
-  });
-  return names;
-}
-
-std::set<std::string> place_keys(const std::vector<Section>& table) {
-  std::set<std::string> names;
-  for_each_key(table, [&](const std::string& name, const ConfigKey& key, bool is_used) {
-    if (key.traits.is_place && is_used) names.insert(name);
+  for_each_key(table, [&](const std::string& name, const ConfigKey& key, bool applies) {
+    if (holds(key.traits, applies)) names.insert(name);
   });
   return names;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -58,11 +59,10 @@ void check_section(const Section& section, const Section& defaults);
 /// Each key's value as YAML, by "section.key", including keys that do not apply.
 [[nodiscard]] std::map<std::string, std::string> key_values(const std::vector<Section>& table);
 
-/// The keys, as "section.key", whose KeyTraits::may_change is set.
-[[nodiscard]] std::set<std::string> changeable_keys(const std::vector<Section>& table);
-
-/// The keys, as "section.key", that apply and whose KeyTraits::is_place is set.
-[[nodiscard]] std::set<std::string> place_keys(const std::vector<Section>& table);
+/// The keys, as "section.key", of which holds(traits, whether the key applies).
+[[nodiscard]] std::set<std::string> keys_of_which(
+    const std::vector<Section>& table,
+    const std::function<bool(const KeyTraits& traits, bool applies)>& holds);
 
 /// Two lines a key for people: its purpose, its possible values and its default, which is the
 /// variable's value. Gives lists of maps one entry.

@@ -60,7 +60,9 @@ LossKind cross_entropy_kind() {
   return kind;
 }
 
-keys::Registry<LossKind>& known_losses() {
+}  // namespace
+
+keys::Registry<LossKind>& loss_registry() {
   // A new loss is a file of its own and a line here.
   static keys::Registry<LossKind> kinds(
       "loss",
@@ -71,23 +73,17 @@ keys::Registry<LossKind>& known_losses() {
   return kinds;
 }
 
-}  // namespace
-
 void register_loss(LossKind kind) {
-  known_losses().add(std::move(kind));
-}
-
-const keys::Registry<LossKind>& loss_registry() {
-  return known_losses();
+  loss_registry().add(std::move(kind));
 }
 
 std::optional<std::int64_t> ignored_target(const keys::Picked& picked) {
-  const LossKind& kind = known_losses().at(picked.name);
+  const LossKind& kind = loss_registry().at(picked.name);
   return kind.ignored ? kind.ignored(picked) : std::nullopt;
 }
 
 std::shared_ptr<const Loss> make_loss(const keys::Picked& picked, const SampleType& sample) {
-  return known_losses().at(picked.name).make(picked, sample);
+  return loss_registry().at(picked.name).make(picked, sample);
 }
 
 }  // namespace lockstep

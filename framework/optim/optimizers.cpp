@@ -22,7 +22,9 @@ keys::ConfigKeys group_keys(ParameterGroup& group) {
   };
 }
 
-keys::Registry<OptimizerKind>& known_optimizers() {
+}  // namespace
+
+keys::Registry<OptimizerKind>& optimizer_registry() {
   // A new optimizer is a file of its own and a line here.
   static keys::Registry<OptimizerKind> kinds(
       "optimizer", {optim::sgd_kind(), optim::adam_kind(), optim::adamw_kind(),
@@ -30,32 +32,28 @@ keys::Registry<OptimizerKind>& known_optimizers() {
   return kinds;
 }
 
-}  // namespace
-
 void register_optimizer(OptimizerKind kind) {
-  known_optimizers().add(std::move(kind));
-}
-
-const keys::Registry<OptimizerKind>& optimizer_registry() {
-  return known_optimizers();
+  optimizer_registry().add(std::move(kind));
 }
 
 keys::Section optimizer_section(OptimizerOptions& options) {
-  keys::ConfigKeys keys{
-      {"name", keys::one_of(options.name, known_optimizers().names()),
-       "the rule by which parameters are updated"},
-      {"lr", number(options.lr, keys::kPositive), "the learning rate, before the schedule"},
-      {"weight_decay", number(options.weight_decay, keys::kNotNegative),
-       "decay of the parameters; of adamw beside the gradient, else in it"},
-      {"groups", maps(options.groups, group_keys), "parameters that have values of their own"},
-  };
+  keys::Section section{
+      "optimizer",
+      {
+          {"name", keys::one_of(options.name, optimizer_registry().names()),
+           "the rule by which parameters are updated"},
+          {"lr", number(options.lr, keys::kPositive), "the learning rate, before the schedule"},
+          {"weight_decay", number(options.weight_decay, keys::kNotNegative),
+           "decay of the parameters; of adamw beside the gradient, else in it"},
+          {"groups", maps(options.groups, group_keys), "parameters that have values of their own"},
+      }};
   constexpr std::size_t kBehindLr = 2;
-  add_choices(keys, options, known_optimizers().choices(), kBehindLr);
-  return {"optimizer", std::move(keys)};
+  add_choices(section, options, optimizer_registry().choices(), kBehindLr);
+  return section;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
-  const OptimizerKind& kind = known_optimizers().at(options.name);
+  const OptimizerKind& kind = optimizer_registry().at(options.name);
   OptimizerOptions checked = options;
   OptimizerOptions defaults;
   keys::check_section(optimizer_section(checked), optimizer_section(defaults));

@@ -75,7 +75,39 @@ double one_cycle_rate(const ScheduleOptions& options, const ScheduleStep& at) {
   return annealed(strategy, at.base_lr, last_lr, length > 0 ? (step - peak) / length : 1);
 }
 
-keys::Registry<ScheduleKind>& known_schedules() {
+// The schedules that have what all of this kind have.
+std::vector<std::string> owners(bool ScheduleKind::*has) {
+  std::vector<std::string> names = schedule_registry().names();
+  std::erase_if(names, [&](const auto& name) { return !(schedule_registry().at(name).*has); });
+  return names;
+}
+
+}  // namespace
+
+bool operator==(ScheduleOptions a, ScheduleOptions b) {
+  return keys::key_values({schedule_section(a)}) == keys::key_values({schedule_section(b)});
+}
+
+keys::Section schedule_section(ScheduleOptions& options) {
+  keys::Section section{
+      "schedule",
+      {
+          {"name", keys::one_of(options.name, schedule_registry().names()),
+           "how the learning rate goes over a run"},
+          {"steps",
+           number_or_null(options.steps, keys::kBillion),
+           "the curve's length; then the learning rate stays at its end; null: the run's",
+           {.owners = owners(&ScheduleKind::has_end), .may_change = true}},
+          {"warmup_steps",
+           number(options.warmup_steps, keys::kNatural),
+           "steps in which the learning rate rises to its full value",
+           {.owners = owners(&ScheduleKind::warms_up)}},
+      }};
+  add_choices(section, options, schedule_registry().choices(), section.keys.size());
+  return section;
+}
+
+keys::Registry<ScheduleKind>& schedule_registry() {
   // A new schedule is a file of its own and a line here.
   static keys::Registry<ScheduleKind> kinds(
       "schedule",
@@ -94,42 +126,8 @@ keys::Registry<ScheduleKind>& known_schedules() {
   return kinds;
 }
 
-// The schedules that have what all of this kind have.
-std::vector<std::string> owners(bool ScheduleKind::*has) {
-  std::vector<std::string> names = known_schedules().names();
-  std::erase_if(names, [&](const auto& name) { return !(known_schedules().at(name).*has); });
-  return names;
-}
-
-}  // namespace
-
-bool operator==(ScheduleOptions a, ScheduleOptions b) {
-  return keys::key_values({schedule_section(a)}) == keys::key_values({schedule_section(b)});
-}
-
-keys::Section schedule_section(ScheduleOptions& options) {
-  keys::ConfigKeys keys{
-      {"name", keys::one_of(options.name, known_schedules().names()),
-       "how the learning rate goes over a run"},
-      {"steps",
-       number_or_null(options.steps, keys::kBillion),
-       "the curve's length; then the learning rate stays at its end; null: the run's",
-       {.owners = owners(&ScheduleKind::has_end), .may_change = true}},
-      {"warmup_steps",
-       number(options.warmup_steps, keys::kNatural),
-       "steps in which the learning rate rises to its full value",
-       {.owners = owners(&ScheduleKind::warms_up)}},
-  };
-  add_choices(keys, options, known_schedules().choices(), keys.size());
-  return {"schedule", std::move(keys)};
-}
-
 void register_schedule(ScheduleKind kind) {
-  known_schedules().add(std::move(kind));
-}
-
-const keys::Registry<ScheduleKind>& schedule_registry() {
-  return known_schedules();
+  schedule_registry().add(std::move(kind));
 }
 
 double learning_rate(const ScheduleOptions& options, double base_lr, double step,
@@ -139,7 +137,7 @@ double learning_rate(const ScheduleOptions& options, double base_lr, double step
 
 LearningRate::LearningRate(ScheduleOptions options, double base_lr, std::int64_t total_steps)
     : options_(std::move(options)),
-      kind_(&known_schedules().at(options_.name)),
+      kind_(&schedule_registry().at(options_.name)),
       base_lr_(base_lr),
       total_steps_(total_steps) {
   ScheduleOptions defaults;

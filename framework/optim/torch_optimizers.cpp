@@ -57,10 +57,6 @@ keys::ConfigKeys rmsprop_keys(RMSpropOptions& options) {
   };
 }
 
-std::unique_ptr<Optimizer> make_rmsprop(const RMSpropOptions& options) {
-  return std::make_unique<RMSprop>(options);
-}
-
 class Adagrad final : public ElementwiseOptimizer {
  public:
   explicit Adagrad(const AdagradOptions& options)
@@ -92,20 +88,21 @@ keys::ConfigKeys adagrad_keys(AdagradOptions& options) {
   };
 }
 
-std::unique_ptr<Optimizer> make_adagrad(const AdagradOptions& options) {
-  return std::make_unique<Adagrad>(options);
+template <typename Own, typename Options>
+std::unique_ptr<Optimizer> make(const Options& options) {
+  return std::make_unique<Own>(options);
 }
 
 }  // namespace
 
 OptimizerKind rmsprop_kind() {
   return optimizer_kind<RMSpropOptions>("rmsprop", "RMSprop, as torch.optim has it", rmsprop_keys,
-                                        make_rmsprop);
+                                        make<RMSprop>);
 }
 
 OptimizerKind adagrad_kind() {
   return optimizer_kind<AdagradOptions>("adagrad", "Adagrad, as torch.optim has it", adagrad_keys,
-                                        make_adagrad);
+                                        make<Adagrad>);
 }
 
 }  // namespace lockstep::optim

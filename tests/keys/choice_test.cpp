@@ -46,9 +46,10 @@ Registry<Shape> shapes() {
 }
 
 std::vector<Section> table_of_shapes(Picked& picked, const Registry<Shape>& registry) {
-  ConfigKeys keys{{"name", one_of(picked.name, registry.names()), "the shape", {.required = true}}};
-  add_choices(keys, picked.all, registry.choices());
-  return {{"shape", keys}};
+  Section section{
+      "shape", {{"name", one_of(picked.name, registry.names()), "the shape", {.required = true}}}};
+  add_choices(section, picked.all, registry.choices());
+  return {section};
 }
 
 Picked shape_of(const std::string& text, const std::vector<Override>& overrides = {}) {
@@ -118,9 +119,12 @@ TEST_CASE("the places are the keys of the choice that is picked that are paths")
         {"path", text(path, of_length("a path", 9)), "of a page", {.owners = {"net"}}},
         {"log", text(path, of_length("a path", 9)), "of all", {.is_place = true}},
         {"flag", keys::flag(flag), "no path"}}}};
-  CHECK(place_keys(table) == std::set<std::string>{"store.path", "store.log"});
+  const auto is_place = [](const KeyTraits& traits, bool applies) {
+    return applies && traits.is_place;
+  };
+  CHECK(keys_of_which(table, is_place) == std::set<std::string>{"store.path", "store.log"});
   name = "net";
-  CHECK(place_keys(table) == std::set<std::string>{"store.log"});
+  CHECK(keys_of_which(table, is_place) == std::set<std::string>{"store.log"});
 }
 
 TEST_CASE("a string alone may stand for a list of one") {

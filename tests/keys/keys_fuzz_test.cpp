@@ -60,7 +60,8 @@ struct FuzzedConfig {
 std::vector<Section> fuzzed_table(FuzzedConfig& config) {
   const auto any = at_least(0.0);
   const auto natural = at_least<std::int64_t>(1);
-  ConfigKeys model{{"name", one_of(config.model.name, {"net", "tree"}), "", {.required = true}}};
+  Section model{"model",
+                {{"name", one_of(config.model.name, {"net", "tree"}), "", {.required = true}}}};
   add_choices(model, config.model.all,
               {choice<Net>("net", "",
                            [](Net& net) -> ConfigKeys {
@@ -71,7 +72,7 @@ std::vector<Section> fuzzed_table(FuzzedConfig& config) {
                  return {{"depth", number(tree.depth, at_least(0.0)), ""},
                          {"file", text_or_null(tree.file, of_length("a path", 50)), ""}};
                })});
-  return {{"model", model},
+  return {model,
           {"save", {{"what", one_of(config.save, {"state", "none"}), "", {.is_short_form = true}}}},
           {"rest",
            {{"batch", number(config.batch, natural), ""},
@@ -82,14 +83,8 @@ std::vector<Section> fuzzed_table(FuzzedConfig& config) {
             {"weights", list(config.weights, any), ""},
             {"names", list(config.names, of_length("a name", 20)), ""},
             {"bucket", number_or_auto(config.bucket, any), ""},
-            {"epochs",
-             number_instead(config.epochs, {&config.steps}, natural),
-             "",
-             {.instead_of = {"steps"}}},
-            {"steps",
-             number_instead(config.steps, {&config.epochs}, natural),
-             "",
-             {.instead_of = {"epochs"}}},
+            {"epochs", number_instead(config.epochs, natural), "", {.instead_of = {"steps"}}},
+            {"steps", number_instead(config.steps, natural), "", {.instead_of = {"epochs"}}},
             {"threads", number_or_auto(config.threads, natural), ""},
             {"timeout", seconds(config.timeout, from_to(0.001, 1e6)), ""},
             {"groups", maps(config.groups, keys_of_group), ""}}}};

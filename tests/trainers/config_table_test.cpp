@@ -252,18 +252,22 @@ TEST_CASE("the help of a name has the keys of a config that picks it, with its d
                                                !ContainsSubstring("only for") &&
                                                !ContainsSubstring(", of pmean_example"));
   // Whatever is printed for a name, a config with it may have: its value is refused, not the key.
-  for (const auto& [section, choices] : config_choices()) {
-    for (const auto& [name, help] : choices) {
+  Config defaults;
+  for (const keys::Section& section : config_table(defaults)) {
+    for (const auto& [name, help] : section.choices) {
+      const std::string path = section.name + ".";
       for (const std::string& key : keys_of(name)) {
         const bool is_plain = std::ranges::count(key, '.') == 1;
-        if (!key.starts_with(section + ".") || !is_plain || key == section + ".name") continue;
-        const Sets sets{section + ".name=" + name, key + "=[[1]]"};
+        if (!key.starts_with(path) || !is_plain || key == path + "name") continue;
+        const Sets sets{path + "name=" + name, key + "=[[1]]"};
         INFO(join(sets, " "));
         CHECK_THAT(message_of<ValueError>([&] { (void)config_with(sets); }),
                    ContainsSubstring(key + ": expected") || ContainsSubstring(key + "[0]"));
       }
     }
   }
+  CHECK(keys_of("loss") ==
+        Sets{"loss.name", "loss.label_smoothing", "loss.class_weights", "loss.ignore_index"});
   CHECK_THAT(message_of<ValueError>([] { (void)config_help("adma"); }),
              StartsWith("there is no model, data set, loss, optimizer or schedule 'adma' (did you "
                         "mean 'adam'?); there are linear, "));

@@ -190,10 +190,10 @@ TEST_CASE("any resolved config loads again as the same config") {
     REQUIRE(to_yaml(again) == to_yaml(config));
   }
   CHECK(dependent > 0);
-  for (const SectionChoices& section : config_choices()) {
+  for (const keys::Section& section : table) {
     for (const auto& [name, help] : section.choices) {
-      INFO(section.section << " " << name);
-      CHECK(picked.contains(section.section + " " + name));
+      INFO(section.name << " " << name);
+      CHECK(picked.contains(section.name + " " + name));
     }
   }
 }

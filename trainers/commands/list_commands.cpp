@@ -23,9 +23,11 @@ std::vector<std::pair<std::string, TextTable>> lists() {
                                                  {"optimizer", "optimizers"},
                                                  {"schedule", "schedules"}};
   std::vector<std::pair<std::string, TextTable>> all;
-  for (const auto& [section, choices] : config_choices()) {
-    TextTable& rows = all.emplace_back(names.at(section), TextTable()).second;
-    for (const auto& [choice, help] : choices) rows.push_back({choice, help});
+  Config defaults;
+  for (const keys::Section& section : config_table(defaults)) {
+    if (section.choices.empty()) continue;
+    TextTable& rows = all.emplace_back(names.at(section.name), TextTable()).second;
+    for (const auto& [choice, help] : section.choices) rows.push_back({choice, help});
   }
   TextTable& metrics = all.emplace_back("metrics", TextTable()).second;
   for (const keys::Choice& metric : metric_registry().choices()) {

@@ -1,6 +1,5 @@
 #include "trainers/config/config.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -11,11 +10,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/open_file.h"
 #include "framework/base/text.h"
-#include "framework/data/data.h"
-#include "framework/objectives/objectives.h"
-#include "framework/optim/optimizers.h"
 #include "framework/storage/file.h"
-#include "models/model.h"
 
 namespace lockstep {
 namespace {
@@ -37,15 +32,6 @@ std::string read_text(const std::filesystem::path& file) {
   std::string text(size, '\0');
   in.read(0, std::as_writable_bytes(std::span(text)));
   return text;
-}
-
-template <typename Kind>
-std::vector<std::pair<std::string, std::string>> described(const keys::Registry<Kind>& registry) {
-  std::vector<std::pair<std::string, std::string>> choices;
-  for (const auto& choice : registry.choices()) {
-    choices.emplace_back(choice.name, choice.help);
-  }
-  return choices;
 }
 
 }  // namespace
@@ -89,41 +75,36 @@ std::map<std::string, std::string> values_of(Config config) {
 
 std::set<std::string> changeable_keys() {
   Config defaults;
-  return keys::changeable_keys(config_table(defaults));
+  return keys::keys_of_which(config_table(defaults),
+                             [](const keys::KeyTraits& traits, bool) { return traits.may_change; });
 }
 
 std::set<std::string> place_keys(Config config) {
-  return keys::place_keys(config_table(config));
+  return keys::keys_of_which(config_table(config), [](const keys::KeyTraits& traits, bool applies) {
+    return applies && traits.is_place;
+  });
 }
 
 std::string to_yaml(Config config) {
   return keys::keys_text(config_table(config));
 }
 
-std::vector<SectionChoices> config_choices() {
-  return {{"model", described(model_registry())},
-          {"data", described(data_registry())},
-          {"loss", described(loss_registry())},
-          {"optimizer", described(optimizer_registry())},
-          {"schedule", described(schedule_registry())}};
-}
-
 std::string config_help(const std::optional<std::string>& name) {
   Config defaults;
   const std::vector<keys::Section> table = config_table(defaults);
   if (!name) return keys::keys_help(table);
-  const auto own = std::ranges::find(table, *name, &keys::Section::name);
-  std::string text = own == table.end() ? "" : keys::keys_help({*own});
+  std::string text;
   std::vector<std::string> names;
-  for (const auto& [section, choices] : config_choices()) {
-    for (const auto& [choice, help] : choices) {
+  for (const keys::Section& section : table) {
+    for (const auto& [choice, help] : section.choices) {
       names.push_back(choice);
-      if (choice != *name) continue;
-      const auto its = std::ranges::find(table, section, &keys::Section::name);
-      text += keys::keys_help(*its, choice);
+      if (choice == *name) text += keys::keys_help(section, choice);
     }
   }
-  for (const keys::Section& section : table) names.push_back(section.name);
+  for (const keys::Section& section : table) {
+    names.push_back(section.name);
+    if (section.name == *name) text += keys::keys_help({section});
+  }
   require(!text.empty(), "there is no model, data set, loss, optimizer or schedule '", cut(*name),
           "'", did_you_mean(*name, names), "; there are ", join(names));
   return text;

@@ -72,16 +72,6 @@ std::vector<std::string> keep_defaults_of(const Config& recorded, Config& config
 /// The resolved config: every key that applies, with its value. parse_config gives an equal Config.
 [[nodiscard]] std::string to_yaml(Config config);
 
-/// What a config may pick by name in one of its sections.
-struct SectionChoices {
-  std::string section;
-  /// Names, each with a line of help.
-  std::vector<std::pair<std::string, std::string>> choices;
-};
-
-/// The models, data sets, losses, optimizers and schedules.
-[[nodiscard]] std::vector<SectionChoices> config_choices();
-
 /// For people: the purpose of each key, its possible values and its default. With a name: only the
 /// keys of this section, or those that a config with this model, data set, loss, optimizer or
 /// schedule may have there. ValueError, with the nearest name, for an unknown one.

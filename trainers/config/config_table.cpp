@@ -55,8 +55,9 @@ Section picking(const std::string& section, Picked& picked, const Registry& regi
                 const std::string& help, const KeyTraits& traits, const ConfigKeys& others = {}) {
   ConfigKeys keys{{"name", one_of(picked.name, registry.names()), help, traits}};
   keys.insert(keys.end(), others.begin(), others.end());
-  add_choices(keys, picked.all, registry.choices());
-  return {section, std::move(keys)};
+  Section made{section, std::move(keys)};
+  add_choices(made, picked.all, registry.choices());
+  return made;
 }
 
 ConfigKeys parallel_keys(LaunchOptions& launch, ZeroOptions& zero) {

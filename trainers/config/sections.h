@@ -110,12 +110,11 @@ struct TrainerOptions {
     return trainer.global_batch ? "" : keys::yaml_text(zero.accumulate);
   };
   return {
-      {"epochs", number_instead(trainer.epochs, {&trainer.steps, &trainer.samples}, keys::kBillion),
+      {"epochs", number_instead(trainer.epochs, keys::kBillion),
        "the run's length in passes over the data", instead_of("steps", "samples")},
-      {"steps", number_instead(trainer.steps, {&trainer.epochs, &trainer.samples}, keys::kBillion),
-       "the run's length in updates", instead_of("epochs", "samples")},
-      {"samples",
-       number_instead(trainer.samples, {&trainer.epochs, &trainer.steps}, keys::kTrillion),
+      {"steps", number_instead(trainer.steps, keys::kBillion), "the run's length in updates",
+       instead_of("epochs", "samples")},
+      {"samples", number_instead(trainer.samples, keys::kTrillion),
        "the run's length in samples of all replicas, with those that data.drop_last leaves out; "
        "the step that reaches them is the last",
        instead_of("epochs", "steps")},
@@ -125,7 +124,7 @@ struct TrainerOptions {
        "microbatches a replica and step",
        {.instead_of = {"global_batch"}, .may_change = true}},
       {"global_batch",
-       number_instead(trainer.global_batch, {}, keys::kBillion),
+       number_instead(trainer.global_batch, keys::kBillion),
        "samples a step of all replicas, in as many microbatches as they need",
        {.instead_of = {"accumulate"}, .problem = batch_problem, .may_change = true}},
       {"precision", keys::one_of(trainer.precision, {"fp32", "bf16"}),
@@ -171,6 +170,8 @@ struct CheckpointOptions {
   bool async = true;
   OnError on_error = OnError::stop;
   std::string best = "none";  ///< the figure of the validation set by which one is the best
+
+  [[nodiscard]] bool saves() const { return save != Save::none; }
 };
 
 [[nodiscard]] inline keys::ConfigKeys checkpoint_keys(CheckpointOptions& checkpoint) {
