@@ -116,11 +116,8 @@ class Attention : public torch::nn::Module {
   Attention(const GptOptions& options, double last_deviation, const KeyPath& path)
       : heads_(options.heads),
         has_dropout_(options.dropout > 0),
-        c_attn_(register_module("c_attn", std::make_shared<Affine>(options.width, 3 * options.width,
-                                                                   kDeviation, path / "c_attn"))),
-        c_proj_(
-            register_module("c_proj", std::make_shared<Affine>(options.width, options.width,
-                                                               last_deviation, path / "c_proj"))),
+        c_attn_(path.add<Affine>(*this, "c_attn", options.width, 3 * options.width, kDeviation)),
+        c_proj_(path.add<Affine>(*this, "c_proj", options.width, options.width, last_deviation)),
         attention_dropout_(register_module("attn_dropout", Dropout(options.dropout))),
         dropout_(register_module("resid_dropout", Dropout(options.dropout))) {}
 
@@ -170,11 +167,9 @@ class Attention : public torch::nn::Module {
 class Network : public torch::nn::Module {
  public:
   Network(const GptOptions& options, double last_deviation, const KeyPath& path)
-      : c_fc_(register_module("c_fc", std::make_shared<Affine>(options.width, 4 * options.width,
-                                                               kDeviation, path / "c_fc"))),
+      : c_fc_(path.add<Affine>(*this, "c_fc", options.width, 4 * options.width, kDeviation)),
         c_proj_(
-            register_module("c_proj", std::make_shared<Affine>(4 * options.width, options.width,
-                                                               last_deviation, path / "c_proj"))),
+            path.add<Affine>(*this, "c_proj", 4 * options.width, options.width, last_deviation)),
         dropout_(register_module("dropout", Dropout(options.dropout))) {}
 
   at::Tensor forward(const at::Tensor& values) {
@@ -191,11 +186,9 @@ class Layer : public Block {
  public:
   Layer(const GptOptions& options, const KeyPath& path)
       : ln_1_(register_module("ln_1", std::make_shared<LayerNorm>(options.width))),
-        attn_(register_module(
-            "attn", std::make_shared<Attention>(options, last_deviation(options), path / "attn"))),
+        attn_(path.add<Attention>(*this, "attn", options, last_deviation(options))),
         ln_2_(register_module("ln_2", std::make_shared<LayerNorm>(options.width))),
-        mlp_(register_module(
-            "mlp", std::make_shared<Network>(options, last_deviation(options), path / "mlp"))) {}
+        mlp_(path.add<Network>(*this, "mlp", options, last_deviation(options))) {}
 
   at::Tensor forward(const at::Tensor& values) override {
     const at::Tensor attended = values + attn_->forward(ln_1_->forward(values));
@@ -243,16 +236,12 @@ Gpt::Gpt(const GptOptions& options, std::int64_t context, std::int64_t vocabular
     : context_(context), recompute_(options.recompute), dropout_(nullptr) {
   check(options, context, vocabulary);
   const KeyPath path(key);
-  tokens_ =
-      register_module("wte", std::make_shared<Tokens>(vocabulary, options.width, path / "wte"));
-  positions_ =
-      register_module("wpe", std::make_shared<Positions>(context, options.width, path / "wpe"));
+  tokens_ = path.add<Tokens>(*this, "wte", vocabulary, options.width);
+  positions_ = path.add<Positions>(*this, "wpe", context, options.width);
   dropout_ = register_module("drop", Dropout(options.dropout));
   const auto h = register_module("h", std::make_shared<Container>());
   for (std::int64_t i = 0; i < options.layers; ++i) {
-    const std::string number = std::to_string(i);
-    layers_.push_back(
-        h->register_module(number, std::make_shared<Layer>(options, path / "h" / number)));
+    layers_.push_back((path / "h").add<Layer>(*h, std::to_string(i), options));
   }
   last_norm_ = register_module("ln_f", std::make_shared<LayerNorm>(options.width));
 }
@@ -279,19 +268,14 @@ std::optional<std::string> Gpt::own_name(const std::string& stored) const {
   return name == "lm_head.weight" ? "wte.weight" : name;
 }
 
-std::shared_ptr<Model> make_gpt(const GptOptions& options, std::int64_t context,
-                                std::int64_t vocabulary, const Key& key) {
-  return std::make_shared<Gpt>(options, context, vocabulary, key);
-}
-
 ModelKind gpt_kind() {
   return model_kind<GptOptions>(
       "gpt", "GPT-2: a decoder-only transformer for text", gpt_keys,
-      [](const GptOptions& options, const SampleType& sample, const Key& key) {
-        require(sample.input.dtype == at::kLong && sample.input.shape.size() == 1 &&
-                    sample.target.shape == sample.input.shape,
+      [](const GptOptions& options, const SampleType& sample,
+         const Key& key) -> std::shared_ptr<Model> {
+        require(sample.has_tokens() && sample.input.shape.size() == 1,
                 "model gpt takes tokens, int64 (positions), each with the one that follows it");
-        return make_gpt(options, sample.input.shape[0], sample.classes, key);
+        return std::make_shared<Gpt>(options, sample.input.shape[0], sample.classes, key);
       });
 }
 

@@ -63,9 +63,6 @@ class Gpt : public Model, public StoredNames {
   std::shared_ptr<LayerNorm> last_norm_;
 };
 
-[[nodiscard]] std::shared_ptr<Model> make_gpt(const GptOptions& options, std::int64_t context,
-                                              std::int64_t vocabulary, const Key& key);
-
 /// For the registry: int64 tokens, each with the one that follows it.
 [[nodiscard]] ModelKind gpt_kind();
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,12 @@ class KeyPath {
   }
   [[nodiscard]] Key key_of(const std::string& parameter) const {
     return key_.fold(path_ + parameter);
+  }
+  /// A new module called `name` in `module`, made of `args` and its own path.
+  template <typename Module, typename... Args>
+  std::shared_ptr<Module> add(torch::nn::Module& module, const std::string& name,
+                              const Args&... args) const {
+    return module.register_module(name, std::make_shared<Module>(args..., *this / name));
   }
 
  private:

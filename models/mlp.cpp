@@ -23,11 +23,11 @@ keys::ConfigKeys mlp_keys(MlpOptions& options) {
 // y = relu(x)·wᵀ + b, the first one without relu.
 class Mlp::Layer : public Block {
  public:
-  Layer(std::int64_t in, std::int64_t out, bool is_first, const std::string& path, const Key& key)
+  Layer(std::int64_t in, std::int64_t out, bool is_first, const KeyPath& path)
       : is_first_(is_first) {
     const double bound = 1.0 / std::sqrt(static_cast<double>(in));
-    weight_ = register_parameter("weight", uniform({out, in}, bound, key.fold(path + ".weight")));
-    bias_ = register_parameter("bias", uniform({out}, bound, key.fold(path + ".bias")));
+    weight_ = register_parameter("weight", uniform({out, in}, bound, path.key_of("weight")));
+    bias_ = register_parameter("bias", uniform({out}, bound, path.key_of("bias")));
   }
 
   at::Tensor forward(const at::Tensor& values) override {
@@ -47,9 +47,8 @@ Mlp::Mlp(std::int64_t features, const std::vector<std::int64_t>& hidden, std::in
   widths.insert(widths.end(), hidden.begin(), hidden.end());
   widths.push_back(outputs);
   for (std::size_t i = 0; i + 1 < widths.size(); ++i) {
-    const std::string path = std::to_string(i);
-    layers_.push_back(register_module(
-        path, std::make_shared<Layer>(widths[i], widths[i + 1], i == 0, path, key)));
+    layers_.push_back(KeyPath(key).add<Layer>(*this, std::to_string(i), widths[i], widths[i + 1],
+                                              /*is_first=*/i == 0));
   }
 }
 

@@ -45,17 +45,14 @@ class Residual : public Block {
  public:
   Residual(std::int64_t in, std::int64_t out, std::int64_t stride, double drop_probability,
            const KeyPath& path)
-      : conv1_(register_module("conv1",
-                               std::make_shared<Convolution>(in, out, 3, stride, path / "conv1"))),
+      : conv1_(path.add<Convolution>(*this, "conv1", in, out, 3, stride)),
         bn1_(register_module("bn1", BatchNorm(out))),
-        conv2_(register_module("conv2",
-                               std::make_shared<Convolution>(out, out, 3, 1, path / "conv2"))),
+        conv2_(path.add<Convolution>(*this, "conv2", out, out, 3, 1)),
         bn2_(register_module("bn2", BatchNorm(out))),
         drop_(register_module("stochastic_depth", StochasticDepth(drop_probability))) {
     if (in == out && stride == 1) return;
     const auto downsample = register_module("downsample", std::make_shared<Container>());
-    shortcut_ = downsample->register_module(
-        "0", std::make_shared<Convolution>(in, out, 1, stride, path / "downsample" / "0"));
+    shortcut_ = (path / "downsample").add<Convolution>(*downsample, "0", in, out, 1, stride);
     shortcut_norm_ = downsample->register_module("1", BatchNorm(out));
   }
 
@@ -113,8 +110,7 @@ Resnet::Resnet(const ResnetOptions& options, std::int64_t channels, std::int64_t
     : image_{channels, height, width}, recompute_(options.recompute), first_norm_(nullptr) {
   check_resnet(options, image_, classes);
   const KeyPath path(key);
-  first_ = register_module(
-      "conv1", std::make_shared<Convolution>(channels, options.width, 3, 1, path / "conv1"));
+  first_ = path.add<Convolution>(*this, "conv1", channels, options.width, 3, 1);
   first_norm_ = register_module("bn1", BatchNorm(options.width));
   const std::int64_t blocks_a_stage = (options.depth - 2) / 6;
   const auto blocks = static_cast<double>(3 * blocks_a_stage);
@@ -124,12 +120,11 @@ Resnet::Resnet(const ResnetOptions& options, std::int64_t channels, std::int64_t
     const auto container = register_module(layer, std::make_shared<Container>());
     const std::int64_t out = options.width << stage;
     for (std::int64_t i = 0; i < blocks_a_stage; ++i) {
-      const std::string number = std::to_string(i);
       const double share = static_cast<double>(blocks_.size() + 1) / blocks;
       const std::int64_t stride = stage > 0 && i == 0 ? 2 : 1;
-      blocks_.push_back(container->register_module(
-          number, std::make_shared<Residual>(in, out, stride, share * options.stochastic_depth,
-                                             path / layer / number)));
+      blocks_.push_back((path / layer)
+                            .add<Residual>(*container, std::to_string(i), in, out, stride,
+                                           share * options.stochastic_depth));
       in = out;
     }
   }
@@ -151,18 +146,14 @@ at::Tensor Resnet::forward(const at::Tensor& images) {
   return at::linear(values.mean({2, 3}), last_weight_, last_bias_);
 }
 
-std::shared_ptr<Model> make_resnet(const ResnetOptions& options, std::int64_t channels,
-                                   std::int64_t height, std::int64_t width, std::int64_t classes,
-                                   const Key& key) {
-  return std::make_shared<Resnet>(options, channels, height, width, classes, key);
-}
-
 ModelKind resnet_kind() {
   return model_kind<ResnetOptions>(
       "resnet", "a residual network for small images, normalized over all replicas", resnet_keys,
-      [](const ResnetOptions& options, const SampleType& sample, const Key& key) {
+      [](const ResnetOptions& options, const SampleType& sample,
+         const Key& key) -> std::shared_ptr<Model> {
         const auto image = image_of("resnet", sample);
-        return make_resnet(options, image[0], image[1], image[2], sample.outputs(), key);
+        return std::make_shared<Resnet>(options, image[0], image[1], image[2], sample.outputs(),
+                                        key);
       });
 }
 

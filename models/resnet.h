@@ -53,11 +53,6 @@ class Resnet : public Model {
   at::Tensor last_bias_;
 };
 
-[[nodiscard]] std::shared_ptr<Model> make_resnet(const ResnetOptions& options,
-                                                 std::int64_t channels, std::int64_t height,
-                                                 std::int64_t width, std::int64_t classes,
-                                                 const Key& key);
-
 /// For the registry: floating images (channels, height, width) of classes.
 [[nodiscard]] ModelKind resnet_kind();
 

@@ -41,6 +41,11 @@ struct SampleType {
 
   /// What a model gives for each target: a score for each class, or the values.
   [[nodiscard]] std::int64_t outputs() const { return classes > 0 ? classes : target.values(); }
+  /// Whether inputs are tokens, each with the one that follows it.
+  [[nodiscard]] bool has_tokens() const {
+    return classes > 0 && input.dtype == at::kLong && !input.shape.empty() &&
+           target.shape == input.shape;
+  }
   /// Whether a sample has one class.
   [[nodiscard]] bool has_label() const { return classes > 0 && target.shape.empty(); }
   bool operator==(const SampleType&) const = default;

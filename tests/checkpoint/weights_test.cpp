@@ -167,7 +167,7 @@ TEST_CASE("of a tensor with two names a file needs one") {
 TEST_CASE("a GPT-2 takes weights as they are published") {
   const testing::TemporaryFolder folder;
   const auto made = [](std::uint64_t seed) {
-    return make_gpt({.layers = 2, .heads = 2, .width = 4}, 3, 5, Key(seed));
+    return std::make_shared<Gpt>(GptOptions{.layers = 2, .heads = 2, .width = 4}, 3, 5, Key(seed));
   };
   const auto trained = made(1);
   // As Hugging Face's files have them: with the masks of attention, and as a part of a model whose

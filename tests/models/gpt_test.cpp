@@ -32,7 +32,7 @@ constexpr std::int64_t kContext = 6;
 constexpr std::int64_t kVocabulary = 11;
 
 std::shared_ptr<Model> small_gpt(std::uint64_t seed, const GptOptions& options = kSmallGpt) {
-  return make_gpt(options, kContext, kVocabulary, Key(seed));
+  return std::make_shared<Gpt>(options, kContext, kVocabulary, Key(seed));
 }
 
 // A pure function of the numbers.
@@ -116,7 +116,7 @@ void make_uneven(Model& model) {
 
 TEST_CASE("gpt has GPT-2's names, shapes and number of parameters", "[models]") {
   const DeferredValues deferred;
-  const auto model = make_gpt({}, 1024, 50257, Key(0));
+  const auto model = std::make_shared<Gpt>(GptOptions{}, 1024, 50257, Key(0));
   std::map<std::string, std::vector<std::int64_t>> expected{{"wte.weight", {50257, 768}},
                                                             {"wpe.weight", {1024, 768}},
                                                             {"ln_f.weight", {768}},
@@ -151,7 +151,7 @@ TEST_CASE("gpt has GPT-2's names, shapes and number of parameters", "[models]") 
 TEST_CASE("gpt's parameters start as GPT-2's do, each from its own name", "[models]") {
   const GptOptions options{.layers = 3, .heads = 4, .width = 64};
   const auto made = [&](std::uint64_t seed) {
-    return parameter_map(*make_gpt(options, 32, 100, Key(seed)));
+    return parameter_map(*std::make_shared<Gpt>(options, 32, 100, Key(seed)));
   };
   const auto parameters = made(3);
   const auto again = made(3);
@@ -413,7 +413,7 @@ TEST_CASE("gpt says what is wrong with its sizes and inputs", "[models]") {
   const auto refusal = [](const GptOptions& options, std::int64_t context,
                           std::int64_t vocabulary) {
     return testing::message_of<ValueError>(
-        [&] { (void)make_gpt(options, context, vocabulary, Key(0)); });
+        [&] { (void)std::make_shared<Gpt>(options, context, vocabulary, Key(0)); });
   };
   CHECK(refusal({.layers = 0}, 1, 1) == "model gpt: layers must be from 1 to 1000, not 0");
   CHECK(refusal({.heads = -1}, 1, 1) == "model gpt: heads must be from 1 to 1000000, not -1");

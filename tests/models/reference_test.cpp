@@ -133,7 +133,8 @@ ReferenceModel image_classifier(const std::string& name, const std::shared_ptr<M
 
 ReferenceModel language_model(const std::string& name, std::int64_t positions, std::int64_t heads) {
   return {.name = name,
-          .model = make_gpt({.layers = 2, .heads = heads, .width = 16}, 12, 29, Key(0)),
+          .model = std::make_shared<Gpt>(GptOptions{.layers = 2, .heads = heads, .width = 16}, 12,
+                                         29, Key(0)),
           .inputs = integers("inputs", {3, positions}, 29),
           .targets = integers("targets", {3, positions}, 29)};
 }
@@ -215,7 +216,8 @@ void run_resnet(const std::vector<std::int64_t>& image, at::ScalarType dtype, Pa
               [&] {
                 const std::int64_t index = axis_index("data");
                 const auto model =
-                    make_resnet({.depth = 14, .width = 4}, image[1], image[2], image[3], 5, Key(0));
+                    std::make_shared<Resnet>(ResnetOptions{.depth = 14, .width = 4}, image[1],
+                                             image[2], image[3], 5, Key(0));
                 set_parameters(*model);
                 model->to(dtype);
                 ZeroTrainer trainer(*model, {});

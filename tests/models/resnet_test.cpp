@@ -27,7 +27,7 @@ namespace {
 using testing::Parameters;
 
 std::shared_ptr<Model> small_resnet(const ResnetOptions& options, std::uint64_t seed = 1) {
-  return make_resnet(options, 3, 9, 8, 5, Key(seed));
+  return std::make_shared<Resnet>(options, 3, 9, 8, 5, Key(seed));
 }
 
 at::Tensor some_images(std::int64_t first, std::int64_t samples) {
@@ -39,7 +39,8 @@ at::Tensor some_images(std::int64_t first, std::int64_t samples) {
 }
 
 TEST_CASE("resnet has torchvision's names and shapes", "[models]") {
-  const auto model = make_resnet({.depth = 8, .width = 4}, 3, 32, 32, 10, Key(0));
+  const auto model =
+      std::make_shared<Resnet>(ResnetOptions{.depth = 8, .width = 4}, 3, 32, 32, 10, Key(0));
   std::map<std::string, std::vector<std::int64_t>> expected{
       {"conv1.weight", {4, 3, 3, 3}},
       {"layer1.0.conv1.weight", {4, 4, 3, 3}},
@@ -78,7 +79,8 @@ TEST_CASE("resnet has torchvision's names and shapes", "[models]") {
   CHECK(found_buffers == expected_buffers);
 
   std::int64_t count = 0;
-  for (const auto& [name, parameter] : parameter_map(*make_resnet({}, 3, 32, 32, 10, Key(0)))) {
+  for (const auto& [name, parameter] :
+       parameter_map(*std::make_shared<Resnet>(ResnetOptions{}, 3, 32, 32, 10, Key(0)))) {
     count += parameter.numel();
   }
   CHECK(count == 272'474);
@@ -86,7 +88,8 @@ TEST_CASE("resnet has torchvision's names and shapes", "[models]") {
 
 TEST_CASE("resnet's convolutions start as He et al. have it, each from its own name", "[models]") {
   const auto made = [](std::uint64_t seed) {
-    return parameter_map(*make_resnet({.depth = 14}, 3, 8, 8, 100, Key(seed)));
+    return parameter_map(
+        *std::make_shared<Resnet>(ResnetOptions{.depth = 14}, 3, 8, 8, 100, Key(seed)));
   };
   const auto parameters = made(3);
   const auto again = made(3);
@@ -109,7 +112,7 @@ TEST_CASE("resnet's convolutions start as He et al. have it, each from its own n
   CHECK_FALSE(parameters.at("layer1.0.conv1.weight").equal(parameters.at("layer1.1.conv1.weight")));
 
   DeferredValues deferred;
-  const auto model = make_resnet({.depth = 14}, 3, 8, 8, 100, Key(3));
+  const auto model = std::make_shared<Resnet>(ResnetOptions{.depth = 14}, 3, 8, 8, 100, Key(3));
   deferred.hand_over(*model);
   for (const auto& [name, parameter] : parameter_map(*model)) {
     INFO(name);
@@ -232,7 +235,7 @@ TEST_CASE("resnet says what is wrong with its sizes and inputs", "[models]") {
   const auto refusal = [](const ResnetOptions& options, std::int64_t height = 8,
                           std::int64_t classes = 5) {
     return testing::message_of<ValueError>(
-        [&] { (void)make_resnet(options, 3, height, 8, classes, Key(0)); });
+        [&] { (void)std::make_shared<Resnet>(options, 3, height, 8, classes, Key(0)); });
   };
   for (const std::int64_t depth : {2, 18, -4}) {
     CHECK(refusal({.depth = depth}) ==

@@ -200,7 +200,8 @@ TEST_CASE("a resnet of any width trains inside of its memory") {
     at::set_num_threads(1);
     (void)pmap(
         [&] {
-          const auto model = make_resnet({.depth = 8, .width = widths[i]}, 3, 8, 8, 10, Key(1));
+          const auto model = std::make_shared<Resnet>(ResnetOptions{.depth = 8, .width = widths[i]},
+                                                      3, 8, 8, 10, Key(1));
           ZeroTrainer trainer(*model, {.axis_name = "i", .optimizer = {.name = "sgd"}});
           for (std::uint64_t step = 0; step < 2; ++step) {
             const at::Tensor images = uniform({4, 3, 8, 8}, 1, Key(2).fold(step));

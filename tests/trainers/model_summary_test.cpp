@@ -46,8 +46,8 @@ std::vector<std::string> paths_of(const ModelSummary& summary) {
 
 TEST_CASE("a summary of GPT has its parameters, shapes and FLOPs in closed form") {
   const std::int64_t layers = 2, width = 8, context = 6, vocabulary = 11;
-  const auto model =
-      make_gpt({.layers = layers, .heads = 2, .width = width}, context, vocabulary, Key(1));
+  const auto model = std::make_shared<Gpt>(GptOptions{.layers = layers, .heads = 2, .width = width},
+                                           context, vocabulary, Key(1));
   const at::Tensor tokens = at::arange(context).unsqueeze(0);
   const ModelSummary summary = summarize(*model, tokens);
   const std::int64_t matrices = 12 * width * width;
@@ -99,7 +99,8 @@ TEST_CASE("a summary of GPT has its parameters, shapes and FLOPs in closed form"
 
 TEST_CASE("a model whose summary failed runs as before") {
   const std::int64_t context = 6;
-  const auto model = make_gpt({.layers = 1, .heads = 2, .width = 8}, context, 11, Key(1));
+  const auto model =
+      std::make_shared<Gpt>(GptOptions{.layers = 1, .heads = 2, .width = 8}, context, 11, Key(1));
   const auto tokens = [](std::int64_t count) { return at::arange(count).unsqueeze(0); };
   const at::Tensor before = model->forward(tokens(context));
   CHECK_THROWS(summarize(*model, tokens(context + 1)));

@@ -42,7 +42,8 @@ std::string continued(Model& model, const std::string& prompt, std::int64_t cont
 }
 
 std::string sampled(const TextSamplingOptions& options) {
-  const auto model = make_gpt({.layers = 1, .heads = 2, .width = 8}, 6, 256, Key(1));
+  const auto model =
+      std::make_shared<Gpt>(GptOptions{.layers = 1, .heads = 2, .width = 8}, 6, 256, Key(1));
   return continued(*model, "prompt", 6, options);
 }
 

@@ -94,7 +94,8 @@ TEST_CASE("a block that runs twice is gathered for its runs, and no block for no
   std::map<std::string, double> bytes;  // of the tied embedding, the other one, and the rest
   const int status = launch(
       [&] {
-        const auto model = make_gpt({.layers = 3, .heads = 2, .width = 64}, 8, 96, Key(1));
+        const auto model =
+            std::make_shared<Gpt>(GptOptions{.layers = 3, .heads = 2, .width = 64}, 8, 96, Key(1));
         ZeroTrainer trainer(*model, adam(3));
         const at::Tensor tokens = at::ones({2, 8}, at::kLong);
         const AxisCall call{"test", "data", std::source_location::current()};

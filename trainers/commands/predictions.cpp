@@ -196,11 +196,7 @@ Batch readable_batch(const Dataset& data, std::vector<std::int64_t>& indices,
 }  // namespace
 
 void check_predictable(const Dataset& data) {
-  const SampleType sample = data.type();
-  const bool is_of_tokens = sample.input.dtype == at::kLong && sample.classes > 0 &&
-                            !sample.target.shape.empty() &&
-                            sample.target.shape == sample.input.shape;
-  require(!is_of_tokens,
+  require(!data.type().has_tokens(),
           "the data are tokens, each with the one that follows: train sample continues a text");
 }
 

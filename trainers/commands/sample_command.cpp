@@ -31,11 +31,9 @@ auto number_of(const char* what) {
 
 void check_sample(const OpenedCheckpoint& checkpoint) {
   const SampleType& sample = checkpoint.sample();
-  const bool is_of_bytes = sample.input.dtype == at::kLong && sample.input.shape.size() == 1 &&
-                           sample.target.shape == sample.input.shape &&
-                           sample.classes == kByteTokens;
-  require(is_of_bytes, "train sample needs a model of bytes: the data set ",
-          checkpoint.config.data.name, " has no bytes, each with the one that follows");
+  require(sample.has_tokens() && sample.input.shape.size() == 1 && sample.classes == kByteTokens,
+          "train sample needs a model of bytes: the data set ", checkpoint.config.data.name,
+          " has no bytes, each with the one that follows");
 }
 
 }  // namespace
