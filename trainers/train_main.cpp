@@ -20,6 +20,7 @@
 #include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/process.h"
+#include "framework/base/record.h"
 #include "framework/base/text.h"
 #include "framework/data/data.h"
 #include "framework/replicas/first_failure.h"
@@ -48,8 +49,8 @@ namespace {
 constexpr const char* kOutputVariable = "LOCKSTEP_RUN_OUTPUT";
 constexpr const char* kCheckpointVariable = "LOCKSTEP_RUN_CHECKPOINT";
 constexpr const char* kSetsVariable = "LOCKSTEP_RUN_SETS";  // what its sets are: sets_text()
-// Where to read left_out_text() of them, if something is left out: it may be longer than a variable
-// can be.
+// Where to read the record of what is left out of them, if something is: it may be longer than a
+// variable can be.
 constexpr const char* kLeftOutVariable = "LOCKSTEP_RUN_LEFT_OUT";
 
 // Tells workers that are this program started again where the run is.
@@ -70,7 +71,7 @@ Descriptor tell_workers_of_left_out(const DataSets& data) {
     return Descriptor();
   Descriptor file(::memfd_create("lockstep-left-out", MFD_CLOEXEC));
   const std::string path = str("/proc/", ::getpid(), "/fd/", file.get());
-  if (!file.open() || !(std::ofstream(path) << left_out_text(data) << std::flush)) {
+  if (!file.open() || !(std::ofstream(path) << encode(left_out) << std::flush)) {
     throw CommError(str("workers can't be told of damaged files: ", text_of_errno(errno)));
   }
   ::setenv(kLeftOutVariable, path.c_str(), 1);
@@ -83,7 +84,7 @@ LeftOut left_out_as_told() {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
   require(!text.str().empty(), "what is left out of the data can't be read from ", path);
-  return parse_left_out(text.str());
+  return decode<LeftOut>(text.str(), "what is left out of the data");
 }
 
 // Brings the output folder to the state in which the run goes on.
@@ -192,7 +193,7 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   check_memory(config, data);
   require(flags.max_restarts == 0 || config.launch.mode == LaunchMode::processes,
           "--max-restarts needs parallel.launch processes: a thread that crashes ends the program");
-  if (config.checkpoint.save != CheckpointOptions::Save::none) take_records(data, options);
+  if (config.checkpoint.saves()) take_records(data, options);
   if (flags.hosts.rank == 0 && !is_relaunched()) {
     for (const std::string& line : data_lines(config, data)) log_info(line);
   }

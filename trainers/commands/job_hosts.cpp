@@ -90,7 +90,7 @@ HostOptions host_options(const Flags& flags, const Config& config, const DataSet
   hosts.link = config.launch.hosts.link;
   hosts.allow_mixed = config.launch.hosts.allow_mixed;
   hosts.same = same_on_all(flags, config, data, options);
-  const bool saves = config.checkpoint.save != CheckpointOptions::Save::none;
+  const bool saves = config.checkpoint.saves();
   hosts.prepare = [&options, claim, begin, saves, is_first = hosts.rank == 0,
                    rank = hosts.rank](const std::string& of_host_0) {
     const auto file = [&] { return options.output / "config.yaml"; };

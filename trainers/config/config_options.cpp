@@ -38,7 +38,7 @@ ZeroOptions zero_options(const Config& config, const Model& model, const Weights
   options.accumulate = microbatches(config);
   options.ema_warmup = config.trainer.ema_warmup;
   options.late_parameters = true;  // all that reads them does so by the trainer
-  options.keeps_last_step = config.checkpoint.save != CheckpointOptions::Save::none;
+  options.keeps_last_step = config.checkpoint.saves();
   options.initialize = [&model, weights](const std::string& name) {
     const at::Tensor given = weights != nullptr ? weight_of(*weights, model, name) : at::Tensor();
     return given.defined() ? given : model.initial_value(name);

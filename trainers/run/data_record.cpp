@@ -181,19 +181,6 @@ SetRecords parse_sets(const std::string& text) {
   return sets;
 }
 
-std::string left_out_text(const DataSets& data) {
-  Json json = Json::object();
-  for (const auto& [name, left_out] : left_out_of(data)) json[name] = json_of(left_out);
-  return json.dump();
-}
-
-LeftOut parse_left_out(const std::string& text) {
-  LeftOut left_out;
-  const Json json = Json::parse(text);
-  for (const auto& [name, names] : json.items()) left_out[name] = names_in(names);
-  return left_out;
-}
-
 void add_record(const DataRecord& record, CheckpointInfo& info) {
   info.texts[kSetsText] = sets_text(record.sets);
   info.texts[kFittedText] = fitted_text(record.fitted);

@@ -42,10 +42,6 @@ struct DataRecord {
 [[nodiscard]] std::string sets_text(const SetRecords& sets);
 [[nodiscard]] SetRecords parse_sets(const std::string& text);
 
-/// What is left out of the sets, as JSON, and back.
-[[nodiscard]] std::string left_out_text(const DataSets& data);
-[[nodiscard]] LeftOut parse_left_out(const std::string& text);
-
 /// What the checkpoint in the folder `checkpoint` says of `name` in one of CheckpointInfo's maps.
 /// DataError without it: another program has written the checkpoint.
 template <typename Map>

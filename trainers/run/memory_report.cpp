@@ -208,7 +208,7 @@ HostMemoryUse predicted_memory(const Config& config, const DataSets& data, const
   ReplicaPlacement placement = placement_of(config.launch);
   placement.link = link;
   HostMemoryUse use = predicted_memory(*model, options, placement);
-  if (config.checkpoint.save == CheckpointOptions::Save::state) {
+  if (config.checkpoint.saves()) {
     const HostMemoryUse saved = predicted_checkpoint(*model, options, placement);
     use.largest.checkpoint = saved.largest.checkpoint;
     use.host.checkpoint = saved.host.checkpoint;

@@ -84,13 +84,12 @@ void RunCheckpoints::before_step() {
 
 void RunCheckpoints::after_step(const RunState& state) {
   if ((state.report.told_by_all & kToldReady) != 0) attempt([&] { saver_.advance(); });
-  const bool is_due =
-      options_.save == CheckpointOptions::Save::state && state.is_each(options_.every);
+  const bool is_due = options_.saves() && state.is_each(options_.every);
   if (owed_best_ || is_due || (state.report.told_by_any & kToldStop) != 0) save();
 }
 
 void RunCheckpoints::save() {
-  if (options_.save == CheckpointOptions::Save::none) return;
+  if (!options_.saves()) return;
   finish();
   save_as([&](const CheckpointInfo& info, bool is_best) {
     saver_.begin({&trainer_}, info, is_best);
@@ -99,7 +98,7 @@ void RunCheckpoints::save() {
 }
 
 void RunCheckpoints::save_last(const RunState& state) {
-  if (options_.save == CheckpointOptions::Save::none || !unsaved_.empty()) return;
+  if (!options_.saves() || !unsaved_.empty()) return;
   try {
     const bool is_there = now_.last_step == state.last_step;
     if (!is_there && !std::exchange(has_tried_last_, true)) {
@@ -122,15 +121,14 @@ void RunCheckpoints::finish() {
 
 void RunCheckpoints::check_last() const {
   if (!unsaved_.empty()) throw Error(unsaved_);
-  const bool saves = options_.save != CheckpointOptions::Save::none;
-  if (!saves || options_.best == "none" || best()) return;
+  if (!options_.saves() || options_.best == "none" || best()) return;
   log_warning(str("checkpoint.best: the ", kValidationSet, " set's ", options_.best,
                   " was never a number, so there is no best checkpoint"));
 }
 
 std::string RunCheckpoints::save_after_failure(const std::exception_ptr& error,
                                                const RunState& state) {
-  if (options_.save == CheckpointOptions::Save::none || have_failed_) return "";
+  if (!options_.saves() || have_failed_) return "";
   const std::string saved =
       str("the state after step ", state.steps, " is saved: ", how_to_go_on(error, output_));
   const std::string unsaved = str("the state after step ", state.steps, " can't be saved: ");

@@ -64,8 +64,9 @@ std::unique_ptr<ZeroTrainer> make_trainer(const Config& config, Model& model, bo
 // What all checkpoints of a run say. Replica 0 writes it.
 CheckpointInfo record_of(const Config& config, const DataSets& data, const Course& course,
                          SetRecords sets) {
-  const bool saves = config.checkpoint.save != CheckpointOptions::Save::none;
-  if (saves && sets.empty() && axis_index(config.launch.axis_name) == 0) sets = records_of(data);
+  if (config.checkpoint.saves() && sets.empty() && axis_index(config.launch.axis_name) == 0) {
+    sets = records_of(data);
+  }
   CheckpointInfo info{.counts = {{kThreadsCount, replicas::own_math_threads()},
                                  {kSafeConvolutionsCount, kSafeConvolutions}},
                       .texts = {{kConfigText, to_yaml(config)}, {kVersionsText, versions_text()}}};
