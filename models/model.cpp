@@ -81,9 +81,8 @@ void DeferredValues::hand_over(Model& model) {
 
 at::Tensor Model::initial_value(const std::string& name) const {
   const auto found = initial_values_.find(name);
-  if (found == initial_values_.end()) {
-    throw ValueError(str("model ", this->name(), " has no deferred parameter '", name, "'"));
-  }
+  require(found != initial_values_.end(), "model ", this->name(), " has no deferred parameter '",
+          name, "'");
   return found->second();
 }
 

@@ -100,8 +100,8 @@ void prepare_output(const RunOptions& options) {
   cut_metrics(options.output, step);
   // A killed run may have ended before it set the link to its best checkpoint.
   if (options.resume) {
-    const auto best = options.resume->info.counts.find(kBestCount);
-    if (best != options.resume->info.counts.end()) set_best_checkpoint(checkpoints, best->second);
+    const auto best = entry_of(options.resume->info.counts, kBestCount);
+    if (best) set_best_checkpoint(checkpoints, *best);
   }
   tell_workers(options);
 }

@@ -154,13 +154,17 @@ Value value_of(Variable& variable, const Rule<T>& rule, const std::string& word 
           .samples = [rule] { return samples_of(rule); }};
 }
 
+// Whether the node is the word for no value: "null" by its kind, or "auto" by its text.
+bool is_word(const YamlNode& node, const std::string& word) {
+  return word == "null" ? node.kind == YamlNode::Kind::null : is_plain(node) && node.text == word;
+}
+
 template <typename T>
-Value optional_value(std::optional<T>& variable, const Rule<T>& rule, const std::string& word,
-                     bool (*is_word)(const YamlNode&)) {
+Value optional_value(std::optional<T>& variable, const Rule<T>& rule, const std::string& word) {
   Value value = value_of(variable, rule, word);
   value.words += ", or " + word;
-  value.read = [&variable, is_word, read = value.read](const YamlNode& node, const Report& report) {
-    is_word(node) ? variable.reset() : read(node, report);
+  value.read = [&variable, word, read = value.read](const YamlNode& node, const Report& report) {
+    is_word(node, word) ? variable.reset() : read(node, report);
   };
   value.samples = [rule, word] {
     Samples samples = samples_of(rule);
@@ -168,14 +172,6 @@ Value optional_value(std::optional<T>& variable, const Rule<T>& rule, const std:
     return samples;
   };
   return value;
-}
-
-bool is_null(const YamlNode& node) {
-  return node.kind == YamlNode::Kind::null;
-}
-
-bool is_auto(const YamlNode& node) {
-  return is_plain(node) && node.text == "auto";
 }
 
 // `size` is how many items the list has, if that is fixed.
@@ -253,14 +249,14 @@ template Value number(std::uint64_t&, const Rule<std::uint64_t>&);
 
 template <typename T>
 Value number_or_null(std::optional<T>& variable, const Rule<T>& rule) {
-  return optional_value(variable, rule, "null", is_null);
+  return optional_value(variable, rule, "null");
 }
 template Value number_or_null(std::optional<double>&, const Rule<double>&);
 template Value number_or_null(std::optional<std::int64_t>&, const Rule<std::int64_t>&);
 
 template <typename T>
 Value number_or_auto(std::optional<T>& variable, const Rule<T>& rule) {
-  return optional_value(variable, rule, "auto", is_auto);
+  return optional_value(variable, rule, "auto");
 }
 template Value number_or_auto(std::optional<double>&, const Rule<double>&);
 template Value number_or_auto(std::optional<std::int64_t>&, const Rule<std::int64_t>&);
@@ -296,7 +292,7 @@ Value text(std::string& variable, const Rule<std::string>& rule) {
 }
 
 Value text_or_null(std::optional<std::string>& variable, const Rule<std::string>& rule) {
-  return optional_value(variable, rule, "null", is_null);
+  return optional_value(variable, rule, "null");
 }
 
 template <typename T>

@@ -161,9 +161,8 @@ void cut_metrics(const std::filesystem::path& folder, std::int64_t step) {
   if (!std::filesystem::exists(std::filesystem::symlink_status(path, missing))) return;
   const File file(path, O_RDWR);
   const std::uint64_t kept = bytes_up_to(path, step);
-  if (::ftruncate(file.descriptor(), static_cast<off_t>(kept)) != 0) {
-    throw Error(str(path.string(), " can't be cut: ", text_of_errno(errno)));
-  }
+  const bool is_cut = ::ftruncate(file.descriptor(), static_cast<off_t>(kept)) == 0;
+  require<Error>(is_cut, path.string(), " can't be cut: ", text_of_errno(errno));
 }
 
 std::string result_json(const RunResult& result) {

@@ -1,9 +1,7 @@
 #include "trainers/bench/flags.h"
 
-#include <array>
 #include <functional>
 #include <sstream>
-#include <string_view>
 #include <utility>
 
 #include <unistd.h>
@@ -54,14 +52,10 @@ std::int64_t float_size(const std::string& text) {
 
 std::int64_t parameter_count(const std::string& text) {
   constexpr std::int64_t kMost = 1'000'000'000'000;
-  constexpr std::array<std::pair<std::string_view, std::int64_t>, 4> kUnits{
-      {{"K", 1'000}, {"M", 1'000'000}, {"G", 1'000'000'000}, {"", 1}}};
-  for (const auto& [suffix, unit] : kUnits) {
-    if (!text.ends_with(suffix)) continue;
-    const auto count = parse_number<std::int64_t>(text.substr(0, text.size() - suffix.size()));
-    if (count && *count >= 1 && *count <= kMost / unit) return *count * unit;
-  }
-  throw ValueError(str("'", text, "' is no number of parameters, such as 5000 or 100M"));
+  const auto count = parse_size(text + "B");  // the same units, of bytes: 100M is as 100MB
+  require(count && *count <= kMost, "'", text,
+          "' is no number of parameters, such as 5000 or 100M");
+  return *count;
 }
 
 std::filesystem::path output_folder(const std::string& text) {

@@ -139,7 +139,7 @@ const Dataset* source_of(const Dataset* set) {
 template <typename Parse>
 auto parsed(const std::filesystem::path& checkpoint, const CheckpointInfo& info,
             const std::string& name, const Parse& parse) {
-  const std::string& text = recorded_entry(checkpoint, info.texts, name);
+  const std::string text = recorded_entry(checkpoint, info.texts, name);
   try {
     return parse(text);
   } catch (const std::exception& error) {

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/base/errors.h"
@@ -42,13 +44,19 @@ struct DataRecord {
 [[nodiscard]] std::string sets_text(const SetRecords& sets);
 [[nodiscard]] SetRecords parse_sets(const std::string& text);
 
-/// What the checkpoint in the folder `checkpoint` says of `name` in one of CheckpointInfo's maps.
-/// DataError without it: another program has written the checkpoint.
+/// What a map, such as one of CheckpointInfo's, says of `name`, if it does.
 template <typename Map>
-[[nodiscard]] const typename Map::mapped_type& recorded_entry(
-    const std::filesystem::path& checkpoint, const Map& map, const std::string& name) {
+[[nodiscard]] std::optional<typename Map::mapped_type> entry_of(const Map& map,
+                                                                const std::string& name) {
   const auto found = map.find(name);
-  if (found != map.end()) return found->second;
+  return found == map.end() ? std::nullopt : std::optional(found->second);
+}
+/// The same of the checkpoint in the folder `checkpoint`. DataError without it: another program has
+/// written the checkpoint.
+template <typename Map>
+[[nodiscard]] typename Map::mapped_type recorded_entry(const std::filesystem::path& checkpoint,
+                                                       const Map& map, const std::string& name) {
+  if (auto entry = entry_of(map, name)) return *std::move(entry);
   throw DataError(str(checkpoint.string(), " is no checkpoint of train: it has no '", name, "'"));
 }
 

@@ -74,11 +74,10 @@ void Evaluations::go_on(const CheckpointInfo& info) {
     }
   }
   // Another metric begins anew. Older checkpoints name it only by its best figure.
-  const auto metric = info.texts.find(kPatienceText);
-  const bool is_same =
-      metric != info.texts.end() ? metric->second == deciding_metric() : patience_.best.has_value();
-  const auto waited = info.counts.find(kPatienceCount);
-  if (is_same && waited != info.counts.end()) patience_.evaluations = waited->second;
+  const auto metric = entry_of(info.texts, kPatienceText);
+  const bool is_same = metric ? *metric == deciding_metric() : patience_.best.has_value();
+  const auto waited = entry_of(info.counts, kPatienceCount);
+  if (is_same && waited) patience_.evaluations = *waited;
 }
 
 const std::string& Evaluations::deciding_metric() const {

@@ -26,10 +26,8 @@ Reporter::Reporter(const std::filesystem::path& folder, bool quiet, std::int64_t
 }
 
 void Reporter::go_on(const Config& config, const Course& course, const ResumePoint& point) {
-  const auto elapsed = point.info.figures.find(kElapsedFigure);
-  if (elapsed != point.info.figures.end()) {
-    elapsed_before_ = std::chrono::duration<double>(elapsed->second);
-  }
+  const double elapsed = entry_of(point.info.figures, kElapsedFigure).value_or(0);
+  elapsed_before_ = std::chrono::duration<double>(elapsed);
   print(str("going on after step ", course.first_step, " (", course.first_sample, " samples) from ",
             point.checkpoint.string()));
   for (const std::string& change : point.changes) print("  " + change);

@@ -46,15 +46,14 @@ void allow_changes(ResumePoint& point, const char* difference, const char* what,
 }
 
 void compare(ResumePoint& point, Config& config) {
-  const std::string& text = recorded_entry(point.checkpoint, point.info.texts, kConfigText);
+  const std::string text = recorded_entry(point.checkpoint, point.info.texts, kConfigText);
   const Config recorded = parse_recorded_config(text, name_of_config(point.checkpoint));
   point.changes = keep_defaults_of(recorded, config);
   const auto before = values_of(recorded);
   const std::set<std::string> changeable = changeable_keys();
   std::vector<std::string> refused;
   for (const auto& [key, value] : values_of(config)) {
-    const auto old_value = before.find(key);
-    std::string old = old_value == before.end() ? "" : old_value->second;
+    std::string old = entry_of(before, key).value_or("");
     if (key == kThreadsKey) old = str(count_of(point, kThreadsCount));
     if (value == old) continue;
     const auto shown = [](const std::string& written) {
@@ -70,9 +69,8 @@ void compare(ResumePoint& point, Config& config) {
 }
 
 void waive_what_changed(ResumePoint& point, const Config& config) {
-  const auto waived = point.info.texts.find(kWaivedText);
-  if (waived != point.info.texts.end()) point.waived = waived->second;
-  const std::string& versions = recorded_entry(point.checkpoint, point.info.texts, kVersionsText);
+  point.waived = entry_of(point.info.texts, kWaivedText).value_or("");
+  const std::string versions = recorded_entry(point.checkpoint, point.info.texts, kVersionsText);
   if (versions != versions_text()) {
     waive(point, str("the checkpoint was saved with ", versions, ", and the run went on with ",
                      versions_text()));
@@ -100,8 +98,7 @@ fs::path run_of_checkpoint(const fs::path& checkpoint) {
 }
 
 std::string waive_convolutions(ResumePoint& point) {
-  const auto began = point.info.counts.find(kSafeConvolutionsCount);
-  const bool were_safe = began != point.info.counts.end() && began->second == kSafeConvolutions;
+  const bool were_safe = entry_of(point.info.counts, kSafeConvolutionsCount) == kSafeConvolutions;
   if (were_safe || !training::have_been_made_safe()) return "";
   const std::string reason =
       "some convolutions, as strided 1x1 ones of few channels, may have other bits than when the "

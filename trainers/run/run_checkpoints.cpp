@@ -66,14 +66,13 @@ void RunCheckpoints::go_on(const std::filesystem::path& checkpoint, const Checkp
   if (std::filesystem::equivalent(checkpoint.parent_path(), checkpoints_of(output_), missing)) {
     now_.last_step = info.step;
   }
-  const auto owed = info.figures.find(kOwesBestFigure);
-  has_news_ = owed != info.figures.end();
-  if (has_news_) owed_best_ = owed->second;
-  const auto figure = info.figures.find(kBestFigures + options_.best);
-  const auto step = info.counts.find(kBestCount);
-  if (figure != info.figures.end() && step != info.counts.end()) {
-    now_.best = figure->second;
-    now_.best_step = step->second;
+  owed_best_ = entry_of(info.figures, kOwesBestFigure);
+  has_news_ = owed_best_.has_value();
+  const auto figure = entry_of(info.figures, kBestFigures + options_.best);
+  const auto step = entry_of(info.counts, kBestCount);
+  if (figure && step) {
+    now_.best = figure;
+    now_.best_step = *step;
   }
   whole_ = now_;
 }

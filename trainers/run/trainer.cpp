@@ -172,13 +172,12 @@ class Trainer::Run {
     const CheckpointInfo info =
         load_checkpoint(point.checkpoint, {zero_.get()}, {.allow_differences = point.with_changes},
                         config_.launch.axis_name);
-    if (info.step != point.info.step) {
-      throw DataError(str(point.checkpoint.string(), " was replaced since the run began"));
-    }
+    require<DataError>(info.step == point.info.step, point.checkpoint.string(),
+                       " was replaced since the run began");
     state_.skipped_steps = count_of(point, kSkippedCount);
-    const auto loss = info.figures.find(kLossFigure);
-    const bool is_known = loss != info.figures.end();  // otherwise not until the next step
-    state_.loss = at::full({}, is_known ? loss->second : std::nan(""), at::kFloat);
+    // Where it is not known, it is not until the next step.
+    const double loss = entry_of(info.figures, kLossFigure).value_or(std::nan(""));
+    state_.loss = at::full({}, loss, at::kFloat);
     evaluations_.go_on(info);
     if (evaluations_.are_without_progress()) state_.last_step = state_.steps;
     checkpoints_.go_on(point.checkpoint, info);
@@ -297,11 +296,9 @@ class Trainer::Run {
     state_.loss = pmean(state_.loss, config_.launch.axis_name);
     state_.is_logged = true;
     const double value = state_.loss.item<double>();
-    if (!std::isfinite(value) && config_.zero.non_finite != NonFinite::skip) {
-      throw Error(
-          str("the loss is ", value, " at step ", state_.steps,
-              "; training has diverged: try a smaller optimizer.lr or a trainer.clip_norm"));
-    }
+    require<Error>(std::isfinite(value) || config_.zero.non_finite == NonFinite::skip,
+                   "the loss is ", value, " at step ", state_.steps,
+                   "; training has diverged: try a smaller optimizer.lr or a trainer.clip_norm");
     reporter_.log(state_);
   }
 
