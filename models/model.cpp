@@ -1,12 +1,8 @@
 #include "models/model.h"
 
-#include <utility>
-#include <vector>
-
 #include <ATen/ops/empty.h>
 
 #include "framework/base/errors.h"
-#include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "models/cnn.h"
 #include "models/gpt.h"

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <string>
-#include <utility>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/conv2d.h>

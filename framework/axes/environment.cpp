@@ -147,8 +147,7 @@ std::vector<watch::GroupMember> members_of(const std::vector<AxisLevel>& levels,
   const auto count = group.empty() ? size : static_cast<std::int64_t>(group.size());
   for (std::int64_t place = 0; place < count; ++place) {
     std::int64_t rest = group.empty() ? place : group[static_cast<std::size_t>(place)];
-    std::vector<std::int64_t> ranks;
-    for (const AxisLevel& level : levels) ranks.push_back(level.rank);
+    auto ranks = mapped(levels, &AxisLevel::rank);
     for (auto bound = axes.rbegin(); bound != axes.rend(); ++bound) {
       const AxisLevel& level = levels[bound->level];
       const std::int64_t length = level.axes[bound->axis].size;
@@ -163,9 +162,8 @@ std::vector<watch::GroupMember> members_of(const std::vector<AxisLevel>& levels,
 }  // namespace
 
 std::string text_of(const AxisIndexGroups& groups) {
-  std::vector<std::string> parts;
-  for (const auto& group : groups) parts.push_back(str("[", join(group), "]"));
-  return str("[", join(parts), "]");
+  const auto text_of_one = [](const auto& group) { return str("[", join(group), "]"); };
+  return str("[", join(mapped(groups, text_of_one)), "]");
 }
 
 // Without a stream: every call of a collective says where it is.
@@ -195,9 +193,8 @@ Environment::Environment(std::shared_ptr<groups::LocalReplicas> local,
     : local_(std::move(local)),
       levels_(std::move(levels)),
       identity_(identity ? std::move(identity) : std::make_shared<const int>(0)) {
-  std::vector<std::int64_t> ranks;
-  for (const AxisLevel& level : levels_) ranks.push_back(level.rank);
-  const watch::GroupMember self = member_at(levels_, ranks, local_->worker());
+  const watch::GroupMember self =
+      member_at(levels_, mapped(levels_, &AxisLevel::rank), local_->worker());
   member_.seat =
       local_->board().take_seat(local_->worker(), self.id, self.elders[0], name_of(levels_));
   member_.cancellation = std::move(cancellation);

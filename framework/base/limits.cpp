@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "framework/base/control_groups.h"
-#include "framework/base/errors.h"
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
 

@@ -1,6 +1,5 @@
 #include "framework/base/random.h"
 
-#include <cmath>
 #include <numbers>
 #include <random>
 #include <utility>

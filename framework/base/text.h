@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -54,6 +56,14 @@ template <typename Range>
     before = separator;
   }
   return out.str();
+}
+
+/// f(value) of each of `values`; `f` may be a pointer to a member.
+template <typename Range, typename F>
+[[nodiscard]] auto mapped(const Range& values, const F& f) {
+  std::vector<std::decay_t<decltype(std::invoke(f, *std::begin(values)))>> results;
+  for (const auto& value : values) results.push_back(std::invoke(f, value));
+  return results;
 }
 
 /// "a, b, c". Of more than `most` names the first ones: "a, b and 98 more".

@@ -112,8 +112,7 @@ class WrongCells {
     constexpr std::int64_t kMostTold = 10;
     std::int64_t count = 0;
     std::string places;
-    std::vector<std::size_t> numbers;
-    for (const std::string& column : columns) numbers.push_back(file_.column(column));
+    const auto numbers = mapped(columns, [&](const auto& name) { return file_.column(name); });
     for (std::size_t row = 0; row < file_.rows() && !missing_.empty(); ++row) {
       for (std::size_t i = 0; i < columns.size(); ++i) {
         const std::string_view text = file_.text(row, numbers[i]);
@@ -223,9 +222,7 @@ std::vector<std::string> class_names_of(const CsvFile& file, const std::string& 
     }
   }
   if (!is_numeric) return {texts.begin(), texts.end()};
-  std::vector<std::string> names;
-  for (const auto& [number, text] : by_number) names.push_back(text);
-  return names;
+  return mapped(by_number, [](const auto& entry) { return entry.second; });
 }
 
 // The class of each row, of those with these names; -1 where its label is wrong. Numbers are told

@@ -79,10 +79,6 @@ struct Picked {
 
   /// The options of the choice that is picked.
   template <typename Options>
-  [[nodiscard]] Options& options() {
-    return all.of<Options>(name);
-  }
-  template <typename Options>
   [[nodiscard]] Options options() const {
     return all.of<Options>(name);
   }
@@ -120,15 +116,11 @@ class Registry {
   }
 
   [[nodiscard]] std::vector<std::string> names() const {
-    std::vector<std::string> all;
-    for (const auto& kind : kinds_) all.push_back(kind->name);
-    return all;
+    return mapped(kinds_, [](const auto& kind) { return kind->name; });
   }
 
   [[nodiscard]] std::vector<typename Kind::Base> choices() const {
-    std::vector<typename Kind::Base> all;
-    for (const auto& kind : kinds_) all.push_back(*kind);
-    return all;
+    return mapped(kinds_, [](const auto& kind) -> typename Kind::Base { return *kind; });
   }
 
  private:

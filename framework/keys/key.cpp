@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <limits>
 #include <set>
 #include <system_error>
@@ -125,11 +124,8 @@ Samples samples_of(const Rule<T>& rule) {
 
 // As the items of a list that says the same `size` times.
 std::vector<std::string> as_lists(const std::vector<std::string>& texts, std::size_t size = 1) {
-  std::vector<std::string> lists;
-  for (const std::string& text : texts) {
-    lists.push_back(str("[", join(std::vector(size, text)), "]"));
-  }
-  return lists;
+  return mapped(
+      texts, [&](const std::string& text) { return str("[", join(std::vector(size, text)), "]"); });
 }
 
 // `word` is for a variable without a value.
@@ -192,9 +188,7 @@ Value list_of(const std::string& items, List& variable, const Rule<T>& rule,
     std::copy(values.begin(), values.end(), variable.begin());
   };
   const auto print = [&variable] {
-    std::vector<std::string> texts;
-    for (const T& value : variable) texts.push_back(yaml_text(value));
-    return str("[", join(texts), "]");
+    return str("[", join(mapped(variable, [](const T& value) { return yaml_text(value); })), "]");
   };
   const auto problem = [&variable, rule] {
     std::string first;
@@ -340,9 +334,8 @@ Value one_of(const std::vector<std::string>& names, const std::function<void(std
                            did_you_mean(*name, names)));
   };
   const auto samples = [names] {
-    Samples all{{}, {names.front() + "_or_so"}};
-    for (const std::string& name : names) all.good.push_back(yaml_text(name));
-    return all;
+    return Samples{mapped(names, [](const std::string& name) { return yaml_text(name); }),
+                   {names.front() + "_or_so"}};
   };
   return {.words = "one of " + join(names),
           .read = read,

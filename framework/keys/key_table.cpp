@@ -91,8 +91,7 @@ void read_yaml(const std::string& text, const Value& value) {
 // One reading of a text and its overrides.
 class Reading {
  public:
-  Reading(const std::vector<Section>& table, bool is_record)
-      : table_(table), is_record_(is_record) {}
+  Reading(const std::vector<Section>& table, KeysText kind) : table_(table), kind_(kind) {}
 
   KeyPlaces read(const std::string& text, const std::string& name,
                  const std::vector<Override>& overrides) {
@@ -289,7 +288,7 @@ class Reading {
         wrong.insert(key.name);
         if (meant_.count(path) + meant_.count(name) > 0) continue;
         report(place, str(name, " is missing: ", key.value.words));
-      } else if (is_record_ && !key.traits.before.empty()) {
+      } else if (kind_ == KeysText::recorded && !key.traits.before.empty()) {
         read_yaml(key.traits.before, key.value);
       } else if (const auto other = key.traits.defaults.find(choice);
                  other != key.traits.defaults.end()) {
@@ -321,7 +320,7 @@ class Reading {
   }
 
   const std::vector<Section>& table_;
-  bool is_record_;
+  KeysText kind_;
   YamlProblems problems_;
   std::vector<WrittenSection> sections_;
   YamlPosition begin_;  // of the text
@@ -367,14 +366,9 @@ Override parse_set(const std::string& argument) {
 }
 
 KeyPlaces read_keys(const std::string& text, const std::string& name,
-                    const std::vector<Section>& table, const std::vector<Override>& overrides) {
-  return Reading(table, false).read(text, name, overrides);
-}
-
-KeyPlaces read_recorded_keys(const std::string& text, const std::string& name,
-                             const std::vector<Section>& table,
-                             const std::vector<Override>& overrides) {
-  return Reading(table, true).read(text, name, overrides);
+                    const std::vector<Section>& table, const std::vector<Override>& overrides,
+                    KeysText kind) {
+  return Reading(table, kind).read(text, name, overrides);
 }
 
 std::vector<std::string> keep_values_before(const std::vector<Section>& table,

@@ -1,7 +1,6 @@
 #include "framework/optim/optimizers.h"
 
 #include <cstddef>
-#include <utility>
 
 #include "framework/keys/key_table.h"
 #include "framework/optim/built_in_optimizers.h"

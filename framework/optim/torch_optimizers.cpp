@@ -4,7 +4,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "framework/base/text.h"
 #include "framework/keys/key.h"
 #include "framework/optim/built_in_optimizers.h"
 

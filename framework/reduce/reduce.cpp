@@ -1,6 +1,5 @@
 #include "framework/reduce/reduce.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "framework/base/text.h"

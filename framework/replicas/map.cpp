@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <span>
 
 #include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>

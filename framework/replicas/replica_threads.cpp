@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <span>
 #include <utility>
 
 #include <ATen/ThreadLocalState.h>
@@ -135,9 +134,7 @@ std::string text_of(const MapCall& options) {
 }
 
 AxisNames names_of(const MapCall& options) {
-  std::vector<std::string> names;
-  for (const NamedAxis& axis : options.axes) names.push_back(axis.name);
-  return AxisNames(std::move(names));
+  return AxisNames(mapped(options.axes, &NamedAxis::name));
 }
 
 bool spans_job(const MapCall& options) {

@@ -134,9 +134,7 @@ std::optional<Difference> first_difference(const std::vector<std::int64_t>& hash
 
 void check_agreement(const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors,
                      const AxisNames& axis_name, const char* kind) {
-  std::vector<std::int64_t> hashes;
-  for (const at::Tensor& tensor : tensors) hashes.push_back(hash_of(tensor));
-  const auto found = first_difference(hashes, axis_name);
+  const auto found = first_difference(mapped(tensors, hash_of), axis_name);
   if (!found) return;
   const bool is_one = found->replicas.size() == 1;
   throw Error(lockstep::str(kind, " '", names[found->index],

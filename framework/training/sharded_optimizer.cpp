@@ -19,7 +19,6 @@
 #include "framework/training/random_draws.h"
 #include "framework/training/safe_convolutions.h"
 #include "framework/training/trainer_call.h"
-#include "framework/tree/flat_layout.h"
 
 namespace lockstep {
 namespace {

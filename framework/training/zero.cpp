@@ -129,9 +129,7 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
                          .gradients = module_.same_gradients().take()};
   const training::StepVotes votes = update_->exchange(own);
   check_learning_rates(votes.votes, call);
-  std::vector<std::uint64_t> gradients;
-  for (const training::StepVote& vote : votes.votes) gradients.push_back(vote.gradients);
-  module_.same_gradients().compare(gradients);
+  module_.same_gradients().compare(mapped(votes.votes, &training::StepVote::gradients));
   if (votes.any(&training::StepVote::has_replaced)) {
     update_->refresh_masters(flat_parameters_->adopt(call));
   }

@@ -1,8 +1,6 @@
 #include "framework/training/zero_options.h"
 
 #include <limits>
-#include <optional>
-#include <string>
 
 namespace lockstep {
 namespace {

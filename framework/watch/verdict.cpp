@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <set>
 #include <span>
@@ -92,8 +91,7 @@ class Message {
       if (a.names.front() != b.names.front()) return name_less(a.names.front(), b.names.front());
       return a.text < b.text;
     });
-    std::vector<std::string> said;
-    for (const Clause& clause : clauses_) said.push_back(say(clause));
+    auto said = mapped(clauses_, [&](const Clause& clause) { return say(clause); });
     const std::string last = std::move(said.back());
     said.pop_back();
     if (said.empty()) return last;

@@ -152,7 +152,7 @@ TEST_CASE("a string alone may stand for a list of one") {
 TEST_CASE("a copy of what is picked has options of its own") {
   Picked one("box", Box{.size = 4});
   Picked other = one;
-  other.options<Box>().size = 5;
+  other.all.of<Box>("box").size = 5;
   CHECK(made(one) == "box 4 1");
   CHECK(made(other) == "box 5 1");
   CHECK(made(Picked("ball")) == "ball 0.5");

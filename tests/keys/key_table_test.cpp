@@ -115,7 +115,7 @@ TEST_CASE("a document hands out its values and the defaults of keys left out") {
 TEST_CASE("a record of before there was a key has the value of then, and a text has the default") {
   const auto recorded = [](const std::string& text, const std::vector<Override>& overrides = {}) {
     Values values;
-    (void)read_recorded_keys(text, "record", table_of(values), overrides);
+    (void)read_keys(text, "record", table_of(values), overrides, KeysText::recorded);
     return values.matt;
   };
   CHECK_FALSE(read("paint: {}").matt);

@@ -291,8 +291,7 @@ Options parse_flags(int argc, const char* const* argv) {
   if (options.measurement == "--help") options.text = text_of_help();
   if (options.measurement == "--version") options.text = kVersion;
   if (!options.text.empty()) return options;
-  Words names;
-  for (const Benchmark& benchmark : benchmarks()) names.push_back(benchmark.name);
+  Words names = mapped(benchmarks(), &Benchmark::name);
   if (std::ranges::count(names, options.measurement) == 0) {
     const std::string what = options.measurement.empty()
                                  ? "a measurement is needed"

@@ -59,8 +59,7 @@ bool parse_command_line(int argc, const char* const* argv, const CommandLine& li
     const std::string name = argument.substr(0, equals);
     const auto flag = std::ranges::find(flags, name, &Flag::name);
     if (flag == flags.end()) {
-      std::vector<std::string> all;
-      for (const Flag& shown : shown_flags(line.flags)) all.push_back(shown.name);
+      const auto all = mapped(shown_flags(line.flags), &Flag::name);
       fail(str("unknown flag ", cut(name), did_you_mean(name, all)));
     }
     words.push_back(name);
@@ -79,8 +78,7 @@ bool parse_command_line(int argc, const char* const* argv, const CommandLine& li
     fail(str(name, " lacks its value: ", value, " follows (if that is meant: ", name, "=", value,
              ")"));
   }
-  std::vector<const char*> pointers;
-  for (const std::string& word : words) pointers.push_back(word.c_str());
+  const auto pointers = mapped(words, [](const std::string& word) { return word.c_str(); });
   const auto parsed = options_of(flags).parse(static_cast<int>(words.size()), pointers.data());
   if (parsed.count("help") > 0) return false;
   for (const cxxopts::KeyValue& argument : parsed.arguments()) {

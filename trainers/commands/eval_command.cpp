@@ -10,7 +10,6 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/data/data.h"
 #include "framework/replicas/launch.h"
-#include "models/model.h"
 #include "trainers/commands/command_line.h"
 #include "trainers/commands/flags.h"
 #include "trainers/commands/opened_checkpoint.h"

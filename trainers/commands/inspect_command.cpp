@@ -1,8 +1,6 @@
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <optional>
 #include <sstream>
 #include <string>

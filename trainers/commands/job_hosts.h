@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 #include "framework/data/data.h"
 #include "framework/replicas/launch.h"

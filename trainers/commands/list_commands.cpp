@@ -42,9 +42,7 @@ std::string list_text(const std::optional<std::string>& name) {
   for (const auto& [list, rows] : lists()) {
     if (list == name) return table_text(rows, "l");
     names.push_back(list);
-    std::vector<std::string> entries;
-    for (const auto& row : rows) entries.push_back(row[0]);
-    lines.push_back({list, join(entries)});
+    lines.push_back({list, join(mapped(rows, [](const auto& row) { return row[0]; }))});
   }
   if (!name) return table_text(lines, "l");
   throw ValueError(str("there is no list '", cut(*name), "'", did_you_mean(*name, names),
@@ -62,8 +60,7 @@ int run_on_name(int argc, const char* const* argv, CommandLine line,
 }  // namespace
 
 int run_list(int argc, const char* const* argv) {
-  std::vector<std::string> names;
-  for (const auto& [list, rows] : lists()) names.push_back(list);
+  const auto names = mapped(lists(), [](const auto& list) { return list.first; });
   return run_on_name(
       argc, argv,
       {.program = "train list",

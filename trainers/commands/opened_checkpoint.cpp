@@ -2,7 +2,6 @@
 
 #include <system_error>
 
-#include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/checkpoint/weights.h"
 #include "framework/storage/checkpoint_folder.h"

@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/gather.h>

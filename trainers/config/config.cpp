@@ -50,7 +50,8 @@ Config parse_config(const std::string& text, const std::string& name,
 Config parse_recorded_config(const std::string& text, const std::string& name,
                              const std::vector<keys::Override>& overrides) {
   Config config;
-  config.places = keys::read_recorded_keys(text, name, config_table(config), overrides);
+  config.places =
+      keys::read_keys(text, name, config_table(config), overrides, keys::KeysText::recorded);
   return config;
 }
 

@@ -3,16 +3,12 @@
 #include <algorithm>
 #include <string>
 
-#include <torch/nn/module.h>
-
 #include "framework/base/cores.h"
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"
 #include "framework/base/round_up.h"
 #include "framework/base/text.h"
-#include "framework/checkpoint/weights.h"
 #include "framework/objectives/objectives.h"
-#include "framework/optim/optimizer_options.h"
 #include "framework/training/bucket_sizes.h"
 
 namespace lockstep {

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cctype>
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>

@@ -1,16 +1,11 @@
 #include "trainers/run/data_record.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <iterator>
-#include <memory>
 #include <set>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 
-#include "framework/base/errors.h"
-#include "framework/base/text.h"
 #include "trainers/run/resume.h"
 
 namespace lockstep {
@@ -56,11 +51,9 @@ Json json_of(const std::vector<ColumnScale>& scales) {
 }
 
 std::vector<ColumnScale> scales_in(const Json& list) {
-  std::vector<ColumnScale> scales;
-  for (const Json& scale : list) {
-    scales.push_back({.mean = scale.at(0).get<double>(), .deviation = scale.at(1).get<double>()});
-  }
-  return scales;
+  return mapped(list, [](const Json& scale) {
+    return ColumnScale{.mean = scale.at(0).get<double>(), .deviation = scale.at(1).get<double>()};
+  });
 }
 
 Json json_of(const TensorType& type) {

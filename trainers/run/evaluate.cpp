@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/isfinite.h>

@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
-#include <torch/nn/module.h>
 #include <unistd.h>
 
 #include "framework/base/errors.h"
@@ -222,10 +220,9 @@ void check_memory(const Config& config, const DataSets& data) {
       ". A smaller model, fewer replicas or a higher parallel.zero_stage need less";
   require(job.lack.empty(), "this job does not fit: ", job.lack, advice);
   if (job.most <= job.available) return;
-  std::vector<std::string> parts;
-  for (const Category& category : kCategories) {
-    parts.push_back(str(category.name, " ", text_of_bytes(job.use.host.*category.bytes)));
-  }
+  auto parts = mapped(kCategories, [&](const Category& category) {
+    return str(category.name, " ", text_of_bytes(job.use.host.*category.bytes));
+  });
   if (job.here.order > 0) parts.push_back(str("order of samples ", text_of_bytes(job.here.order)));
   parts.push_back(str("a batch's inputs ", text_of_bytes(job.here.inputs)));
   parts.push_back(str("its outputs ", text_of_bytes(job.here.outputs)));
@@ -326,11 +323,10 @@ MemoryReport memory_report(const Config& config, const DataSets& data, const Zer
 }
 
 std::string memory_text(const MemoryReport& report) {
-  std::vector<std::string> parts;
-  for (const Category& category : kCategories) {
-    parts.push_back(str(category.name, " ", text_of_bytes(report.measured.largest.*category.bytes),
-                        " (", text_of_bytes(report.predicted.largest.*category.bytes), ")"));
-  }
+  const auto parts = mapped(kCategories, [&](const Category& category) {
+    return str(category.name, " ", text_of_bytes(report.measured.largest.*category.bytes), " (",
+               text_of_bytes(report.predicted.largest.*category.bytes), ")");
+  });
   return str("memory a replica:    ", join(parts), "; in brackets as predicted\n",
              "memory of the host:  ", text_of_bytes(report.measured.host.total()), " (",
              text_of_bytes(report.predicted.host.total()), ") for these, ",

@@ -1,8 +1,6 @@
 #include "trainers/run/resume.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <map>
 #include <set>
 #include <system_error>
 

@@ -3,9 +3,6 @@
 #include <cmath>
 #include <cstddef>
 #include <exception>
-#include <functional>
-#include <memory>
-#include <optional>
 #include <source_location>
 #include <sstream>
 #include <utility>

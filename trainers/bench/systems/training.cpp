@@ -281,9 +281,8 @@ std::int64_t default_batch(const std::string& model) {
 }
 
 std::vector<std::int64_t> parameters_of(const std::string& model) {
-  std::vector<std::int64_t> counts;
-  for (const Tensor& parameter : model_of(model)->parameters()) counts.push_back(parameter.numel());
-  return counts;
+  return mapped(model_of(model)->parameters(),
+                [](const Tensor& parameter) { return parameter.numel(); });
 }
 
 }  // namespace lockstep::bench
