@@ -205,13 +205,9 @@ replicas::MapInput MeshBox::cut(const ArgumentLeaf<PartitionSpec>& argument) con
                                      " blocks, which must divide ", leaf.size(dimension)));
     }
     if (count == 1) continue;
-    const std::vector<std::int64_t> lengths(static_cast<std::size_t>(count),
-                                            leaf.size(dimension) / count);
     Leaves smaller;
     for (const Tensor& part : input.parts) {
-      for (Tensor& piece : part.split_with_sizes(lengths, dimension)) {
-        smaller.push_back(std::move(piece));
-      }
+      for (Tensor& piece : part.chunk(count, dimension)) smaller.push_back(std::move(piece));
     }
     input.parts = std::move(smaller);
     for (std::size_t r = 0; r < input.part_of.size(); ++r) {
