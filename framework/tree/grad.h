@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -30,8 +31,7 @@ inline constexpr HasAux has_aux;
 namespace tree_detail {
 std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(const Leaves&)>& loss,
                                                    const Leaves& leaves);
-/// Whether derivatives by these leaves stay connected to an outer differentiation: within the
-/// function of an outer value_and_grad, or by leaves that require gradients.
+/// Whether these keep a graph: in an outer value_and_grad, or by leaves that require gradients.
 bool differentiated_outside(const Leaves& leaves);
 /// ValueError if a leaf of this argument is not floating-point.
 void check_differentiable(const Leaves& leaves, std::size_t argument);
@@ -168,8 +168,7 @@ auto value_and_gradient(const F& f, const Args&... args) {
 /// A function that returns f's value and its gradient: `value_and_grad(f)(tree, args…)` is the pair
 /// of f(tree, args…), a floating-point tensor with one element, and a tree like its first argument
 /// with the derivative by each leaf. A leaf that the value does not depend on has zeros. The
-/// arguments are not changed, whether or not they require gradients themselves. As
-/// jax.value_and_grad.
+/// arguments are not changed. As jax.value_and_grad.
 ///
 /// `value_and_grad(f, argnums<2>)` differentiates by the third argument instead, and `argnums<0,
 /// 2>` by the first and the third: the gradient is then a tuple of trees, in that order.
@@ -179,71 +178,48 @@ auto value_and_gradient(const F& f, const Args&... args) {
 /// of derivatives work, mixed ones too; also across maps. Outside of any they keep no graph, unless
 /// what it differentiates by requires gradients itself and gradients are not disabled: then both
 /// keep theirs. Throws ValueError if the value is not one element or a leaf is not floating point.
-template <typename F, int... Index>
-[[nodiscard]] auto value_and_grad(F f, Argnums<Index...>) {
+///
+/// With has_aux at the end, f returns a pair: its value, and an auxiliary result of any type
+/// (metrics, for example), which is not differentiated. The function then returns f's pair and the
+/// gradient. If the auxiliary result is a tree, its leaves keep a graph where value and gradient
+/// do, and are detached elsewhere. If it is no tree, it is unchanged. As jax.value_and_grad(f,
+/// has_aux=True).
+template <typename F, int... Index, std::same_as<HasAux>... Aux>
+[[nodiscard]] auto value_and_grad(F f, Argnums<Index...>, Aux...) {
   return [f = std::move(f)]<typename... Args>(const Args&... args) {
+    constexpr bool with_aux = sizeof...(Aux) > 0;
     if constexpr (tree_detail::check_call<Argnums<Index...>, F, Args...>()) {
-      return tree_detail::value_and_gradient<false, Argnums<Index...>>(f, args...);
+      return tree_detail::value_and_gradient<with_aux, Argnums<Index...>>(f, args...);
     } else {
-      return std::pair<Tensor, tree_detail::NoGradient<Index...>>();
+      using NoValue = std::conditional_t<with_aux, std::pair<Tensor, Tensor>, Tensor>;
+      return std::pair<NoValue, tree_detail::NoGradient<Index...>>();
     }
   };
 }
-template <typename F>
-[[nodiscard]] auto value_and_grad(F f) {
-  return value_and_grad(std::move(f), argnums<0>);
+template <typename F, std::same_as<HasAux>... Aux>
+[[nodiscard]] auto value_and_grad(F f, Aux... aux) {
+  return value_and_grad(std::move(f), argnums<0>, aux...);
 }
 
-/// For a function that returns a pair: its value, and an auxiliary result of any type (metrics, for
-/// example), which is not differentiated. Returns f's pair and the gradient. If the auxiliary
-/// result is a tree, its leaves keep a graph where value and gradient do, and are detached
-/// elsewhere. If it is no tree, it is unchanged. As jax.value_and_grad(f, has_aux=True).
-template <typename F, int... Index>
-[[nodiscard]] auto value_and_grad(F f, Argnums<Index...>, HasAux) {
+/// The gradient alone, or with has_aux the gradient and the auxiliary result; see value_and_grad.
+template <typename F, int... Index, std::same_as<HasAux>... Aux>
+[[nodiscard]] auto grad(F f, Argnums<Index...>, Aux...) {
   return [f = std::move(f)]<typename... Args>(const Args&... args) {
-    if constexpr (tree_detail::check_call<Argnums<Index...>, F, Args...>()) {
-      return tree_detail::value_and_gradient<true, Argnums<Index...>>(f, args...);
-    } else {
-      return std::pair<std::pair<Tensor, Tensor>, tree_detail::NoGradient<Index...>>();
-    }
-  };
-}
-template <typename F>
-[[nodiscard]] auto value_and_grad(F f, HasAux) {
-  return value_and_grad(std::move(f), argnums<0>, has_aux);
-}
-
-/// The gradient alone; see value_and_grad.
-template <typename F, int... Index>
-[[nodiscard]] auto grad(F f, Argnums<Index...>) {
-  return [f = std::move(f)]<typename... Args>(const Args&... args) {
-    if constexpr (tree_detail::check_call<Argnums<Index...>, F, Args...>()) {
-      return tree_detail::value_and_gradient<false, Argnums<Index...>>(f, args...).second;
-    } else {
-      return tree_detail::NoGradient<Index...>();
-    }
-  };
-}
-template <typename F>
-[[nodiscard]] auto grad(F f) {
-  return grad(std::move(f), argnums<0>);
-}
-
-/// The gradient and what the function returns beside its value. As jax.grad(f, has_aux=True).
-template <typename F, int... Index>
-[[nodiscard]] auto grad(F f, Argnums<Index...>, HasAux) {
-  return [f = std::move(f)]<typename... Args>(const Args&... args) {
-    if constexpr (tree_detail::check_call<Argnums<Index...>, F, Args...>()) {
+    using None = tree_detail::NoGradient<Index...>;
+    constexpr bool with_aux = sizeof...(Aux) > 0;
+    if constexpr (!tree_detail::check_call<Argnums<Index...>, F, Args...>()) {
+      return std::conditional_t<with_aux, std::pair<None, Tensor>, None>();
+    } else if constexpr (with_aux) {
       auto [value, gradient] = tree_detail::value_and_gradient<true, Argnums<Index...>>(f, args...);
       return std::pair(std::move(gradient), std::move(value.second));
     } else {
-      return std::pair<tree_detail::NoGradient<Index...>, Tensor>();
+      return tree_detail::value_and_gradient<false, Argnums<Index...>>(f, args...).second;
     }
   };
 }
-template <typename F>
-[[nodiscard]] auto grad(F f, HasAux) {
-  return grad(std::move(f), argnums<0>, has_aux);
+template <typename F, std::same_as<HasAux>... Aux>
+[[nodiscard]] auto grad(F f, Aux... aux) {
+  return grad(std::move(f), argnums<0>, aux...);
 }
 
 }  // namespace lockstep
