@@ -1,18 +1,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <set>
 #include <tuple>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
-#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
 #include "framework/replicas/launch.h"
@@ -25,37 +22,6 @@
 
 using namespace lockstep;
 using namespace lockstep::testing;
-
-TEST_CASE("launch: every replica runs once, with the axis bound and its own index") {
-  for (const LaunchMode mode : kModes) {
-    for (const std::int64_t n : {1, 2, 3, 5}) {
-      INFO(n << " " << name_of(mode));
-      const SharedNumbers runs(static_cast<std::size_t>(n));
-      const SharedNumbers pids(static_cast<std::size_t>(n));
-      const Ended ended = launched(
-          [&] {
-            const std::int64_t index = axis_index("workers");
-            expect(axis_size("workers") == n, "axis size");
-            const Tensor sum = psum(at::full({5}, index + 1, at::kLong), "workers");
-            expect(sum.equal(at::full({5}, n * (n + 1) / 2, at::kLong)), "psum");
-            const Tensor all = all_gather(at::full({}, index, at::kLong), "workers");
-            expect(all.equal(at::arange(n)), "all_gather");
-            ++runs[static_cast<std::size_t>(index)];
-            pids[static_cast<std::size_t>(index)] = ::getpid();
-          },
-          {.replicas = n, .mode = mode, .axis_name = "workers"});
-      check_status(ended, 0);
-      for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) CHECK(runs[i] == 1);
-      const auto all = pids.pids();
-      const std::set<pid_t> different(all.begin(), all.end());
-      CHECK(different.size() == (mode == LaunchMode::processes ? static_cast<std::size_t>(n) : 1));
-      CHECK(different.count(::getpid()) == 0);
-      CHECK_THAT(ended.err,
-                 ContainsSubstring(str("lockstep: ", n, n == 1 ? " replica" : " replicas", " as ",
-                                       name_of(mode), ", ")));
-    }
-  }
-}
 
 TEST_CASE("launch: again and again in one program, and what replicas change stays theirs") {
   int changed = 0;

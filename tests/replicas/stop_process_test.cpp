@@ -59,11 +59,14 @@ std::string kind_of(const LaunchOptions& options) {
              options.backend == Backend::gloo ? ", gloo" : "");
 }
 
+bool is_common(const Stop& stop) {
+  return stop.signal == SIGINT || stop.signal == SIGTERM;
+}
+
 std::string asked_line(const Stop& stop) {
-  const bool may_end = stop.signal == SIGINT || stop.signal == SIGTERM;
   return str("lockstep: warning: ", stop.name, ": replicas end at their next step; ",
-             may_end ? "a second one after 2 s ends them at once\n"
-                     : "Ctrl-C twice, 2 s apart, ends them at once\n");
+             is_common(stop) ? "a second one after 2 s ends them at once\n"
+                             : "Ctrl-C twice, 2 s apart, ends them at once\n");
 }
 
 std::string stopped_line(const Stop& stop) {
@@ -101,8 +104,8 @@ TEST_CASE("a job that is asked to stop: every replica sees it, and the status na
   for (const LaunchOptions& options : stoppable_jobs()) {
     for (const Stop& stop : kStops) {
       // Which signal it is matters to the launcher alone.
-      const bool is_common = stop.signal == SIGINT || stop.signal == SIGTERM;
-      if (!is_common && (options.workers != kReplicasToStop || options.backend == Backend::gloo))
+      if (!is_common(stop) &&
+          (options.workers != kReplicasToStop || options.backend == Backend::gloo))
         continue;
       INFO(kind_of(options) << ", " << stop.name);
       Steps job(options);
@@ -182,21 +185,29 @@ TEST_CASE(
 TEST_CASE("a job that ends at once by any of the signals says which, and leaves nobody behind") {
   for (const LaunchMode mode : kModes) {
     for (const Stop& stop : kStops) {
-      INFO(name_of(mode) << ", " << stop.name);
-      const SharedNumbers pids(2);
-      ChildProgram program(launching(
-          [&] {
-            pids[own_index()] = ::getpid();
-            for (;;) meet();
-          },
-          {.replicas = 2, .mode = mode}));
-      REQUIRE(eventually([&] { return pids.set() == 2; }));
-      (void)::kill(program.pid(), stop.signal);
-      const Ended end = program.wait();
-      check_status(end, stop.status);
-      CHECK(!end.by_signal);
-      CHECK_THAT(last_words(end), ContainsSubstring(str("stopped by ", stop.name)));
-      CHECK(all_ended(pids));
+      for (const std::int64_t replicas : {3, 5}) {
+        // A terminal's Ctrl-C reaches the whole process group.
+        for (const bool whole_group : {false, true}) {
+          if (!is_common(stop) && (replicas == 5 || whole_group)) continue;
+          INFO(replicas << " " << name_of(mode) << ", " << stop.name << ", group " << whole_group);
+          const SharedNumbers pids(static_cast<std::size_t>(replicas));
+          ChildProgram program(launching(
+              [&] {
+                pids[own_index()] = ::getpid();
+                for (;;) meet();
+              },
+              {.replicas = replicas, .workers = replicas == 5 ? 2 : 3, .mode = mode}));
+          REQUIRE(eventually([&] { return pids.set() == static_cast<std::size_t>(replicas); }));
+          (void)::kill(whole_group ? -program.pid() : program.pid(), stop.signal);
+          const Ended end = program.wait();
+          check_status(end, stop.status);
+          CHECK(!end.by_signal);
+          CHECK(last_words(end) == (mode == LaunchMode::processes
+                                        ? stopped_line(stop)
+                                        : str("lockstep: error: stopped by ", stop.name, "\n")));
+          CHECK(all_ended(pids));
+        }
+      }
     }
   }
 }

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <thread>
 #include <utility>
@@ -142,29 +141,5 @@ TEST_CASE("workers: who waits for its turn, or for another worker's, is not late
         },
         {.replicas = 6, .workers = workers, .timeout = milliseconds(600)});
     check_status(end, 0);
-  }
-}
-
-TEST_CASE("workers: SIGINT and SIGTERM end all of them") {
-  const std::map<int, std::string> names{{SIGINT, "Ctrl-C"}, {SIGTERM, "SIGTERM"}};
-  for (const auto& [signal, name] : names) {
-    for (const LaunchMode mode : kModes) {
-      const SharedNumbers pids(5);
-      ChildProgram program(launching(
-          [&] {
-            pids[own_index()] = ::getpid();
-            for (;;) meet();
-          },
-          {.replicas = 5, .workers = 2, .mode = mode}));
-      REQUIRE(eventually([&] { return pids.set() == 5; }));
-      (void)::kill(program.pid(), signal);
-      const Ended end = program.wait();
-      check_status(end, 128 + signal);
-      CHECK(!end.by_signal);
-      CHECK(last_words(end) ==
-            str("lockstep: error: stopped by ", name,
-                mode == LaunchMode::processes ? "; all replicas have ended\n" : "\n"));
-      CHECK(all_ended(pids));
-    }
   }
 }

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <span>
@@ -47,7 +48,9 @@ constexpr Sharing kSharings[] = {{1, 1}, {2, 1}, {3, 2}, {4, 1}, {4, 2}, {4, 3},
 }  // namespace
 
 TEST_CASE("workers: every replica runs once, with its index, in the process of its worker") {
-  for (const Sharing& sharing : kSharings) {
+  std::vector<Sharing> sharings(std::begin(kSharings), std::end(kSharings));
+  for (const std::int64_t replicas : {2, 3, 5}) sharings.push_back({replicas, replicas});
+  for (const Sharing& sharing : sharings) {
     for (const LaunchMode mode : kModes) {
       for (const Backend backend : kBackends) {
         const std::int64_t n = sharing.replicas;
@@ -57,16 +60,20 @@ TEST_CASE("workers: every replica runs once, with its index, in the process of i
         const SharedNumbers pids(static_cast<std::size_t>(n));
         const Ended ended = launched(
             [&] {
-              const std::int64_t index = axis_index("data");
-              expect(axis_size("data") == n, "axis size");
-              const Tensor sum = psum(at::full({5}, index + 1, at::kLong), "data");
+              const std::int64_t index = axis_index("batch");
+              expect(axis_size("batch") == n, "axis size");
+              const Tensor sum = psum(at::full({5}, index + 1, at::kLong), "batch");
               expect(sum.equal(at::full({5}, n * (n + 1) / 2, at::kLong)), "psum");
-              expect(all_gather(at::full({}, index, at::kLong), "data").equal(at::arange(n)),
+              expect(all_gather(at::full({}, index, at::kLong), "batch").equal(at::arange(n)),
                      "all_gather");
-              ++runs[own_index()];
-              pids[own_index()] = ::getpid();
+              ++runs[static_cast<std::size_t>(index)];
+              pids[static_cast<std::size_t>(index)] = ::getpid();
             },
-            {.replicas = n, .workers = sharing.workers, .mode = mode, .backend = backend});
+            {.replicas = n,
+             .workers = sharing.workers,
+             .mode = mode,
+             .backend = backend,
+             .axis_name = "batch"});
         check_status(ended, 0);
         std::map<std::int64_t, std::set<std::int64_t>> by_worker;
         std::set<std::int64_t> different;
@@ -77,6 +84,7 @@ TEST_CASE("workers: every replica runs once, with its index, in the process of i
           different.insert(pids[place]);
         }
         for (const auto& [worker, of_one] : by_worker) CHECK(of_one.size() == 1);
+        CHECK(!different.contains(::getpid()));
         const auto processes =
             static_cast<std::size_t>(mode == LaunchMode::processes ? sharing.workers : 1);
         CHECK(different.size() == processes);
