@@ -32,6 +32,9 @@ class LOCKSTEP_THREAD_ATTRIBUTE(capability("mutex")) Mutex : private NonCopyable
  public:
   void lock() LOCKSTEP_ACQUIRE() { mutex_.lock(); }
   void unlock() LOCKSTEP_RELEASE() { mutex_.unlock(); }
+  [[nodiscard]] bool try_lock() LOCKSTEP_THREAD_ATTRIBUTE(try_acquire_capability(true)) {
+    return mutex_.try_lock();
+  }
 
  private:
   friend class MutexLock;

@@ -28,6 +28,12 @@ struct Counter {
     lock.lock();
     add();
   }
+  bool try_to_add() {
+    if (!mutex.try_lock()) return false;
+    add();
+    mutex.unlock();
+    return true;
+  }
 };
 
 }  // namespace
