@@ -6,6 +6,8 @@
 #include <stdexcept>
 
 #include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/support/ended.h"
 
 namespace lockstep::testing {
 
@@ -129,6 +131,31 @@ std::string JobOnHosts::all_output() const {
 
 fs::path JobOnHosts::folder(std::size_t host) const {
   return folder_.path() / TestNetwork::name(host);
+}
+
+Result result_in(const fs::path& output) {
+  Result result{.digest = digest_of(output), .losses = {}};
+  for (const nlohmann::json& line : read_json_lines(output / "metrics.jsonl")) {
+    if (line.contains("loss")) result.losses.push_back(line["loss"]);
+  }
+  return result;
+}
+
+Result on_one_host(std::size_t replicas, const Flags& flags, const std::string& config) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("config.yaml", config);
+  require_status(run_program(train_command(Flags{"--config", file, "--replicas", str(replicas),
+                                                 "--output", "run"} +
+                                           flags),
+                             folder.path()),
+                 0);
+  return result_in(folder.path() / "run");
+}
+
+void check_all_well(JobOnHosts& job, const std::vector<Ended>& ended, const Result& expected) {
+  INFO(job.all_output());
+  for (const Ended& end : ended) REQUIRE(end.status == 0);
+  CHECK(result_in(job.output(0, "")) == expected);
 }
 
 std::string last_line(const std::string& text) {

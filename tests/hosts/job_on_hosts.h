@@ -71,6 +71,31 @@ class JobOnHosts {
   std::vector<std::unique_ptr<ChildProgram>> programs_;
 };
 
+/// A config of a few steps with something of everything.
+inline constexpr const char* kPerceptron = R"(
+model: {name: mlp, hidden: [32, 9]}
+data: {name: fashion_mnist, batch_size: 8}
+optimizer: {name: adam, lr: 0.001}
+parallel: {threads_per_replica: 1, bucket_mb: 0.05}
+trainer: {steps: 6, seed: 0, accumulate: 2, clip_norm: 1.0, log_every: 1, eval_every: 0}
+)";
+
+/// What runs of one config have in common, wherever their replicas are.
+struct Result {
+  std::string digest;
+  std::vector<nlohmann::json> losses;  // step by step
+
+  bool operator==(const Result&) const = default;
+};
+
+[[nodiscard]] Result result_in(const std::filesystem::path& output);
+/// Of one host with as many replicas.
+[[nodiscard]] Result on_one_host(std::size_t replicas, const Flags& flags = {},
+                                 const std::string& config = kPerceptron);
+
+/// All hosts have ended well, with this result.
+void check_all_well(JobOnHosts& job, const std::vector<Ended>& ended, const Result& expected);
+
 /// The last line of a text, which for `train` says why it has ended; empty without one.
 [[nodiscard]] std::string last_line(const std::string& text);
 

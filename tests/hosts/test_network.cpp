@@ -98,7 +98,7 @@ std::vector<std::string> TestNetwork::traces(std::size_t host) const {
   return left;
 }
 
-std::vector<std::string> TestNetwork::left_behind() const {
+Lines TestNetwork::left_behind() const {
   std::vector<std::string> left;
   const auto none_left = [&] {
     left.clear();

@@ -11,6 +11,8 @@
 
 namespace lockstep::testing {
 
+using Lines = std::vector<std::string>;
+
 /// Hosts that lose packets, that can be unplugged, and that tell what is left on them.
 class TestNetwork : public HostNetwork {
  public:
@@ -34,7 +36,7 @@ class TestNetwork : public HostNetwork {
   [[nodiscard]] std::size_t dropped(std::size_t host) const;
   /// What programs have left on the hosts, a line each: processes, sockets that listen, files in
   /// /dev/shm. To be asked once all programs have ended; waits a little for what is just ending.
-  [[nodiscard]] std::vector<std::string> left_behind() const;
+  [[nodiscard]] Lines left_behind() const;
 
  private:
   [[nodiscard]] pid_t keeper(std::size_t host) const { return keepers().at(host + 1); }

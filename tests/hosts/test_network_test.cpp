@@ -26,7 +26,6 @@ using namespace lockstep::testing;
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Lines = std::vector<std::string>;
 using Program = std::unique_ptr<ChildProgram>;
 
 constexpr std::uint16_t kPort = 5000;
