@@ -144,7 +144,7 @@ std::string text_of_help() {
       "can do.\n\nUsage:\n",
       table_text(commands, "l", "  bench "), "  bench --help | --version\n\n",
       "Flags. A LIST is a,b,c. In brackets stand the commands that have a flag, if not all do.\n",
-      flags_text(shown_flags(bench_flags(none))), "\n", help_on_measuring());
+      flags_text(bench_flags(none)), "\n", help_on_measuring());
 }
 
 // What depends on the measurement, and on the number of hosts.

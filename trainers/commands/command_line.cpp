@@ -6,30 +6,14 @@
 #include <memory>
 #include <optional>
 
-// A value may hold commas: a flag that comes again and again takes each value as it is.
-#define CXXOPTS_VECTOR_DELIMITER '\0'
 #include <cxxopts.hpp>
 
 namespace lockstep {
 namespace {
 
-constexpr const char* kOldSpellings = "old spellings";  // a group of options
-
 std::vector<Flag> with_help(std::vector<Flag> flags) {
   flags.push_back({"--help", "", "Print this and end", {}});
   return flags;
-}
-
-cxxopts::Options options_of(const std::vector<Flag>& flags) {
-  cxxopts::Options options("");
-  options.custom_help("").set_width(100);
-  for (const Flag& flag : flags) {
-    std::shared_ptr<cxxopts::Value> value = cxxopts::value<bool>();
-    if (!flag.argument.empty()) value = cxxopts::value<std::vector<std::string>>();
-    options.add_options(flag.help.empty() ? kOldSpellings : "")(flag.name.substr(2), flag.help,
-                                                                value, flag.argument);
-  }
-  return options;
 }
 
 }  // namespace
@@ -46,8 +30,7 @@ bool parse_command_line(int argc, const char* const* argv, const CommandLine& li
   };
   const std::vector<Flag> flags = with_help(line.flags);
   std::optional<std::string> operand;
-  // Values as words of their own: cxxopts takes those as they are, however long.
-  std::vector<std::string> words{line.program};
+  std::vector<std::pair<const Flag*, Argument>> given;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument.rfind('-', 0) != 0) {
@@ -62,41 +45,44 @@ bool parse_command_line(int argc, const char* const* argv, const CommandLine& li
       const auto all = mapped(shown_flags(line.flags), &Flag::name);
       fail(str("unknown flag ", cut(name), did_you_mean(name, all)));
     }
-    words.push_back(name);
+    std::string& value = given.emplace_back(&*flag, Argument{name, ""}).second.value;
     if (flag->argument.empty() && equals != std::string::npos) {
       fail(str(name, " takes no value, but is given '", cut(argument.substr(equals + 1)), "'"));
     }
     if (flag->argument.empty()) continue;
     if (equals != std::string::npos) {
-      words.push_back(argument.substr(equals + 1));
+      value = argument.substr(equals + 1);
       continue;
     }
     if (++i == argc) fail(str(name, " lacks its value"));
-    words.emplace_back(argv[i]);
-    if (!words.back().starts_with("--")) continue;
-    const std::string value = cut(words.back());
-    fail(str(name, " lacks its value: ", value, " follows (if that is meant: ", name, "=", value,
-             ")"));
+    value = argv[i];
+    if (!value.starts_with("--")) continue;
+    fail(str(name, " lacks its value: ", cut(value), " follows (if that is meant: ", name, "=",
+             cut(value), ")"));
   }
-  const auto pointers = mapped(words, [](const std::string& word) { return word.c_str(); });
-  const auto parsed = options_of(flags).parse(static_cast<int>(words.size()), pointers.data());
-  if (parsed.count("help") > 0) return false;
-  for (const cxxopts::KeyValue& argument : parsed.arguments()) {
-    const std::string name = "--" + argument.key();
-    std::ranges::find(flags, name, &Flag::name)->set({name, argument.value()});
+  for (const auto& [flag, argument] : given) {
+    if (flag->name == "--help") return false;
   }
+  for (const auto& [flag, argument] : given) flag->set(argument);
   if (operand) line.operand(*operand);
   return true;
 }
 
 std::string flags_text(const std::vector<Flag>& flags) {
-  const std::string text = options_of(flags).help({""}, false);
+  cxxopts::Options options("");
+  options.custom_help("").set_width(100);
+  for (const Flag& flag : shown_flags(flags)) {
+    std::shared_ptr<cxxopts::Value> value = cxxopts::value<bool>();
+    if (!flag.argument.empty()) value = cxxopts::value<std::string>();
+    options.add_options()(flag.name.substr(2), flag.help, value, flag.argument);
+  }
+  const std::string text = options.help({""}, false);
   return text.substr(text.find_first_not_of('\n'));
 }
 
 std::string help_text(const CommandLine& line) {
   return str(line.what, "\n\nUsage:\n  ", line.program, " ", line.usage, "\n\n",
-             flags_text(shown_flags(line.flags)), line.more.empty() ? "" : "\n", line.more);
+             flags_text(line.flags), line.more.empty() ? "" : "\n", line.more);
 }
 
 std::string command_of(int argc, const char* const* argv, const std::string& program,

@@ -62,7 +62,7 @@ struct CommandLine {
 /// no flag, but for the operand. `argc` and `argv` as main's.
 [[nodiscard]] bool parse_command_line(int argc, const char* const* argv, const CommandLine& line);
 
-/// A line for each flag, or more.
+/// A line for each flag that help shows, or more.
 [[nodiscard]] std::string flags_text(const std::vector<Flag>& flags);
 
 /// The text of --help.
