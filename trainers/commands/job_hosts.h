@@ -14,8 +14,8 @@ namespace lockstep {
 /// `claim` makes options.output the run's own and `begin` follows on each host. Config, data, the
 /// folder asked for and the checkpoint must be the same on all hosts, but not where a host has the
 /// data (keys::KeyTraits::is_place). Of data that are slow to read (Dataset::is_slow()) about 1000
-/// samples are compared. Where the run saves
-/// checkpoints, the folder must be shared by all: ValueError if it is not.
+/// samples are compared. ValueError if the run saves checkpoints and the folder is not shared by
+/// all.
 [[nodiscard]] HostOptions host_options(const Flags& flags, const Config& config,
                                        const DataSets& data, RunOptions& options,
                                        const std::function<void()>& claim,

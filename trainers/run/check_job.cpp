@@ -6,7 +6,6 @@
 #include <exception>
 #include <filesystem>
 #include <functional>
-#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -255,18 +254,14 @@ class JobCheck {
     unfrozen.trainer.freeze.clear();
     const std::vector<std::string> names = parameters_of(unfrozen);
     const std::string known = "the parameters are " + listed(names);
-    std::set<std::string> frozen;
+    std::vector<std::string> left = names;
     for (const std::string& pattern : config_.trainer.freeze) {
-      bool is_matched = false;
-      for (const std::string& name : names) {
-        if (!matches_pattern(pattern, name)) continue;
-        is_matched = true;
-        frozen.insert(name);
-      }
-      if (is_matched) continue;
+      const auto is_matched = [&](const auto& name) { return matches_pattern(pattern, name); };
+      std::erase_if(left, is_matched);
+      if (std::ranges::any_of(names, is_matched)) continue;
       report("trainer.freeze", "no parameter matches the pattern '", pattern, "'; ", known);
     }
-    if (frozen.size() < names.size()) return true;
+    if (!left.empty()) return true;
     report("trainer.freeze", "no parameter is left to train; ", known);
     return false;
   }

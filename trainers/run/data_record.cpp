@@ -1,7 +1,6 @@
 #include "trainers/run/data_record.h"
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -111,9 +110,8 @@ std::string changes_of_left_out(const std::vector<std::string>& before,
   const auto tell = [&](const std::vector<std::string>& names,
                         const std::vector<std::string>& others, const char* what) {
     const std::set<std::string> known(others.begin(), others.end());
-    std::vector<std::string> rest;
-    std::ranges::copy_if(names, std::back_inserter(rest),
-                         [&](const std::string& name) { return !known.contains(name); });
+    std::vector<std::string> rest = names;
+    std::erase_if(rest, [&](const std::string& name) { return known.contains(name); });
     if (rest.empty()) return;
     changes.push_back(str(listed(rest, 5), rest.size() == 1 ? " is " : " are ", what));
   };
@@ -189,21 +187,18 @@ std::vector<std::string> changes_of_sets(const SetRecords& before, const SetReco
   for (const auto& [name, words] : {std::pair(kTrainSet, "the training set"),
                                     {kValidationSet, "the validation set"},
                                     {kTestSet, "the test set"}}) {
-    const auto old_set = before.find(name);
-    const auto new_set = now.find(name);
-    const bool was_there = old_set != before.end();
-    const bool is_there = new_set != now.end();
-    const auto samples = [](const auto& set) { return counted(set->second.size, "sample"); };
-    if (was_there && is_there) {
-      if (old_set->second.fingerprint == new_set->second.fingerprint) continue;
-      changes.push_back(
-          old_set->second.size == new_set->second.size
-              ? str(words, " of ", samples(old_set), " has other contents")
-              : str(words, " had ", samples(old_set), " and has ", new_set->second.size));
-      changes.back() += changes_of_left_out(old_set->second.left_out, new_set->second.left_out);
-    } else if (was_there) {
+    const auto old_set = entry_of(before, name);
+    const auto new_set = entry_of(now, name);
+    const auto samples = [](const auto& set) { return counted(set->size, "sample"); };
+    if (old_set && new_set) {
+      if (old_set->fingerprint == new_set->fingerprint) continue;
+      changes.push_back(old_set->size == new_set->size
+                            ? str(words, " of ", samples(old_set), " has other contents")
+                            : str(words, " had ", samples(old_set), " and has ", new_set->size));
+      changes.back() += changes_of_left_out(old_set->left_out, new_set->left_out);
+    } else if (old_set) {
       changes.push_back(str(words, " had ", samples(old_set), " and is not there"));
-    } else if (is_there) {
+    } else if (new_set) {
       changes.push_back(str(words, " was not there and has ", samples(new_set)));
     }
   }

@@ -131,8 +131,7 @@ Config config_of_checkpoint(const fs::path& checkpoint, const CheckpointInfo& in
 std::optional<ResumePoint> find_resume_point(const std::string& resume, const fs::path& output,
                                              bool with_changes, Config& config) {
   if (resume.empty()) return std::nullopt;
-  ResumePoint point{
-      .checkpoint = resume, .info = {}, .changes = {}, .waived = {}, .with_changes = with_changes};
+  ResumePoint point{.checkpoint = resume, .with_changes = with_changes};
   if (resume == "auto") {
     const auto newest = newest_checkpoint(checkpoints_of(output));
     if (!newest) return std::nullopt;

@@ -42,12 +42,12 @@ inline const std::string kFittedText = "fitted";  // see data_record.h
 /// Where a run goes on.
 struct ResumePoint {
   std::filesystem::path checkpoint;
-  CheckpointInfo info;
+  CheckpointInfo info = {};
   /// Keys with another value, "parallel.replicas was 4, is 2", defaults of an older version that
   /// stay, and what has become of data.
-  std::vector<std::string> changes;
+  std::vector<std::string> changes = {};
   /// Why the run need not end with the bits of one that was not interrupted, a line each.
-  std::string waived;
+  std::string waived = {};
   bool with_changes = false;  ///< those that change what is computed are allowed
   /// The config leaves the number of math threads open: it is the checkpoint's.
   bool keeps_threads = false;
