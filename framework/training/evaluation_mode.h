@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -8,7 +7,6 @@
 #include <torch/nn/module.h>
 
 #include "framework/base/non_copyable.h"
-#include "framework/training/each_module.h"
 
 namespace lockstep::training {
 
@@ -22,13 +20,14 @@ class EvaluationMode : private NonCopyable {
   // The destructor runs even if eval() throws, since the constructor that is called first has
   // ended.
   explicit EvaluationMode(torch::nn::Module& module) : EvaluationMode() {
-    for_each_module(module, [&](const std::string&, torch::nn::Module& each) {
-      modes_.emplace_back(&each, each.is_training());
-    });
+    modes_.emplace_back(&module, module.is_training());
+    for (const auto& each : module.modules(/*include_self=*/false)) {
+      modes_.emplace_back(each.get(), each->is_training());
+    }
     module.eval();
   }
   ~EvaluationMode() {
-    // A module sets those in it, too; these come after it.
+    // A module sets those in it, too; these come after it, each as often as it is registered.
     for (const auto& [module, was_training] : modes_) {
       if (module->is_training() != was_training) module->train(was_training);
     }

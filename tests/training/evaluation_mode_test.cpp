@@ -45,6 +45,17 @@ TEST_CASE("evaluation mode leaves each module in its own mode, after an exceptio
   CHECK_FALSE(shared->is_training());
 }
 
+TEST_CASE("a module that trains, also as a part of one that does not, trains after an evaluation") {
+  torch::nn::BatchNorm1d shared(3);
+  torch::nn::ModuleList frozen(shared);
+  torch::nn::ModuleList net(shared, frozen);
+  frozen->eval();
+  shared->train();
+  { const EvaluationMode evaluation(*net); }
+  CHECK(shared->is_training());
+  CHECK_FALSE(frozen->is_training());
+}
+
 TEST_CASE("a module that evaluates already stays so, one that nobody owns, too") {
   torch::nn::LinearImpl layer(2, 2);
   layer.eval();
