@@ -33,11 +33,11 @@ at::Tensor Block::run(const at::Tensor& input, const training::BlockForward& how
 namespace lockstep::training {
 
 BlockGathering::BlockGathering(const ModuleParameters& module, FlatParameters& parameters,
-                               collectives::AxisQueue& queue, bool may_be_late,
-                               std::function<void(std::size_t bucket)> left)
+                               FlatGradients& gradients, collectives::AxisQueue& queue,
+                               bool may_be_late)
     : parameters_(parameters),
+      gradients_(gradients),
       queue_(queue),
-      left_(std::move(left)),
       is_cut_(parameters.layout().has_groups()),
       states_(module.blocks.size()) {
   for (std::size_t index = 0; index < states_.size(); ++index) {
@@ -141,7 +141,7 @@ void BlockGathering::after_backward(std::size_t index) {
   if (done.users == 0 || --done.users > 0) return;
   drop(index);
   if (done.ends_at_input && is_own_) {
-    for (const std::size_t bucket : done.buckets) left_(bucket);
+    for (const std::size_t bucket : done.buckets) gradients_.close(bucket);
   }
   // The run before this one in the forward comes next, unless its backward has begun.
   std::size_t place = std::min(undone_, order_.size());

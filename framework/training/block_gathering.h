@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -10,6 +9,7 @@
 
 #include "framework/collectives/axis_queue.h"
 #include "framework/training/block.h"
+#include "framework/training/flat_gradients.h"
 #include "framework/training/flat_parameters.h"
 #include "framework/training/module_parameters.h"
 
@@ -26,12 +26,11 @@ class BlockGathering final : public BlockRunner,
                              public std::enable_shared_from_this<BlockGathering> {
  public:
   /// `module` has the parameters that `parameters` keeps, and its blocks are the groups 1, 2, … of
-  /// cut ones. `left` is called for each bucket of such a block whose backward is over, at the same
-  /// places on all replicas. It is not called for a block that ran on an input without a gradient.
-  /// `may_be_late`: updates may be, where `queue` overlaps and nothing is cut.
+  /// cut ones. In a backward of the trainer, buckets of `gradients` are closed where such a block's
+  /// part is over, at the same places on all replicas; not for a block that ran on an input without
+  /// a gradient. `may_be_late`: updates may be, where `queue` overlaps and nothing is cut.
   BlockGathering(const ModuleParameters& module, FlatParameters& parameters,
-                 collectives::AxisQueue& queue, bool may_be_late,
-                 std::function<void(std::size_t bucket)> left);
+                 FlatGradients& gradients, collectives::AxisQueue& queue, bool may_be_late);
 
   at::Tensor run(Block& block, const at::Tensor& input, const BlockForward& forward) override;
 
@@ -44,8 +43,8 @@ class BlockGathering final : public BlockRunner,
   void wait_for_late();
 
   [[nodiscard]] bool keeps_everything() const noexcept { return keeps_everything_ > 0; }
-  /// A backward of the trainer begins: `left` is called until it ends. Other backwards
-  /// (autograd::grad) gather and drop blocks without these calls.
+  /// A backward of the trainer begins. Other backwards (autograd::grad) gather and drop blocks,
+  /// too.
   void begin_backward() {
     is_own_ = true;
     is_other_ = false;
@@ -83,8 +82,8 @@ class BlockGathering final : public BlockRunner,
   void after_backward(std::size_t index);
 
   FlatParameters& parameters_;
+  FlatGradients& gradients_;
   collectives::AxisQueue& queue_;
-  std::function<void(std::size_t bucket)> left_;
   bool is_cut_;             // that is, blocks are
   std::vector<bool> late_;  // by bucket; empty: none comes late
   std::vector<BlockState> states_;

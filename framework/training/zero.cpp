@@ -87,8 +87,7 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
       frozen_(std::make_unique<training::FrozenParameters>(parameters_, axis_)),
       deferred_(parameters_, options_.initialize),
       module_(parameters_, {"ZeroTrainer", axis_, where}, options_, *this) {
-  const AxisCall call{"ZeroTrainer", axis_, where};
-  const CalledFrom scope(call);
+  const training::TrainerCall call({"ZeroTrainer", axis_, where});
   check_groups(options_.optimizer, parameters_.names);
   keep_buffers();
   queue_ = std::make_unique<collectives::AxisQueue>(axis_, options_.overlap != Overlap::off, where);
@@ -480,9 +479,8 @@ void ZeroTrainer::lay_out(const at::Tensor& loss) {
   // would be there at one time.
   const bool may_be_late =
       options_.late_parameters && options_.stage > 0 && !takes_turns && !is_common;
-  blocks_ = std::make_shared<training::BlockGathering>(
-      parameters_, *flat_parameters_, *gather_queue_, may_be_late,
-      [this](std::size_t bucket) { gradients_->close(bucket); });
+  blocks_ = std::make_shared<training::BlockGathering>(parameters_, *flat_parameters_, *gradients_,
+                                                       *gather_queue_, may_be_late);
   if (!blocks_->is_needed()) return;
   for (Block* const block : parameters_.blocks) block->set_runner(blocks_);
 }
