@@ -1,6 +1,6 @@
 #include "framework/training/bucket_sizes.h"
 
-#include <mutex>
+#include <tuple>
 
 #include "tests/catch.h"
 #include "tests/training/zero_jobs.h"
@@ -57,25 +57,15 @@ TEST_CASE("chosen buckets are alike on all replicas, and give the bits of any ot
 TEST_CASE("memory with chosen buckets is what was predicted for the link") {
   const Quiet quiet;
   for (const int stage : {0, 1, 2}) {
-    std::mutex mutex;
-    MemoryUse predicted;
-    MemoryUse measured;
-    LinkCost cost;
-    const int status = launch(
-        [&] {
-          OddModel model(20'000);
-          ZeroTrainer trainer(model, adam(stage));
-          (void)train_step(trainer, model, 0, 1, "data");
-          const ReplicaPlacement placement{
-              .replicas = 3, .shares_memory = false, .link = trainer.link_cost().value()};
-          const MemoryUse use = predicted_memory(model, adam(stage), placement).largest;
-          const std::lock_guard lock(mutex);
-          cost = placement.link;
-          predicted = use;
-          measured = trainer.memory();
-        },
-        threads(3, Backend::gloo));
-    REQUIRE(status == 0);
+    const auto [cost, predicted, measured] = result_of_job(threads(3, Backend::gloo), [&] {
+      OddModel model(20'000);
+      ZeroTrainer trainer(model, adam(stage));
+      (void)train_step(trainer, model, 0, 1, "data");
+      const ReplicaPlacement placement{
+          .replicas = 3, .shares_memory = false, .link = trainer.link_cost().value()};
+      return std::tuple(placement.link, predicted_memory(model, adam(stage), placement).largest,
+                        trainer.memory());
+    });
     // On one host nobody measures a link, so all jobs have these.
     CHECK(training::bucket_sizes({}, kMiB, 3, cost) == tree::BucketSizes(2 * kMiB));
     CHECK(measured.communication == predicted.communication);

@@ -66,12 +66,7 @@ struct Job {
 Parameters trained_in_map(std::int64_t replicas, int stage, bool is_deferred) {
   Job job{.options = adam(stage), .is_deferred = is_deferred};
   job.options.axis_name = "i";
-  (void)pmap(
-      [&] {
-        job.run();
-        return at::zeros({});
-      },
-      {.axis_size = replicas})();
+  pmap([&] { job.run(); }, {.axis_size = replicas})();
   return job.result;
 }
 
@@ -108,11 +103,7 @@ at::Tensor thirds(const std::string& name) {
 }
 
 ZeroOptions sgd(int stage, std::function<at::Tensor(const std::string&)> initialize) {
-  ZeroOptions options;
-  options.stage = stage;
-  options.optimizer.name = "sgd";
-  options.initialize = std::move(initialize);
-  return options;
+  return {.stage = stage, .optimizer = {.name = "sgd"}, .initialize = std::move(initialize)};
 }
 
 template <typename Thrown>

@@ -63,11 +63,9 @@ std::int64_t bytes_of(const std::string& key) {
 }
 
 ZeroOptions stage3(std::int64_t size) {
-  ZeroOptions options;
-  options.stage = 3;
-  options.optimizer.name = "sgd";
-  options.initialize = [size](const std::string& name) { return values_of(name, size); };
-  return options;
+  return {.stage = 3, .optimizer = {.name = "sgd"}, .initialize = [size](const std::string& name) {
+            return values_of(name, size);
+          }};
 }
 
 using Work = std::function<void(ZeroTrainer&)>;

@@ -20,6 +20,7 @@
 #include "framework/training/process_generator.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
+#include "tests/training/placements.h"
 #include "tests/training/random_models.h"
 #include "tests/training/zero_jobs.h"
 
@@ -124,7 +125,7 @@ TEST_CASE("a Dropout of no trainer, and in a map inside the replica, says what t
       "it is: make a ZeroTrainer or a DataParallel for a module that registers it, call eval() for "
       "an evaluation, or use lockstep::dropout(input, p, key)";
   CHECK(message_of<Error>([&] { net->forward(input); }) == alone);
-  (void)pmap(
+  pmap(
       [&] {
         {
           const DataParallel parallel(*net, "i");
@@ -133,20 +134,16 @@ TEST_CASE("a Dropout of no trainer, and in a map inside the replica, says what t
             (void)vmap([&](const at::Tensor& x) { return net->forward(x); },
                        {.axis_name = "lanes", .in_axes = {0}})(at::ones({2, 4}));
           });
-          if (inside.find("lockstep::Dropout '1' runs in a map inside the replica") ==
-              std::string::npos) {
-            throw Error(inside);
-          }
+          expect_contains(inside, "lockstep::Dropout '1' runs in a map inside the replica");
         }
         const std::string after = message_of<Error>([&] { net->forward(input); });
         if (after != alone) throw Error(after);
-        return at::zeros({});
       },
       {.axis_size = 1})();
 }
 
 TEST_CASE("masks are those of their keys: seed, replica, step, microbatch, path and call") {
-  (void)pmap(
+  pmap(
       [&] {
         const std::int64_t replica = axis_index("i");
         Dropout drop(0.5);
@@ -169,7 +166,6 @@ TEST_CASE("masks are those of their keys: seed, replica, step, microbatch, path 
             }
           }
         }
-        return at::zeros({});
       },
       {.axis_size = 3})();
 }

@@ -47,10 +47,7 @@ TEST_CASE("a program's own module draws from the keys of its kind, place and cal
     Offset offset;
     offset->eval();  // a trainer tells it in any mode
     torch::nn::Sequential net(torch::nn::Linear(4, 4), offset, offset);
-    ZeroOptions options;
-    options.seed = 7;
-    options.accumulate = 2;
-    ZeroTrainer trainer(*net, options);
+    ZeroTrainer trainer(*net, {.accumulate = 2, .seed = 7});
     for (std::uint64_t step = 0; step < 2; ++step) {
       for (std::uint64_t microbatch = 0; microbatch < 2; ++microbatch) {
         for (std::uint64_t call = 0; call < 2; ++call) {
@@ -72,7 +69,7 @@ TEST_CASE("a program's own module draws from the keys of its kind, place and cal
 }
 
 TEST_CASE("a copy of a module that draws follows the same trainer, and a new trainer counts anew") {
-  (void)pmap(
+  pmap(
       [] {
         Offset offset;
         torch::nn::Sequential net(torch::nn::Linear(1, 1), offset);
@@ -86,7 +83,6 @@ TEST_CASE("a copy of a module that draws follows the same trainer, and a new tra
           expect(!offset->forward(at::zeros({1})).equal(now), "the same key twice");
           first = now;
         }
-        return at::zeros({});
       },
       {.axis_size = 1})();
 }
@@ -99,7 +95,7 @@ TEST_CASE("a module that draws says what to do without a trainer, and in a map i
         "eval() for an "
         "evaluation, or draw from a lockstep::Key of your own");
   torch::nn::Sequential net(torch::nn::Linear(1, 1), offset);
-  (void)pmap(
+  pmap(
       [&] {
         const DataParallel parallel(*net, "i");
         expect_contains(message_of<Error>([&] {
@@ -108,7 +104,6 @@ TEST_CASE("a module that draws says what to do without a trainer, and in a map i
                         }),
                         "KeyedModule 'offset' '1' runs in a map inside the replica that trains it, "
                         "or in another thread: there draw from a lockstep::Key of your own");
-        return at::zeros({});
       },
       {.axis_size = 1})();
 }
@@ -140,7 +135,7 @@ TEST_CASE("stochastic depth drops whole rows with its probability, and keeps the
 }
 
 TEST_CASE("a StochasticDepth drops what its key says, in training mode alone") {
-  (void)pmap(
+  pmap(
       [] {
         StochasticDepth depth(0.5);
         torch::nn::Sequential net(torch::nn::Linear(2, 2), depth);
@@ -156,7 +151,6 @@ TEST_CASE("a StochasticDepth drops what its key says, in training mode alone") {
         expect(depth(input).equal(stochastic_depth(input, 0.5, key)), "other rows");
         depth->eval();
         expect(depth(input).is_same(input), "it drops in an evaluation");
-        return at::zeros({});
       },
       {.axis_size = 2})();
   std::stringstream text;

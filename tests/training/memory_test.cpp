@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -13,7 +13,6 @@
 #include <ATen/ops/zeros.h>
 #include <torch/nn/module.h>
 
-#include "framework/base/logging.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/launch.h"
 #include "framework/training/memory_prediction.h"
@@ -21,7 +20,7 @@
 #include "models/mlp.h"
 #include "models/model.h"
 #include "tests/catch.h"
-#include "tests/training/models.h"
+#include "tests/training/zero_jobs.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -40,10 +39,7 @@ class Shapes : public torch::nn::Module {
 };
 
 ZeroOptions unclipped_adam(int stage) {
-  ZeroOptions options;
-  options.stage = stage;
-  options.optimizer.name = "adam";
-  return options;
+  return {.stage = stage, .optimizer = {.name = "adam"}};
 }
 
 }  // namespace
@@ -79,8 +75,7 @@ TEST_CASE("predictions are the ZeRO paper's formulas, without allocating anythin
   const MemoryUse half = predicted_memory(module, unclipped_adam(1), of_two).host;
   CHECK(half.parameters == 4 * kPsi);
   CHECK(half.optimizer_state == 4 * kPsi);
-  ZeroOptions sgd;
-  sgd.stage = 0;
+  const ZeroOptions sgd;
   CHECK(predicted_memory(module, sgd, apart).largest.optimizer_state == 0);
 }
 
@@ -101,7 +96,7 @@ TEST_CASE("at stage 3 blocks are cut") {
 }
 
 TEST_CASE("what a trainer holds is what was predicted") {
-  set_quiet(true);
+  const Quiet quiet;
   for (const Backend backend : {Backend::automatic, Backend::gloo}) {
     for (const int stage : {0, 1, 2, 3}) {
       for (const std::int64_t accumulate : {1, 2}) {
@@ -113,28 +108,18 @@ TEST_CASE("what a trainer holds is what was predicted") {
             options.compression = compression;
             if (compression != Compression::none) options.ema_decay = 0.99;
             options.bucket_mb = 0.05;
-            MemoryUse predicted;
-            MemoryUse measured;
-            std::mutex mutex;
-            const int status = launch(
-                [&] {
-                  OddModel model(5000);
-                  const MemoryUse before =
-                      predicted_memory(
-                          model, options,
-                          {.replicas = 3, .shares_memory = backend == Backend::automatic})
-                          .largest;
-                  ZeroTrainer trainer(model, options);
-                  for (std::int64_t m = 0; m < 2 * accumulate; ++m) {
-                    trainer.backward(mean_loss(model, samples(m, axis_index("data"), 2)));
-                    if (m % accumulate == accumulate - 1) trainer.step(0.01);
-                  }
-                  const std::lock_guard lock(mutex);
-                  predicted = before;
-                  measured = trainer.memory();
-                },
-                {.replicas = 3, .mode = LaunchMode::threads, .backend = backend});
-            REQUIRE(status == 0);
+            const auto [predicted, measured] = result_of_job(threads(3, backend), [&] {
+              OddModel model(5000);
+              const ReplicaPlacement placement{.replicas = 3,
+                                               .shares_memory = backend == Backend::automatic};
+              const MemoryUse before = predicted_memory(model, options, placement).largest;
+              ZeroTrainer trainer(model, options);
+              for (std::int64_t m = 0; m < 2 * accumulate; ++m) {
+                trainer.backward(mean_loss(model, samples(m, axis_index("data"), 2)));
+                if (m % accumulate == accumulate - 1) trainer.step(0.01);
+              }
+              return std::pair(before, trainer.memory());
+            });
             INFO("stage " << stage << ", accumulate " << accumulate << ", every " << reduces_every);
             const auto close = [](std::int64_t a, std::int64_t b) {
               return std::abs(a - b) <= b / 20 + 4096;
@@ -153,11 +138,10 @@ TEST_CASE("what a trainer holds is what was predicted") {
       }
     }
   }
-  set_quiet(false);
 }
 
 TEST_CASE("what a start and a saver take is what was predicted") {
-  set_quiet(true);
+  const Quiet quiet;
   for (const Backend backend : {Backend::automatic, Backend::gloo}) {
     for (const int stage : {0, 1, 2, 3}) {
       for (const Compression compression : {Compression::none, Compression::bf16}) {
@@ -200,7 +184,7 @@ TEST_CASE("what a start and a saver take is what was predicted") {
                 measured.largest.initialization =
                     std::max(measured.largest.initialization, trainer.memory().initialization);
               },
-              {.replicas = 3, .mode = LaunchMode::threads, .backend = backend});
+              threads(3, backend));
           REQUIRE(status == 0);
           INFO("stage " << stage << ", compression " << (compression != Compression::none) << ", "
                         << at::toString(dtype));
@@ -212,11 +196,10 @@ TEST_CASE("what a start and a saver take is what was predicted") {
       }
     }
   }
-  set_quiet(false);
 }
 
 TEST_CASE("memory of replicas on fewer workers is what was predicted, of the largest and in all") {
-  set_quiet(true);
+  const Quiet quiet;
   struct Case {
     std::int64_t replicas, workers;
     Backend backend;
@@ -262,10 +245,7 @@ TEST_CASE("memory of replicas on fewer workers is what was predicted, of the lar
             measured.host.optimizer_state += use.optimizer_state;
             measured.host.communication += use.communication;
           },
-          {.replicas = replicas,
-           .workers = workers,
-           .mode = LaunchMode::threads,
-           .backend = backend});
+          threads(replicas, backend, workers));
       REQUIRE(status == 0);
       INFO(replicas << " replicas on " << workers << ", stage " << stage << ", gloo "
                     << (backend == Backend::gloo));
@@ -282,40 +262,31 @@ TEST_CASE("memory of replicas on fewer workers is what was predicted, of the lar
       check(measured.host, predicted.host);
     }
   }
-  set_quiet(false);
 }
 
 TEST_CASE(
     "after the first step a replica has what the trainer holds, not what the module was made in") {
-  set_quiet(true);
+  const Quiet quiet;
   constexpr std::int64_t kSize = 1 << 20;
   constexpr int kCount = 32;
   constexpr std::size_t kParameters = std::size_t{4} * kSize * kCount;
-  std::size_t grown = 0;
-  std::size_t held = 0;
-  const int status = launch(
-      [&] {
-        release_freed_memory();
-        const std::size_t before = resident_memory();
-        torch::nn::Module module;
-        std::vector<at::Tensor> weights;
-        for (int i = 0; i < kCount; ++i) {
-          weights.push_back(
-              module.register_parameter("weight" + std::to_string(i), at::ones({kSize})));
-        }
-        ZeroTrainer trainer(module, unclipped_adam(0));
-        at::Tensor loss = at::zeros({});
-        for (const at::Tensor& weight : weights) loss = loss + weight.sum();
-        trainer.backward(loss);
-        loss.reset();
-        trainer.step(0.01);
-        grown = resident_memory() - before;
-        const MemoryUse use = trainer.memory();
-        held = static_cast<std::size_t>(use.total());
-      },
-      {.replicas = 1, .mode = LaunchMode::threads, .backend = Backend::gloo});
-  set_quiet(false);
-  REQUIRE(status == 0);
+  const auto [grown, held] = result_of_job(threads(1, Backend::gloo), [] {
+    release_freed_memory();
+    const std::size_t before = resident_memory();
+    torch::nn::Module module;
+    std::vector<at::Tensor> weights;
+    for (int i = 0; i < kCount; ++i) {
+      weights.push_back(module.register_parameter("weight" + std::to_string(i), at::ones({kSize})));
+    }
+    ZeroTrainer trainer(module, unclipped_adam(0));
+    at::Tensor loss = at::zeros({});
+    for (const at::Tensor& weight : weights) loss = loss + weight.sum();
+    trainer.backward(loss);
+    loss.reset();
+    trainer.step(0.01);
+    const std::size_t more = resident_memory() - before;
+    return std::pair(more, static_cast<std::size_t>(trainer.memory().total()));
+  });
   CHECK(held == 4 * kParameters);
   CHECK(grown > held / 2);
   CHECK(grown < held + kParameters / 4);

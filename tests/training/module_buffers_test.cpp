@@ -92,7 +92,7 @@ void expect_all(const Holder& holder, double floating, double whole, bool flag) 
 TEST_CASE("buffers start as replica 0's, and each step gives all replicas the same ones") {
   for (const Buffers rule : {Buffers::mean, Buffers::first}) {
     const double mean = rule == Buffers::mean ? 1.5 : 0;  // of the indices of four replicas
-    (void)pmap(
+    pmap(
         [&] {
           const auto index = static_cast<double>(axis_index("i"));
           Holder holder(index);
@@ -109,34 +109,27 @@ TEST_CASE("buffers start as replica 0's, and each step gives all replicas the sa
           }
 
           Holder own(index);
-          ZeroOptions options;
-          options.axis_name = "i";
-          options.buffers = rule;
-          ZeroTrainer trainer(own, options);
+          ZeroTrainer trainer(own, {.axis_name = "i", .buffers = rule});
           expect_all(own, 0, 0, false);
           move_apart(own, index);
           trainer.backward(own.loss());
           trainer.step(0.1);
           expect_all(own, mean, 0, true);
           trainer.check_agreement();
-          return at::zeros({});
         },
         {.axis_size = 4})();
   }
 }
 
 TEST_CASE("after loss.backward(), too, buffers are equal and Dropout goes on") {
-  (void)pmap(
+  pmap(
       [] {
         const auto index = static_cast<double>(axis_index("i"));
         Holder holder(index);
         DataParallel parallel(holder, "i");
-        ZeroOptions options;
-        options.axis_name = "i";
-        options.local_batch_norm = true;
         torch::nn::Sequential net(torch::nn::Linear(50, 50), Dropout(0.5),
                                   torch::nn::BatchNorm1d(50));
-        ZeroTrainer trainer(*net, options);
+        ZeroTrainer trainer(*net, {.axis_name = "i", .local_batch_norm = true});
         at::Tensor last;
         for (int step = 1; step <= 3; ++step) {
           move_apart(holder, index);
@@ -149,14 +142,13 @@ TEST_CASE("after loss.backward(), too, buffers are equal and Dropout goes on") {
           trainer.step(0.1);
           trainer.check_agreement();
         }
-        return at::zeros({});
       },
       {.axis_size = 2})();
 }
 
 TEST_CASE("what replicas change alike keeps its bits, and its version") {
   for (const std::int64_t replicas : {1, 3, 7}) {
-    (void)pmap(
+    pmap(
         [] {
           Holder holder(0.1);
           DataParallel parallel(holder, "i");
@@ -169,7 +161,6 @@ TEST_CASE("what replicas change alike keeps its bits, and its version") {
             expect_constant(holder);
             if (holder.constant._version() != version) throw Error("the constant was written");
           }
-          return at::zeros({});
         },
         {.axis_size = replicas})();
   }
@@ -179,10 +170,7 @@ TEST_CASE("a step that is skipped leaves no trace in buffers") {
   in_every_placement(2, [] {
     const auto index = static_cast<double>(axis_index("data"));
     Holder holder(0);
-    ZeroOptions options;
-    options.non_finite = NonFinite::skip;
-    options.accumulate = 2;
-    ZeroTrainer trainer(holder, options);
+    ZeroTrainer trainer(holder, {.accumulate = 2, .non_finite = NonFinite::skip});
     const auto step = [&](double factor) {
       for (int microbatch = 0; microbatch < 2; ++microbatch) {
         move_apart(holder, index);
@@ -212,9 +200,7 @@ TEST_CASE("a step that is skipped leaves no trace in BatchNorm") {
     const auto index = static_cast<double>(axis_index("data"));
     BatchNorm norm(3);
     torch::nn::Sequential net(norm, torch::nn::Linear(3, 1));
-    ZeroOptions options;
-    options.non_finite = NonFinite::skip;
-    ZeroTrainer trainer(*net, options);
+    ZeroTrainer trainer(*net, {.non_finite = NonFinite::skip});
     const auto step = [&](double factor) {
       const at::Tensor inputs = at::full({2, 3}, index);
       trainer.backward(net->forward(inputs).sum() * factor);
@@ -231,7 +217,7 @@ TEST_CASE("a step that is skipped leaves no trace in BatchNorm") {
 }
 
 TEST_CASE("a buffer that is registered in the first forward is one of them") {
-  (void)pmap(
+  pmap(
       [] {
         const auto index = static_cast<double>(axis_index("i"));
         torch::nn::Linear linear(2, 2);
@@ -239,39 +225,35 @@ TEST_CASE("a buffer that is registered in the first forward is one of them") {
         linear->register_buffer("late", at::full({2}, index));
         parallel.backward(linear->forward(at::ones({2, 2})).sum());
         expect_equal(linear->named_buffers()["late"], at::full({2}, 1.0), "not synchronized");
-        return at::zeros({});
       },
       {.axis_size = 3})();
 }
 
 TEST_CASE("buffers that fall apart are named") {
-  (void)pmap(
+  pmap(
       [] {
         Holder holder(0);
         DataParallel parallel(holder, "i");
-        ZeroOptions options;
-        options.axis_name = "i";
         Holder own(0);
-        ZeroTrainer trainer(own, options);
+        ZeroTrainer trainer(own, {.axis_name = "i"});
         if (axis_index("i") != 0) {
           holder.numbers.add_(1);
           own.doubles.add_(1);
         }
         const std::string first = message_of<Error>([&] { parallel.check_agreement(); });
-        if (first !=
-            "buffer 'numbers': replicas 1, 2 differ from replica 0: the replicas have "
-            "fallen apart") {
-          throw Error(first);
-        }
+        expect(
+            first ==
+                "buffer 'numbers': replicas 1, 2 differ from replica 0: the replicas have fallen "
+                "apart",
+            first);
         const std::string second = message_of<Error>([&] { trainer.check_agreement(); });
-        if (second.rfind("buffer 'doubles': replicas 1, 2 differ", 0) != 0) throw Error(second);
-        return at::zeros({});
+        expect(second.starts_with("buffer 'doubles': replicas 1, 2 differ"), second);
       },
       {.axis_size = 3})();
 }
 
 TEST_CASE("parameters of a DataParallel that fall apart are named") {
-  (void)pmap(
+  pmap(
       [] {
         Holder holder(0);
         holder.weight.set_requires_grad(true);
@@ -281,13 +263,11 @@ TEST_CASE("parameters of a DataParallel that fall apart are named") {
           holder.weight.add_(1);
         }
         const std::string message = message_of<Error>([&] { parallel.check_agreement(); });
-        if (message.rfind("parameter 'weight': replica 1 differs from replica 0", 0) != 0) {
-          throw Error(message);
-        }
+        expect(message.starts_with("parameter 'weight': replica 1 differs from replica 0"),
+               message);
         const std::vector<Tensor> leaves{at::ones({2}).set_requires_grad(true)};
         DataParallel tree(leaves, "i");
         tree.check_agreement();
-        return at::zeros({});
       },
       {.axis_size = 2})();
 }
@@ -295,13 +275,12 @@ TEST_CASE("parameters of a DataParallel that fall apart are named") {
 TEST_CASE("buffers that replicas do not have alike are refused by name") {
   const auto refusal = [](const std::function<void(torch::nn::Linear&)>& on_replica_1) {
     return message_of<ValueError>([&] {
-      (void)pmap(
+      pmap(
           [&] {
             torch::nn::Linear linear(2, 2);
             linear->register_buffer("first", at::zeros({2}));
             if (axis_index("i") == 1) on_replica_1(linear);
             const DataParallel parallel(*linear, "i");
-            return at::zeros({});
           },
           {.axis_size = 2})();
     });
@@ -328,7 +307,7 @@ TEST_CASE("BatchNorm's statistics are the mean of the replicas'") {
     for (std::int64_t m = 0; m < kMicrobatches; ++m) (void)sample_loss(*model, 0, m, replica);
     sum += state_of(*model).at("norm.running_mean");
   }
-  (void)pmap(
+  pmap(
       [&] {
         const auto model = normed_model();
         DataParallel parallel(*model, "i", {.local_batch_norm = true});
@@ -340,7 +319,6 @@ TEST_CASE("BatchNorm's statistics are the mean of the replicas'") {
         expect_equal(state.at("norm.num_batches_tracked"), at::full({}, 2, at::kLong),
                      "another number");
         expect_equal(state.at("scale"), at::full({1}, 0.1), "another scale");
-        return at::zeros({});
       },
       {.axis_size = 4})();
 }
@@ -354,7 +332,7 @@ TEST_CASE("LibTorch's BatchNorm on several replicas is refused by name, unless i
   const auto refusal = [](const std::function<void()>& call) {
     return message_of<ValueError>(call);
   };
-  (void)pmap(
+  pmap(
       [&] {
         const auto net = std::make_shared<torch::nn::Module>();
         auto linear = net->register_module("linear", torch::nn::Linear(2, 2));
@@ -389,14 +367,12 @@ TEST_CASE("LibTorch's BatchNorm on several replicas is refused by name, unless i
                           trainer.backward(linear->forward(at::ones({1, 2})).sum());
                         }),
                         "'inner.0', 'inner.1', 'last' are" + rule);
-        return at::zeros({});
       },
       {.axis_size = 2})();
-  (void)pmap(
+  pmap(
       [] {
         torch::nn::BatchNorm1d norm(2);
         const DataParallel parallel(*norm, "i");
-        return at::zeros({});
       },
       {.axis_size = 1})();
 }

@@ -1,7 +1,6 @@
 #include "framework/training/module_parameters.h"
 
 #include <memory>
-#include <mutex>
 
 #include <ATen/ops/linear.h>
 #include <ATen/ops/tanh.h>
@@ -80,19 +79,10 @@ TEST_CASE("a block under two names is one, whose parameters count once") {
 
 TEST_CASE("a block that runs twice is trained at stage 3 as at stage 0") {
   const Quiet quiet;
-  std::vector<Parameters> results(4);
-  for (const int stage : {0, 3}) {
-    std::mutex mutex;
-    const int status = launch(
-        [&] {
-          Parameters own = trained(adam(stage));
-          const std::lock_guard lock(mutex);
-          if (axis_index("data") == 0) results[static_cast<std::size_t>(stage)] = std::move(own);
-        },
-        threads(3, Backend::gloo));
-    REQUIRE(status == 0);
-  }
-  CHECK(first_difference(results[3], results[0]) == "");
+  const auto result = [](int stage) {
+    return result_of_job(threads(3, Backend::gloo), [&] { return trained(adam(stage)); });
+  };
+  CHECK(first_difference(result(3), result(0)) == "");
 }
 
 TEST_CASE("a block inside another is refused") {

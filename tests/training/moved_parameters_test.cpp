@@ -51,10 +51,7 @@ double mean_factor() {
 }
 
 ZeroOptions sgd(int stage) {
-  ZeroOptions options;
-  options.stage = stage;
-  options.optimizer.name = "sgd";
-  return options;
+  return {.stage = stage, .optimizer = {.name = "sgd"}};
 }
 
 void step(ZeroTrainer& trainer, const Line& model) {

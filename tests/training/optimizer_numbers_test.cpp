@@ -39,10 +39,7 @@ at::Tensor sometimes(const Pair& model, int step) {
 }
 
 ZeroOptions of(const std::string& optimizer, int stage) {
-  ZeroOptions options;
-  options.stage = stage;
-  options.optimizer.name = optimizer;
-  options.optimizer.weight_decay = 0.1;
+  ZeroOptions options{.stage = stage, .optimizer = {.name = optimizer, .weight_decay = 0.1}};
   if (optimizer == "sgd") options.optimizer.momentum = 0.9;
   return options;
 }
@@ -95,11 +92,7 @@ TEST_CASE("clipping is PyTorch's, also where squares are too large for float64")
     in_every_placement(3, [&] {
       for (const int stage : {0, 1, 2, 3}) {
         Pair model;
-        ZeroOptions options;
-        options.stage = stage;
-        options.optimizer.name = "sgd";
-        options.clip_norm = 1;
-        ZeroTrainer trainer(model, options);
+        ZeroTrainer trainer(model, {.stage = stage, .optimizer = {.name = "sgd"}, .clip_norm = 1});
         trainer.backward(model.a.sum() * size);
         const StepReport report = trainer.step(1);
         expect(!report.skipped, report.reason);

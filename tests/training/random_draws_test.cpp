@@ -8,7 +8,6 @@
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
-#include <ATen/ops/zeros.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/functional.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -39,12 +38,11 @@ template <typename Module>
 std::string refusal(const std::function<Module()>& make,
                     const std::function<at::Tensor(Module&)>& forward) {
   return message_of<ValueError>([&] {
-    (void)pmap(
+    pmap(
         [&] {
           Module module = seeded(1, make);
           DataParallel parallel(*module, "i", {.randomness = Randomness::strict});
           parallel.backward(forward(module).sum());
-          return at::zeros({});
         },
         {.axis_size = 2})();
   });
@@ -111,12 +109,10 @@ TEST_CASE("what does not draw is no draw") {
 }
 
 TEST_CASE("a trainer knows of draws: of its replica, and in the first step of any") {
-  (void)pmap(
+  pmap(
       [] {
         torch::nn::Linear net(4, 4);
-        ZeroOptions options;
-        options.axis_name = "i";
-        ZeroTrainer trainer(*net, options);
+        ZeroTrainer trainer(*net, {.axis_name = "i"});
         torch::nn::Linear other(4, 4);  // whose initialization is no draw in training
         const DataParallel parallel(*other, "i");
         const auto step = [&] {
@@ -129,7 +125,6 @@ TEST_CASE("a trainer knows of draws: of its replica, and in the first step of an
         step();
         if (parallel.has_random_draws()) throw Error("it has not looked");
         if (axis_index("i") == 1 && !trainer.has_random_draws()) throw Error("it has drawn");
-        return at::zeros({});
       },
       {.axis_size = 2})();
 }
@@ -141,9 +136,7 @@ TEST_CASE(
       CHECK(launch(
                 [] {
                   auto net = seeded(1, [] { return torch::nn::Linear(4, 4); });
-                  ZeroOptions options;
-                  options.randomness = Randomness::strict;
-                  ZeroTrainer trainer(*net, options);
+                  ZeroTrainer trainer(*net, {.randomness = Randomness::strict});
                   at::Tensor values = at::ones({2, 4});
                   if (axis_index("data") == 1) values = at::dropout(values, 0.5, true);
                   trainer.backward(net->forward(values).sum());

@@ -93,8 +93,7 @@ TEST_CASE("initialization under a guard, Dropout and buffers are the same in all
     return parameters_sha256(parameters);
   });
   for (const int stage : {0, 3}) {
-    ZeroOptions options;
-    options.stage = stage;
+    const ZeroOptions options{.stage = stage};
     check_everywhere([&] { return parameters_sha256(trained_state(dropping_model, options)); });
     check_everywhere([&] { return parameters_sha256(trained_state(normed_model, options)); });
     check_everywhere([&] {

@@ -3,7 +3,6 @@
 #include <iostream>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <random>
 #include <string>
@@ -254,13 +253,25 @@ at::Tensor loss_of(const Program& program, RandomNet& net, const at::Tensor& inp
          static_cast<double>(program.accumulate);
 }
 
-std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const Program& program,
-                                                         const RandomNet& net) {
+// The parameters that are trained, each once.
+std::vector<at::Tensor> trained(const RandomNet& net) {
   std::vector<at::Tensor> parameters;
   for (const auto& item : net.named_parameters()) {
     const bool is_again = item.key().rfind("same_as_", 0) == 0;
     if (item.value().requires_grad() && !is_again) parameters.push_back(item.value());
   }
+  return parameters;
+}
+
+void clip_gradients(const Program& program, const RandomNet& net) {
+  if (program.clip_norm) {
+    (void)torch::nn::utils::clip_grad_norm_(trained(net), *program.clip_norm);
+  }
+}
+
+std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const Program& program,
+                                                         const RandomNet& net) {
+  const std::vector<at::Tensor> parameters = trained(net);
   if (program.optimizer == "sgd") {
     return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(kLearningRate)
                                                                .momentum(0.9)
@@ -349,12 +360,7 @@ State run_serially(const Program& program) {
     switch (program.actions[step]) {
       case Action::replace:
       case Action::edit:
-        for (const auto& item : net.named_parameters()) {
-          const bool is_again = item.key().rfind("same_as_", 0) == 0;
-          if (item.value().requires_grad() && !is_again) {
-            item.value().copy_(replaced(item.value()));
-          }
-        }
+        for (const at::Tensor& parameter : trained(net)) parameter.copy_(replaced(parameter));
         break;
       case Action::freeze:
         if (const at::Tensor parameter = to_freeze(net, step); parameter.defined()) {
@@ -389,16 +395,10 @@ State run_serially(const Program& program) {
       item.value().copy_(item.value().is_floating_point() ? sums.at(item.key()) / n
                                                           : sums.at(item.key()));
     }
-    std::vector<at::Tensor> with_gradient;
-    for (const auto& item : net.named_parameters()) {
-      const bool is_again = item.key().rfind("same_as_", 0) == 0;
-      if (!item.value().grad().defined() || is_again) continue;
-      item.value().mutable_grad().div_(n);
-      with_gradient.push_back(item.value());
+    for (const at::Tensor& parameter : trained(net)) {
+      if (parameter.grad().defined()) parameter.mutable_grad().div_(n);
     }
-    if (program.clip_norm) {
-      (void)torch::nn::utils::clip_grad_norm_(with_gradient, *program.clip_norm);
-    }
+    clip_gradients(program, net);
     const c10::AutoGradMode grad(true);
     optimizer->step();
   }
@@ -445,14 +445,7 @@ class Replica {
       (void)trainer_->step(kLearningRate);
       return;
     }
-    std::vector<at::Tensor> with_gradient;
-    for (const auto& item : net_.named_parameters()) {
-      const bool is_again = item.key().rfind("same_as_", 0) == 0;
-      if (item.value().grad().defined() && !is_again) with_gradient.push_back(item.value());
-    }
-    if (program_.clip_norm) {
-      (void)torch::nn::utils::clip_grad_norm_(with_gradient, *program_.clip_norm);
-    }
+    clip_gradients(program_, net_);
     optimizer_->step();
     for (const at::Tensor& parameter : net_.parameters()) parameter.mutable_grad().reset();
   }
@@ -460,10 +453,7 @@ class Replica {
   // Calls `change(parameter)` for each that is trained.
   void change_parameters(const std::function<void(const at::Tensor&)>& change) {
     const c10::AutoGradMode no_grad(false);
-    for (const auto& item : net_.named_parameters()) {
-      const bool is_again = item.key().rfind("same_as_", 0) == 0;
-      if (item.value().requires_grad() && !is_again) change(item.value());
-    }
+    for (const at::Tensor& parameter : trained(net_)) change(parameter);
   }
 
   void act(Action action, std::size_t step) {
@@ -553,27 +543,21 @@ struct Outcome {
 
 // Of all replicas, which must be one.
 Outcome run_replicas(const Program& program, const LaunchOptions& options) {
-  std::mutex mutex;
-  std::vector<Outcome> outcomes;
-  const int status = launch(
-      [&] {
-        Outcome own;
-        try {
-          own.state = Replica(program).run();
-        } catch (const ValueError& error) {
-          own.error = error.what();
-        }
-        const std::lock_guard lock(mutex);
-        outcomes.push_back(std::move(own));
-      },
-      options);
-  if (status != 0) return {{}, "status " + std::to_string(status)};
+  const std::vector<Outcome> outcomes = results_of_job(options, [&] {
+    Outcome own;
+    try {
+      own.state = Replica(program).run();
+    } catch (const ValueError& error) {
+      own.error = error.what();
+    }
+    return own;
+  });
   for (const Outcome& outcome : outcomes) {
     if (outcome.error != outcomes[0].error) return {{}, "errors that differ"};
     const std::string different = first_difference(outcome.state, outcomes[0].state);
     if (!different.empty()) return {{}, "replicas differ in " + different};
   }
-  return outcomes.empty() ? Outcome{{}, "nothing"} : outcomes[0];
+  return outcomes[0];
 }
 
 }  // namespace
@@ -587,11 +571,9 @@ TEST_CASE("random programs come out as plain LibTorch has them, in all placement
     INFO("LOCKSTEP_SEED=" << program.seed << ": " << program.replicas << " replicas, stage "
                           << program.stage << ", " << program.optimizer);
     const auto run = [&](Backend backend, std::int64_t workers) {
-      return run_replicas(program, {.replicas = program.replicas,
-                                    .workers = workers,
-                                    .mode = LaunchMode::threads,
-                                    .backend = backend,
-                                    .threads_per_replica = 1});
+      LaunchOptions job = threads(program.replicas, backend, workers);
+      job.threads_per_replica = 1;
+      return run_replicas(program, job);
     };
     const Outcome shared = run(Backend::automatic, 0);
     const Outcome gloo = run(Backend::gloo, 0);

@@ -146,10 +146,7 @@ TEST_CASE("recomputed blocks give the bits of others at all stages and in all pl
   const Quiet quiet;
   const State expected = trained_state_in_pmap(maker(false), 4, {.seed = 5});
   for (const int stage : {0, 1, 2, 3}) {
-    ZeroOptions options;
-    options.stage = stage;
-    options.bucket_mb = 3e-4;
-    options.seed = 5;
+    ZeroOptions options{.stage = stage, .bucket_mb = 3e-4, .seed = 5};
     INFO("stage " << stage);
     CHECK(first_difference(trained_state_in_pmap(maker(true), 4, options), expected) == "");
     for (const Backend backend : {Backend::automatic, Backend::gloo}) {
@@ -167,7 +164,7 @@ TEST_CASE("recomputed blocks give the bits of others at all stages and in all pl
 }
 
 TEST_CASE("a recomputed block runs twice, and keeps no activations in between") {
-  (void)pmap(
+  pmap(
       [] {
         for (const bool recomputes : {false, true}) {
           const auto model = layers_model(recomputes);
@@ -189,7 +186,6 @@ TEST_CASE("a recomputed block runs twice, and keeps no activations in between") 
           (void)sample_loss(*model, 0, 0, axis_index("i"));
           expect(model->layers[0]->runs == before + 1, "another number of runs");
         }
-        return at::zeros({});
       },
       {.axis_size = 2})();
 }
@@ -200,10 +196,7 @@ TEST_CASE("at stage 3 over a network recomputed blocks are gathered as others ar
   for (const bool recomputes : {false, true}) {
     gathered[recomputes] = result_of_job(threads(2, Backend::gloo), [&] {
       const auto model = layers_model(recomputes);
-      ZeroOptions options;
-      options.stage = 3;
-      options.overlap = Overlap::off;
-      ZeroTrainer trainer(*model, options);
+      ZeroTrainer trainer(*model, {.stage = 3, .overlap = Overlap::off});
       for (int step = 0; step < 3; ++step) {
         trainer.backward(sample_loss(*model, step, 0, axis_index("data")));
         trainer.step(0.01);
@@ -221,7 +214,7 @@ TEST_CASE("forwards of several microbatches before their backwards draw what the
   const auto gradients = [](bool recomputes) {
     std::mutex mutex;
     State result;
-    (void)pmap(
+    pmap(
         [&] {
           const auto model = layers_model(recomputes);
           DataParallel parallel(*model, "i", {.seed = 4});
@@ -237,7 +230,6 @@ TEST_CASE("forwards of several microbatches before their backwards draw what the
           for (const auto& item : model->named_parameters()) {
             if (item.value().grad().defined()) result["grad/" + item.key()] = item.value().grad();
           }
-          return at::zeros({});
         },
         {.axis_size = 2})();
     return result;
@@ -331,7 +323,7 @@ TEST_CASE("what can't be recomputed says so") {
 
   // Draws one key more, or less, in its second run.
   for (const int change : {1, -1}) {
-    (void)pmap(
+    pmap(
         [&] {
           const auto model = layers_model(false);
           DataParallel parallel(*model, "i");
@@ -348,7 +340,6 @@ TEST_CASE("what can't be recomputed says so") {
           expect_contains(message_of<Error>([&] { sum.backward(); }),
                           "a block that is recomputed has drawn more keys, or fewer, than in its "
                           "first run");
-          return at::zeros({});
         },
         {.axis_size = 1})();
   }

@@ -67,10 +67,7 @@ TEST_CASE("parameters without a gradient are named once by a job") {
       "lockstep: warning: the loss does not depend on 'late' (on 1 of 3 replicas): a gradient of "
       "zeros there (said once)"};
   CHECK(warnings([](Forgetful& model) {
-          ZeroOptions options;
-          options.stage = 1;
-          options.accumulate = 2;
-          ZeroTrainer trainer(model, options);
+          ZeroTrainer trainer(model, {.stage = 1, .accumulate = 2});
           for (std::int64_t step = 1; step < 6; ++step) {
             trainer.backward(model.loss(step));
             trainer.backward(model.short_loss());

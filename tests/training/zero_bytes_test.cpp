@@ -1,14 +1,15 @@
 #include <map>
-#include <mutex>
+#include <memory>
 #include <source_location>
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include <ATen/ops/ones.h>
 #include <c10/core/GradMode.h>
 
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"
-#include "framework/collectives/axis_index.h"
 #include "models/gpt.h"
 #include "models/mlp.h"
 #include "models/model.h"
@@ -35,6 +36,12 @@ double passes(int stage, const Microbatches& microbatches) {
   return reductions + (stage == 3 ? 2 * m : 1);
 }
 
+// How many this replica's worker has sent so far.
+double bytes_sent() {
+  const AxisCall call{"test", "data", std::source_location::current()};
+  return static_cast<double>(replicas_of(call, {}, GroupSizes::equal).ledger().bytes_sent.load());
+}
+
 }  // namespace
 
 TEST_CASE("bytes over a network are those of the stages, and gathered blocks at most two") {
@@ -43,33 +50,24 @@ TEST_CASE("bytes over a network are those of the stages, and gathered blocks at 
   constexpr std::int64_t kLarge = 40'099;
   for (const int stage : {0, 1, 2, 3}) {
     for (const Microbatches& microbatches : {Microbatches{1, false}, {2, false}, {2, true}}) {
-      std::mutex mutex;
-      double sent = 0;
-      MemoryUse memory;
-      double all = 0;
-      const int status = launch(
-          [&] {
-            OddModel model(kLarge);
-            ZeroOptions options = adam(stage);
-            options.accumulate = microbatches.count;
-            options.reduce_every_microbatch = microbatches.reduces_every;
-            ZeroTrainer trainer(model, options);
-            const AxisCall call{"test", "data", std::source_location::current()};
-            const comm::Ledger* const ledger = &replicas_of(call, {}, GroupSizes::equal).ledger();
-            train_step(trainer, model, 0, microbatches.count, "data");
-            const auto before = ledger->bytes_sent.load();
-            train_step(trainer, model, 1, microbatches.count, "data");
-            const std::lock_guard lock(mutex);
-            if (axis_index("data") != 0) return;
-            sent = static_cast<double>(ledger->bytes_sent.load() - before);
-            memory = trainer.memory();
-            for (const auto& item : model.named_parameters()) {
-              if (item.key() == "same_scale" || item.key() == "frozen") continue;
-              all += static_cast<double>(item.value().numel() * item.value().element_size());
-            }
-          },
-          threads(kReplicas, Backend::gloo));
-      REQUIRE(status == 0);
+      const auto found = result_of_job(threads(kReplicas, Backend::gloo), [&] {
+        OddModel model(kLarge);
+        ZeroOptions options = adam(stage);
+        options.accumulate = microbatches.count;
+        options.reduce_every_microbatch = microbatches.reduces_every;
+        ZeroTrainer trainer(model, options);
+        train_step(trainer, model, 0, microbatches.count, "data");
+        const double before = bytes_sent();
+        train_step(trainer, model, 1, microbatches.count, "data");
+        const double by_step = bytes_sent() - before;
+        double bytes = 0;
+        for (const auto& item : model.named_parameters()) {
+          if (item.key() == "same_scale" || item.key() == "frozen") continue;
+          bytes += static_cast<double>(item.value().numel() * item.value().element_size());
+        }
+        return std::tuple(by_step, trainer.memory(), bytes);
+      });
+      const auto& [sent, memory, all] = found;
       const double expected = passes(stage, microbatches) * (kReplicas - 1) / kReplicas * all;
       INFO("stage " << stage << ", " << microbatches.count << " microbatches: " << sent << " of "
                     << expected << " bytes");
@@ -89,33 +87,25 @@ TEST_CASE("bytes over a network are those of the stages, and gathered blocks at 
 TEST_CASE("a block that runs twice is gathered for its runs, and no block for nothing") {
   const Quiet quiet;
   constexpr std::int64_t kReplicas = 4;
-  std::mutex mutex;
-  double sent = 0;
-  std::map<std::string, double> bytes;  // of the tied embedding, the other one, and the rest
-  const int status = launch(
-      [&] {
-        const auto model =
-            std::make_shared<Gpt>(GptOptions{.layers = 3, .heads = 2, .width = 64}, 8, 96, Key(1));
-        ZeroTrainer trainer(*model, adam(3));
-        const at::Tensor tokens = at::ones({2, 8}, at::kLong);
-        const AxisCall call{"test", "data", std::source_location::current()};
-        const comm::Ledger* const ledger = &replicas_of(call, {}, GroupSizes::equal).ledger();
-        std::uint64_t before = 0;
-        for (int step = 0; step < 3; ++step) {
-          before = ledger->bytes_sent.load();
-          trainer.backward(model->forward(tokens).pow(2).mean());
-          trainer.step(kRate);
-        }
-        const std::lock_guard lock(mutex);
-        if (axis_index("data") != 0) return;
-        sent = static_cast<double>(ledger->bytes_sent.load() - before);
-        for (const auto& item : model->named_parameters()) {
-          const std::string part = item.key().substr(0, item.key().find('.'));
-          bytes[part] += 4.0 * static_cast<double>(item.value().numel());
-        }
-      },
-      threads(kReplicas, Backend::gloo));
-  REQUIRE(status == 0);
+  const auto [sent, bytes] = result_of_job(threads(kReplicas, Backend::gloo), [] {
+    const auto model =
+        std::make_shared<Gpt>(GptOptions{.layers = 3, .heads = 2, .width = 64}, 8, 96, Key(1));
+    ZeroTrainer trainer(*model, adam(3));
+    const at::Tensor tokens = at::ones({2, 8}, at::kLong);
+    double before = 0;
+    for (int step = 0; step < 3; ++step) {
+      before = bytes_sent();
+      trainer.backward(model->forward(tokens).pow(2).mean());
+      trainer.step(kRate);
+    }
+    const double by_step = bytes_sent() - before;
+    std::map<std::string, double> parts;  // the tied embedding, the other one, and the rest
+    for (const auto& item : model->named_parameters()) {
+      const std::string part = item.key().substr(0, item.key().find('.'));
+      parts[part] += 4.0 * static_cast<double>(item.value().numel());
+    }
+    return std::pair(by_step, parts);
+  });
   // Each is gathered in all runs, forward and backward, and its gradient is reduced once. The last
   // norm is in no block.
   const double passes = 5 * bytes.at("wte") + 3 * bytes.at("wpe") + 3 * bytes.at("h");

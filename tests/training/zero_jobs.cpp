@@ -2,8 +2,6 @@
 
 #include <mutex>
 
-#include <ATen/ops/zeros.h>
-
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/pmap.h"
@@ -11,12 +9,7 @@
 namespace lockstep::testing {
 
 ZeroOptions adam(int stage) {
-  ZeroOptions options;
-  options.stage = stage;
-  options.optimizer.name = "adam";
-  options.optimizer.lr = kRate;
-  options.clip_norm = 0.05;
-  return options;
+  return {.stage = stage, .optimizer = {.name = "adam", .lr = kRate}, .clip_norm = 0.05};
 }
 
 StepReport train_step(ZeroTrainer& trainer, OddModel& model, std::int64_t step,
@@ -46,14 +39,13 @@ Parameters trained(ZeroOptions options, std::int64_t large) {
 Parameters result_of_map(std::int64_t replicas, const std::function<Parameters()>& train) {
   std::mutex mutex;
   Parameters result;
-  (void)pmap(
+  pmap(
       [&] {
         const Parameters own = train();
         const std::lock_guard lock(mutex);
         if (result.empty()) result = own;
         const std::string different = first_difference(own, result);
         if (!different.empty()) throw Error("replicas differ in " + different);
-        return at::zeros({});
       },
       {.axis_size = replicas})();
   return result;
