@@ -2,9 +2,10 @@
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_PACKAGE_CONTACT "The Lockstep developers <developers@lockstep.example>")
-set(CPACK_PACKAGE_DESCRIPTION "A program is one function that replicas run in lockstep, as threads or processes on one host or
-several, and that talk through collectives over named axes. The library has gradient averaging, ZeRO and checkpoints;
-the program train takes a YAML config.")
+set(CPACK_PACKAGE_DESCRIPTION "A program is one function that replicas run in lockstep, as threads or
+processes on one host or several, and that talk through collectives over
+named axes. The library has gradient averaging, ZeRO and checkpoints; the
+program train takes a YAML config.")
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)

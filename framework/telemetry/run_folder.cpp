@@ -134,7 +134,7 @@ RunFolderLock claim_run_folder(const fs::path& folder, std::string_view config) 
 
 bool holds_run(const fs::path& folder) {
   std::error_code error;
-  return fs::exists(folder / kRunFiles[0], error);
+  return !folder.empty() && fs::exists(folder / kRunFiles[0], error);  // "" is not this folder
 }
 
 void reclaim_run_folder(const RunFolderLock& lock, std::string_view config) {

@@ -45,6 +45,7 @@ TEST_CASE("flags that are not understood are refused") {
   const std::string config = config_file("pmean_linear.yaml");
   const std::vector<Refusal> refusals{
       {{}, "--config FILE is needed; see train --help"},
+      {{"--output", "none", "--resume", "auto"}, "--config FILE is needed; see train --help"},
       {{"--config", config, "--replica", "3"},
        "unknown flag --replica (did you mean '--replicas'?); see train --help"},
       {{"--config", config, "--resume=auto"},

@@ -55,11 +55,15 @@ TEST_CASE("Ctrl-C and SIGTERM end a run at a step, with a checkpoint from which 
       CHECK_THAT(end.out, ContainsSubstring("with a checkpoint: --output " + name +
                                             " --resume auto goes on"));
       CHECK(!fs::exists(run / "result.json"));
-      const Ended again = must_train(folder.path(), flags);
+      // As the message says it, with the config that the folder has.
+      const Ended again = must_train(folder.path(), Flags{"--output", name, "--resume", "auto"});
       CHECK_THAT(again.out, ContainsSubstring("going on after step "));
       check_same(run, folder.path() / "whole");
     }
   }
+  // A folder that holds a run is not taken for that of another checkpoint.
+  CHECK_THAT(refusal(folder.path() / "whole", {"--resume", "elsewhere"}),
+             ContainsSubstring("--config FILE is needed"));
 }
 
 TEST_CASE("a changed key is named with both values, and refused where it changes the result") {

@@ -10,7 +10,9 @@
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
 #include "framework/comm/network/link.h"
+#include "framework/telemetry/run_folder.h"
 #include "trainers/commands/commands.h"
+#include "trainers/run/resume.h"
 
 namespace lockstep {
 namespace {
@@ -142,7 +144,7 @@ CommandLine train_command_line(Flags& flags) {
             sets(flags.output, not_empty("the folder's name is empty"))},
            {"--resume", "auto|DIR",
             "Go on from the newest whole checkpoint in --output (auto; none: begin anew), or from "
-            "that in DIR",
+            "that in DIR; without --config by the run's own",
             sets(flags.resume, not_empty("expected auto or a checkpoint's folder"))},
            {"--resume-with-changes", "",
             "Go on even if keys have changed that change what is computed",
@@ -192,9 +194,11 @@ Flags parse_flags(int argc, const char* const* argv) {
   const CommandLine line = train_command_line(flags);
   if (!parse_command_line(argc, argv, line)) flags.text = help_text(line);
   if (flags.text) return flags;
-  require_config(flags.config, line.program);
   require(flags.resume != "auto" || !flags.output.empty(),
           "--resume auto needs --output DIR, the folder of the run that goes on");
+  const auto run = flags.resume == "auto" ? flags.output : run_of_checkpoint(flags.resume);
+  if (flags.config.empty() && holds_run(run)) flags.config = run / "config.yaml";
+  require_config(flags.config, line.program);
   check_hosts(hosts);
   hosts.rank = std::max<std::int64_t>(hosts.rank, 0);
   hosts.replicas = std::max<std::int64_t>(hosts.replicas, 0);
