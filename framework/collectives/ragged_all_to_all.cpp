@@ -271,11 +271,9 @@ Leaves untouched(const Leaves& gradients, const Route& route) {
 
 // Zeros of the same shapes and dtypes that take no memory.
 Leaves shapes_of(const Leaves& leaves) {
-  Leaves shapes;
-  for (const Tensor& leaf : leaves) {
-    shapes.push_back(at::zeros({1}, leaf.options()).expand(leaf.sizes()));
-  }
-  return shapes;
+  return mapped(leaves, [](const Tensor& leaf) {
+    return at::zeros({1}, leaf.options()).expand(leaf.sizes());
+  });
 }
 
 Leaves give_back(const AxisCall& call, const AxisIndexGroups& groups, const SharedRoute& route,
@@ -374,8 +372,7 @@ Route exchanged_route(const AxisCall& call, const AxisIndexGroups& groups,
                       const RaggedTables& tables, std::int64_t operand_rows,
                       std::int64_t output_rows) {
   auto& replicas = replicas_of(call, groups, GroupSizes::equal);
-  Leaves own;
-  for (const Tensor& table : tables) own.push_back(table.to(at::kLong));
+  const Leaves own = mapped(tables, [](const Tensor& table) { return table.to(at::kLong); });
   const Leaves all = differentiable(
       call, replicas, {at::cat(own)},
       lockstep::str("offsets and sizes, operand of ", operand_rows, " rows, output of ",

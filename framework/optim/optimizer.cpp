@@ -79,8 +79,7 @@ void ElementwiseOptimizer::run(const OptimizerSlice& slice, const UpdateSettings
     const at::Tensor parameter = computed(slice.parameter);
     at::Tensor gradient = computed(slice.gradient).mul(settings.gradient_scale);
     if (settings.clip_value) gradient.clamp_(-*settings.clip_value, *settings.clip_value);
-    std::vector<at::Tensor> state;
-    for (const at::Tensor& each : slice.state) state.push_back(computed(each));
+    const auto state = mapped(slice.state, computed);
     run_on(parameter, gradient, state, settings);
     if (is_padded) {
       part(slice.parameter).copy_(parameter.narrow(0, 0, size));

@@ -218,10 +218,8 @@ void sum_shared(const Recorded& recorded, Tensors& gradients) {
     if (!over.empty()) by_axes[over].push_back(p);
   }
   for (const auto& [over, ports] : by_axes) {
-    Tensors operands;
-    for (const std::size_t p : ports) {
-      operands.push_back(or_zeros(gradients[p], recorded.ports[p].like));
-    }
+    const Tensors operands = mapped(
+        ports, [&](std::size_t p) { return or_zeros(gradients[p], recorded.ports[p].like); });
     const collectives::ForwardCall map = forward_over(recorded, over);
     const collectives::BackwardOf backward(map);
     const Tensors sums = collectives::reduce_leaves({"psum", map.call.axes, map.call.where},
@@ -254,8 +252,7 @@ void share_starts(const Recorded& recorded, std::size_t replica, Tensors& starts
   }
   const c10::AutoGradMode no_grad(false);
   for (const auto& [axes, indices] : by_axes) {
-    Tensors shared;
-    for (const std::size_t k : indices) shared.push_back(starts[k].detach());
+    Tensors shared = mapped(indices, [&](std::size_t k) { return starts[k].detach(); });
     if (const tree::AxisSet over = variance.all() & ~axes; over != 0) {
       const tree::Untracked untracked;
       const collectives::ForwardCall map = forward_over(recorded, variance.names_of(over));

@@ -33,8 +33,7 @@ RunningJob::RunningJob(Hosts& hosts, milliseconds timeout, comm::StoreServer& st
     if (!key.starts_with("process/")) links_.tell(Published{key, value});
   };
   if (!has_hosts()) return;
-  std::vector<Range> workers;
-  for (const JobLayout::Host& host : hosts.plan.layout.hosts()) workers.push_back(host.workers);
+  const auto workers = mapped(hosts.plan.layout.hosts(), &JobLayout::Host::workers);
   watch_.emplace(
       own(), workers, static_cast<int>(hosts.plan.layout.replicas()), board,
       [this](std::size_t host, const watch::BoardMessage& message) { links_.send(host, message); });

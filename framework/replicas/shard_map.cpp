@@ -27,11 +27,10 @@ std::string text_of(const Mesh& mesh) {
 }
 
 std::string text_of(const PartitionSpec& spec) {
-  std::vector<std::string> entries;
-  for (const auto& axes : spec) {
-    entries.push_back(axes.empty() ? "none" : AxisNames(axes).text());
-  }
-  return "P(" + join(entries) + ")";
+  const auto text_of_entry = [](const auto& axes) {
+    return axes.empty() ? "none" : AxisNames(axes).text();
+  };
+  return "P(" + join(mapped(spec, text_of_entry)) + ")";
 }
 
 void check_rank(const Tensor& leaf, const PartitionSpec& spec, const std::string& what) {

@@ -107,11 +107,9 @@ void FlatParameters::wait_for_holders() const {
 std::vector<FlatParameters::Owned> FlatParameters::own(std::size_t index) const {
   const Bucket& bucket = buckets_[index];
   if (is_cut(index)) return {{plan_.buckets[index].shard, bucket.own}};
-  std::vector<Owned> all;
-  for (const Range& place : plan_.updated(index, own_holders_)) {
-    all.push_back({place, bucket.memory.narrow(0, place.offset, place.size)});
-  }
-  return all;
+  return mapped(plan_.updated(index, own_holders_), [&](const Range& place) {
+    return Owned{place, bucket.memory.narrow(0, place.offset, place.size)};
+  });
 }
 
 // Moves the parameters of a bucket into memory of its size.
