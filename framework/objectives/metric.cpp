@@ -49,7 +49,9 @@ MetricKind of_cross_entropy(std::string name, std::string help, double (*of_mean
           }};
 }
 
-keys::Registry<MetricKind>& known_metrics() {
+}  // namespace
+
+keys::Registry<MetricKind>& metric_registry() {
   using namespace objectives;
   // A new metric is a file of its own and a line here.
   static keys::Registry<MetricKind> kinds(
@@ -78,16 +80,10 @@ keys::Registry<MetricKind>& known_metrics() {
   return kinds;
 }
 
-}  // namespace
-
 void register_metric(MetricKind kind) {
   require(kind.name != "none" && !kind.name.starts_with(kTop), "a metric can't be called '",
           kind.name, "', which means something else in configs");
-  known_metrics().add(std::move(kind));
-}
-
-const keys::Registry<MetricKind>& metric_registry() {
-  return known_metrics();
+  metric_registry().add(std::move(kind));
 }
 
 std::shared_ptr<const Metric> make_metric(const std::string& name,
@@ -96,7 +92,7 @@ std::shared_ptr<const Metric> make_metric(const std::string& name,
   if (name.starts_with(kTop)) {
     return objectives::make_top_accuracy(name, top_count(name), loss->ignore_index());
   }
-  return known_metrics().at(name).make(std::move(loss));
+  return metric_registry().at(name).make(std::move(loss));
 }
 
 }  // namespace lockstep
