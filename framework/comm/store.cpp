@@ -22,10 +22,8 @@ constexpr std::size_t kMaxMessage = 64 * 1024;
 }  // namespace
 
 void MemoryStore::set(const std::string& key, const std::string& value) {
-  {
-    const MutexLock lock(mutex_);
-    values_[key] = value;
-  }
+  const MutexLock lock(mutex_);
+  values_[key] = value;
   changed_.notify_all();
 }
 
@@ -43,10 +41,8 @@ std::string MemoryStore::get(const std::string& key, std::chrono::milliseconds t
 }
 
 void MemoryStore::abort(const std::string& reason) noexcept {
-  {
-    const MutexLock lock(mutex_);
-    cancellation_.cancel(reason);
-  }
+  const MutexLock lock(mutex_);
+  cancellation_.cancel(reason);
   changed_.notify_all();
 }
 

@@ -58,12 +58,6 @@ void TcpConnection::finish(TcpMessage& message) {
   if (--message.wait->pending == 0) message.wait->changed.notify_all();
 }
 
-void TcpConnection::take_out(Waiting& waiting, const TcpMessage& message) {
-  const auto [begin, end] = waiting.equal_range(message.slot);
-  const auto found = std::find_if(begin, end, [&](auto& each) { return each.second == &message; });
-  if (found != end) waiting.erase(found);
-}
-
 void TcpConnection::post(TcpMessage& message) {
   message.is_received() ? post_receive(message) : post_send(message);
 }
@@ -128,14 +122,15 @@ void TcpConnection::cut_off(const TcpMessage& message) {
 
 void TcpConnection::withdraw(TcpMessage& message) {
   if (!why_lost_.empty()) return;
+  const auto is_it = [&](const auto& each) { return each.second == &message; };
   if (!message.is_received()) {
     std::erase_if(out_, [&](const Frame& frame) { return frame.message == &message; });
-    take_out(large_, message);
+    std::erase_if(large_, is_it);
     std::erase(flowing_, &message);
     // The receiver waits on: it learns from others what has happened, and withdraws its side.
     return cut_off(message);
   }
-  take_out(small_, message);
+  std::erase_if(small_, is_it);
   if (coming_ == &message) coming_ = nullptr;
   if (posted_.erase(message.id) == 0) return;
   queue(header_of(Kind::withdrawn, message));

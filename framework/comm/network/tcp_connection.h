@@ -119,7 +119,6 @@ class TcpConnection : private NonCopyable {
     const auto first = waiting.lower_bound(slot);
     return first != waiting.end() && first->first == slot ? first : waiting.end();
   }
-  static void take_out(Waiting& waiting, const TcpMessage& message);
 
   void post_receive(TcpMessage& message);
   void post_send(TcpMessage& message);
