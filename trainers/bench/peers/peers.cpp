@@ -21,22 +21,14 @@ fs::path peer_program(const std::string& name) {
   return file_of_bench("bench_peers", "libexec/lockstep/bench_peers") / name;
 }
 
-struct Probed {
-  bool works = false;
-  std::string last_line;
-};
-
 // Runs `command --version`, which prints a version, or fails and says why in its last line. Once:
 // several systems are of one library, which may take seconds to load.
-Probed probe(const Workplace& workplace, Words command) {
-  static std::map<Words, Probed> known;
-  const auto before = known.find(command);
-  if (before != known.end()) return before->second;
-  Probed& probed = known[command];
+const ProgramEnd& probe(const Workplace& workplace, Words command) {
+  static std::map<Words, ProgramEnd> known;
+  const auto [probed, is_new] = known.try_emplace(command);
   command.emplace_back("--version");
-  const ProgramEnd end = workplace.run({.arguments = command});
-  probed = {.works = end.status == 0, .last_line = end.last_line()};
-  return probed;
+  if (is_new) probed->second = workplace.run({.arguments = command});
+  return probed->second;
 }
 
 // "2.15.0a0" becomes "2.15".
@@ -53,16 +45,17 @@ void add_openmpi(const Workplace& workplace, Contestants& found) {
   };
   if (!fs::exists(program))
     return leave_out("there was no MPI when bench was built (Debian: libopenmpi-dev)");
-  const Probed library = probe(workplace, {program});
-  const Probed launcher = probe(workplace, {"mpirun"});
+  const ProgramEnd& library = probe(workplace, {program});
+  const std::string version = library.last_line();
+  const ProgramEnd& launcher = probe(workplace, {"mpirun"});
   const std::string name = "Open MPI ";
-  if (!library.works || library.last_line.rfind(name, 0) != 0)
-    return leave_out("the MPI that bench was built with is another: " + library.last_line);
-  if (!launcher.works) return leave_out("mpirun does not run: " + launcher.last_line);
+  if (library.status != 0 || !version.starts_with(name))
+    return leave_out("the MPI that bench was built with is another: " + version);
+  if (launcher.status != 0) return leave_out("mpirun does not run: " + launcher.last_line());
   found.systems.push_back(
       {.facts = {.name = "openmpi",
-                 .label = "openmpi " + short_version(library.last_line.substr(name.size())),
-                 .version = library.last_line},
+                 .label = "openmpi " + short_version(version.substr(name.size())),
+                 .version = version},
        .programs = [program](std::int64_t replicas, const fs::path& folder) {
          return std::vector<Program>{
              {.arguments = {"mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "btl",
@@ -134,24 +127,24 @@ void add_script(const Workplace& workplace, const std::string& name, const std::
   Words command{python, peer_program(file)};
   // Not every version can, or not every interpreter has both libraries.
   if (name == "fsdp" || file == "table.py") command.push_back(name);
-  const Probed version = probe(workplace, command);
-  if (!version.works) {
-    found.left_out.push_back({name, str(python, " cannot run it: ", version.last_line)});
+  const ProgramEnd& probed = probe(workplace, command);
+  const std::string version = probed.last_line();
+  if (probed.status != 0) {
+    found.left_out.push_back({name, str(python, " cannot run it: ", version)});
     return;
   }
-  const std::string label = name + " " + short_version(version.last_line);
+  const std::string label = name + " " + short_version(version);
   const bool there = std::any_of(found.systems.begin(), found.systems.end(),
                                  [&](const System& other) { return other.facts.label == label; });
   if (there) {
     found.left_out.push_back(
-        {name, str(python, " has ", library, " ", version.last_line, ", as another has")});
+        {name, str(python, " has ", library, " ", version, ", as another has")});
     return;
   }
-  found.systems.push_back({.facts = {.name = name,
-                                     .label = label,
-                                     .version = str(library, " ", version.last_line, ", ", python)},
-                           .programs = programs_of(name, python),
-                           .one_controller = name == "jax"});
+  found.systems.push_back(
+      {.facts = {.name = name, .label = label, .version = str(library, " ", version, ", ", python)},
+       .programs = programs_of(name, python),
+       .one_controller = name == "jax"});
 }
 
 }  // namespace

@@ -15,8 +15,7 @@ namespace lockstep::bench {
 namespace {
 
 std::int64_t now() {
-  const auto since_boot = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(since_boot).count();
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 std::string run(ReplicaTask& task, std::int64_t calls) {
