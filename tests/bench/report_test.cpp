@@ -21,7 +21,6 @@ Measurement measurement(const std::string& label, const std::vector<double>& sam
   const bool own = label == "psum" || label == "pmap";
   return {.system = {.name = label, .label = label, .version = "", .own = own},
           .samples = samples,
-          .seconds = quartiles(samples),
           .calls = 3};
 }
 

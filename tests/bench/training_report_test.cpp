@@ -26,7 +26,6 @@ Measurement step(const std::string& name, const std::string& label, double whole
   const bool own = name == "lockstep";
   Measurement measurement{.system = {.name = name, .label = label, .version = "", .own = own},
                           .samples = {whole * kMs},
-                          .seconds = quartiles({whole * kMs}),
                           .calls = 5,
                           .note = "",
                           .parts = parts,

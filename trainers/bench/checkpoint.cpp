@@ -64,17 +64,13 @@ System saving_in(const fs::path& folder, const System& system) {
 void check_room(const TemporaryFolder& place, std::size_t systems, std::int64_t parameters) {
   const auto needed = static_cast<std::int64_t>(systems) * kMemoryAParameter * parameters;
   const auto memory = static_cast<std::int64_t>(available_memory());
-  if (needed > memory) {
-    throw Error(str(counted(static_cast<std::int64_t>(systems), "system"), " take up to ",
-                    text_of_bytes(needed), ", and ", text_of_bytes(memory),
-                    " are free; --systems picks fewer, --parameters a smaller model"));
-  }
+  require<Error>(needed <= memory, counted(static_cast<std::int64_t>(systems), "system"),
+                 " take up to ", text_of_bytes(needed), ", and ", text_of_bytes(memory),
+                 " are free; --systems picks fewer, --parameters a smaller model");
   const auto files = 3 * kStateBytesAParameter * parameters;
   const auto room = static_cast<std::int64_t>(fs::space(place.path()).available);
-  if (files > room) {
-    throw Error(str(place.path().parent_path().string(), " has room for ", text_of_bytes(room),
-                    ", and checkpoints take up to ", text_of_bytes(files)));
-  }
+  require<Error>(files <= room, place.path().parent_path().string(), " has room for ",
+                 text_of_bytes(room), ", and checkpoints take up to ", text_of_bytes(files));
 }
 
 void add(const Ran& ran, PartsMeasurement& measurement) {

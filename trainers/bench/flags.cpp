@@ -60,8 +60,8 @@ std::int64_t parameter_count(const std::string& text) {
 
 std::filesystem::path output_folder(const std::string& text) {
   const std::filesystem::path folder = std::filesystem::absolute(text);
-  if (!std::filesystem::is_directory(folder) || ::access(folder.c_str(), W_OK) != 0)
-    throw ValueError(str("'", text, "' is no folder that can be written to"));
+  require(std::filesystem::is_directory(folder) && ::access(folder.c_str(), W_OK) == 0, "'", text,
+          "' is no folder that can be written to");
   return folder;
 }
 

@@ -79,7 +79,6 @@ Measurement difference(const std::string& label, const Measurement& with,
   measurement.system.label = label;
   for (std::size_t i = 0; i < with.samples.size(); ++i)
     measurement.samples.push_back(with.samples[i] - without.samples[i]);
-  measurement.seconds = quartiles(measurement.samples);
   return measurement;
 }
 
@@ -92,10 +91,9 @@ PartResult measure_replicated(const Workplace& workplace, const Options& options
   const std::vector<Measurement> calls =
       measure(crew, "replicated", bytes, {.repetitions = options.repetitions});
   crew.finish();
-  Measurement read{
+  const Measurement read{
       .system = {.name = "memory", .label = "memory, read once", .version = ""},
       .samples = {static_cast<double>(kReplicatedOver * bytes) / limit.bytes_per_second}};
-  read.seconds = quartiles(read.samples);
   return {.name = "replicated",
           .what = str("shard_map's check of a result of ", text_of_bytes(bytes), " on ",
                       kReplicatedOver, " replicas"),

@@ -85,9 +85,8 @@ Contestants find_contestants(const Workplace& workplace, const Options& options,
   }
   names.insert(names.end(), peers.begin(), peers.end());
   for (const std::string& name : options.systems) {
-    if (std::ranges::count(names, name) > 0) continue;
-    throw ValueError(str("--systems: unknown system '", name, "'", did_you_mean(name, names),
-                         "; there are ", join(names)));
+    require(std::ranges::count(names, name) > 0, "--systems: unknown system '", name, "'",
+            did_you_mean(name, names), "; there are ", join(names));
   }
   const auto& wanted = options.systems.empty() ? names : options.systems;
   Contestants found;

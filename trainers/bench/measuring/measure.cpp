@@ -43,7 +43,6 @@ struct Batches {
   }
 
   [[nodiscard]] Measurement result() {
-    measurement.seconds = quartiles(measurement.samples);
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const double median = quartiles(parts[i]).median;
       if (i < measurement.parts.size()) {
@@ -125,8 +124,6 @@ std::vector<Measurement> measure_launches(const Workplace& workplace,
       measurements[i].samples.push_back(seconds_to_first_step(workplace, systems[i], launch));
     }
   }
-  for (Measurement& measurement : measurements)
-    measurement.seconds = quartiles(measurement.samples);
   return measurements;
 }
 

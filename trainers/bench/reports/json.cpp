@@ -27,7 +27,7 @@ Json quartiles_json(const Quartiles& values) {
 Json measurement_json(const Measurement& measurement) {
   Json json{{"system", measurement.system.label},
             {"own", measurement.system.own},
-            {"seconds", quartiles_json(measurement.seconds)},
+            {"seconds", quartiles_json(measurement.seconds())},
             {"calls_per_sample", measurement.calls},
             {"samples", measurement.samples}};
   if (!measurement.note.empty()) json["note"] = measurement.note;
@@ -81,7 +81,7 @@ Json parts_json(const StepParts& parts) {
 Json step_json(const TrainingResult& result, const Measurement& measurement) {
   Json json = measurement_json(measurement);
   if (is_reference(measurement)) json["reference"] = true;
-  json["steps_per_second"] = 1 / measurement.seconds.median;
+  json["steps_per_second"] = 1 / measurement.seconds().median;
   json["measured_parts"] = parts_json(measurement.parts);
   json["exposed_parts"] = parts_json(exposed_parts(result, measurement));
   json["peak_bytes"] = measurement.memory.peak_bytes;
@@ -94,7 +94,7 @@ Json step_json(const TrainingResult& result, const Measurement& measurement) {
   if (!measurement.gradients_ready.empty()) json["gradients_ready"] = measurement.gradients_ready;
   const std::optional<Floor> floor = floor_of(result);
   if (floor && !is_reference(measurement))
-    json["share_of_floor"] = floor->seconds() / measurement.seconds.median;
+    json["share_of_floor"] = floor->seconds() / measurement.seconds().median;
   if (const auto scaling = efficiency(result, measurement)) json["efficiency"] = *scaling;
   if (const Measurement* const plain = unaugmented(result, measurement))
     json["times_of_unaugmented"] = times_of(measurement, *plain);

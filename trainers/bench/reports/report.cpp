@@ -77,12 +77,12 @@ Quartiles quartiles(std::vector<double> samples) {
 double bus_bandwidth(const OperationResult& result, const SizeResult& size,
                      const Measurement& measurement) {
   const std::int64_t parties = result.network.hosts > 1 ? result.network.hosts : result.replicas;
-  return bus_bytes(result.operation, parties, size.bytes) / measurement.seconds.median;
+  return bus_bytes(result.operation, parties, size.bytes) / measurement.seconds().median;
 }
 
 double share_of_limit(const OperationResult& result, const SizeResult& size,
                       const Measurement& measurement) {
-  return moved_bytes(result.operation, result.replicas, size.bytes) / measurement.seconds.median /
+  return moved_bytes(result.operation, result.replicas, size.bytes) / measurement.seconds().median /
          result.limit.bytes_per_second;
 }
 
@@ -198,7 +198,7 @@ std::optional<double> efficiency(const TrainingResult& result, const Measurement
   const Measurement* const single =
       find(result, (system.own ? first_own_label(result) : plain_label(system)) + kSingleSuffix);
   if (single == nullptr || is_reference(measurement)) return std::nullopt;
-  return single->seconds.median / measurement.seconds.median;
+  return single->seconds().median / measurement.seconds().median;
 }
 
 }  // namespace lockstep::bench

@@ -84,7 +84,6 @@ struct ProcessMemory {
 struct Measurement {
   SystemFacts system;
   std::vector<double> samples = {};  ///< seconds a call, in the order measured
-  Quartiles seconds = {};            ///< of these
   std::int64_t calls = 1;            ///< in a sample
   std::string note = {};             ///< what a reader should know of how it was done; mostly ""
   StepParts parts = {};              ///< of a training step: medians, as the replicas measured them
@@ -92,6 +91,8 @@ struct Measurement {
   ProcessMemory memory = {};                 ///< of training
   std::vector<double> gradients_ready = {};  ///< "alone": of each parameter, since the step's begin
   double sent_bytes = 0;  ///< in a call by one of several hosts, with all headers
+
+  [[nodiscard]] Quartiles seconds() const { return quartiles(samples); }
 };
 
 /// The beginning of every report.

@@ -168,7 +168,7 @@ Row network_columns(const TrainingResult& result, const Measurement& measurement
   const std::optional<double> bound = network_bound(result);
   return {digits_text(measurement.sent_bytes / (1 << 20)), use ? digits_text(use->cable * 1e3) : "",
           use ? digits_text(use->hidden * 1e3) : "",
-          bound ? digits_text(measurement.seconds.median / *bound) : ""};
+          bound ? digits_text(measurement.seconds().median / *bound) : ""};
 }
 
 std::string step_table(const TrainingResult& result) {
@@ -181,9 +181,9 @@ std::string step_table(const TrainingResult& result) {
   const std::optional<Floor> floor = floor_of(result);
   for (const Measurement& measurement : result.measurements) {
     if (measurement.system.name == kSingle) continue;
-    const double seconds = measurement.seconds.median;
-    Row& row = rows.emplace_back(
-        Row{measurement.system.label, spread_text(measurement.seconds), digits_text(1 / seconds)});
+    const double seconds = measurement.seconds().median;
+    Row& row = rows.emplace_back(Row{measurement.system.label, spread_text(measurement.seconds()),
+                                     digits_text(1 / seconds)});
     for (const double part : exposed_parts(result, measurement))
       row.push_back(digits_text(part * 1e3));
     if (on_hosts) {
@@ -253,7 +253,7 @@ std::string heading_text(const Heading& heading) {
 
 std::string result_text(const CollectivesReport& report, const OperationResult& result) {
   const auto time = [](const SizeResult&, const Measurement& measurement) {
-    return spread_text(measurement.seconds);
+    return spread_text(measurement.seconds());
   };
   const auto bandwidth = [&](const SizeResult& size, const Measurement& measurement) {
     const std::string rate = digits_text(bus_bandwidth(result, size, measurement) * 1e-9);
@@ -290,9 +290,9 @@ std::string vdot_text(const VdotReport& report) {
     if (system.own) rows[0].push_back(system.label + " is faster, times");
   }
   for (const Measurement& measurement : report.measurements) {
-    const double rate = 2 * static_cast<double>(report.bytes) / measurement.seconds.median;
-    Row& row = rows.emplace_back(
-        Row{measurement.system.label, spread_text(measurement.seconds), digits_text(rate * 1e-9)});
+    const double rate = 2 * static_cast<double>(report.bytes) / measurement.seconds().median;
+    Row& row = rows.emplace_back(Row{measurement.system.label, spread_text(measurement.seconds()),
+                                     digits_text(rate * 1e-9)});
     for (const Measurement& own : report.measurements) {
       if (own.system.own) row.push_back(ratio_text(own, measurement));
     }
@@ -324,7 +324,7 @@ std::string result_text(const TrainingResult& result) {
 std::string launches_text(const TrainingReport& report) {
   TextTable rows{{"", "time"}};
   for (const Measurement& launch : report.launches)
-    rows.push_back({launch.system.label, spread_text(launch.seconds)});
+    rows.push_back({launch.system.label, spread_text(launch.seconds())});
   return str("== launch to first step, pmean_linear, ", report.launched_replicas, " processes\n\n",
              table_of(rows), ratio_table(report.launches));
 }
@@ -366,11 +366,11 @@ std::string result_text(const PartResult& result) {
   TextTable rows{{"", result.unit.empty() ? "time" : str("time a ", result.unit),
                   str("x ", part.system.label)}};
   for (const Measurement& measurement : result.measurements) {
-    const auto& [lower, median, upper] = measurement.seconds;
+    const auto [lower, median, upper] = measurement.seconds();
     rows.push_back(
         {measurement.system.label,
          spread_text({lower / result.amount, median / result.amount, upper / result.amount}),
-         digits_text(median / part.seconds.median)});
+         digits_text(median / part.seconds().median)});
   }
   return str("== ", result.name, ": ", result.what, "\n\n", table_of(rows));
 }

@@ -56,12 +56,6 @@ class Layers : public torch::nn::Module {
   }
 };
 
-fs::path checkpoints() {
-  const char* const folder = std::getenv(kCheckpoints);
-  if (folder == nullptr) throw ValueError(str(kCheckpoints, " is not set"));
-  return folder;
-}
-
 double seconds_of(const std::function<void()>& work) {
   const auto begin = std::chrono::steady_clock::now();
   work();
@@ -244,9 +238,10 @@ System checkpoint_limits() {
 }
 
 std::unique_ptr<ReplicaTask> make_checkpoint(const std::string& way) {
-  if (way == kLimits) return std::make_unique<Limits>(checkpoints());
-  return std::make_unique<Saving>(std::stoi(way.substr(std::string(kStagePrefix).size())),
-                                  checkpoints());
+  const char* const folder = std::getenv(kCheckpoints);
+  require(folder != nullptr, kCheckpoints, " is not set");
+  if (way == kLimits) return std::make_unique<Limits>(folder);
+  return std::make_unique<Saving>(std::stoi(way.substr(std::string(kStagePrefix).size())), folder);
 }
 
 }  // namespace lockstep::bench

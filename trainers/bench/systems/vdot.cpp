@@ -59,9 +59,8 @@ class Vdot : public ReplicaTask {
     const double expected = flat_dot(x_.to(at::kDouble), y_.to(at::kDouble)).item<double>();
     const double found = result_.item<double>();
     const double error = std::abs(found / expected - 1);
-    if (!(error <= tolerance_)) {
-      throw Error(str("vdot: the result is ", found, " where float64 gives ", expected));
-    }
+    require<Error>(error <= tolerance_, "vdot: the result is ", found, " where float64 gives ",
+                   expected);
     return str("the result differs from float64's by ", error, " of it");
   }
   void call() override { result_ = dot_(x_, y_); }
