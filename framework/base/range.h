@@ -4,7 +4,10 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <numeric>
+#include <optional>
+#include <ranges>
 #include <span>
 #include <vector>
 
@@ -42,6 +45,18 @@ template <typename T>
   std::vector<T> chosen;
   for (const int place : places) chosen.push_back(items[static_cast<std::size_t>(place)]);
   return chosen;
+}
+
+/// The product of these sizes and `factor`; none if it needs more than 63 bits.
+template <std::ranges::range Sizes>
+[[nodiscard]] std::optional<std::uint64_t> product_of(const Sizes& sizes, std::uint64_t factor) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+  if (std::ranges::find(sizes, 0) != std::ranges::end(sizes)) return 0;
+  for (const std::uint64_t size : sizes) {
+    if (factor > kMost / size) return std::nullopt;
+    factor *= size;
+  }
+  return factor;
 }
 
 /// Where element number `i` of a row-major array of this shape is.

@@ -24,7 +24,7 @@ struct NpySetOptions {
   std::optional<std::int64_t> classes{};  ///< none: one more than the greatest to train on
 };
 
-/// The sets of .npy files, which stay on the disk (see File::bytes()). What a sample is follows
+/// The sets of .npy files, which stay on the disk (see File::content()). What a sample is follows
 /// from the arrays; (n) is its shape's first dimension:
 ///
 ///   inputs                                 targets               the sample

@@ -16,8 +16,8 @@ constexpr std::size_t kRecordBytes = 1 + Cifar10::kPixelBytes;
 
 std::vector<std::string> read_class_names(const std::string& path) {
   if (!is_there(path)) return {};
-  const FileBytes bytes = open_data(path).bytes();
-  std::istringstream lines(std::string(bytes.span().begin(), bytes.span().end()));
+  const FileBytes file = open_data(path).content();
+  std::istringstream lines(std::string(file.bytes.begin(), file.bytes.end()));
   std::vector<std::string> names;
   for (std::string line; names.size() <= Cifar10::kClasses && std::getline(lines, line);) {
     if (line.ends_with('\r')) line.pop_back();

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <new>
 #include <string_view>
 #include <utility>
 
 #include <zlib.h>
 
-#include "framework/base/limits.h"
 #include "framework/base/text.h"
 
 namespace lockstep::formats {
@@ -143,17 +141,13 @@ void ContentReader::check_end() {
 
 std::vector<std::uint8_t> ContentReader::read_rest() {
   std::vector<std::uint8_t> content;
-  try {
-    for (std::size_t count = 1; count > 0;) {
-      const std::size_t filled = content.size();
-      const std::size_t more = filled + std::min(kReadBytes, filled + file_.size());
-      if (more > content.capacity()) require_memory_for(2 * content.capacity());
-      content.resize(more);
-      count = read(std::span(content).subspan(filled));
-      content.resize(filled + count);
-    }
-  } catch (const std::bad_alloc&) {
-    fail("its content takes more memory than there is" + memory_limit_text());
+  for (std::size_t count = 1; count > 0;) {
+    const std::size_t filled = content.size();
+    const std::size_t more = filled + std::min(kReadBytes, filled + file_.size());
+    if (more > content.capacity()) require_memory_for(2 * content.capacity());
+    content.resize(more);
+    count = read(std::span(content).subspan(filled));
+    content.resize(filled + count);
   }
   if (unpacking_ && unpacking_->cut_short) {
     fail(str("it is cut short: it ends after ", bytes_,
@@ -207,14 +201,14 @@ std::size_t ContentReader::unpack(std::span<std::uint8_t> into) {
 }
 
 FileBytes content_of(const std::string& path) {
-  FileBytes bytes = open_data(path).bytes();
-  refuse_foreign(path, bytes.span());
-  if (!is_gzip(bytes.span())) return bytes;
+  FileBytes file = open_data(path).content();
+  refuse_foreign(path, file.bytes);
+  if (!is_gzip(file.bytes)) return file;
   std::vector<std::uint8_t> content = ContentReader(path).read_rest();
   refuse_foreign(path, content);
   if (is_gzip(content))
     fail_file(path, "it is packed by gzip twice: unpack it first, by 'gzip -d'");
-  return FileBytes(std::move(content));
+  return owned(std::move(content));
 }
 
 }  // namespace lockstep::formats

@@ -73,7 +73,7 @@ class ContentReader : private NonCopyable {
 };
 
 /// The whole content of a file, as ContentReader finds it. One that is no gzip file is mapped; see
-/// File::bytes(). DataError also for a gzip file of packed data, such as a .tar.gz.
+/// File::content(). DataError also for a gzip file of packed data, such as a .tar.gz.
 [[nodiscard]] FileBytes content_of(const std::string& path);
 
 }  // namespace lockstep::formats

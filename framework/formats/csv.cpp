@@ -204,8 +204,8 @@ CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
               options.separator != '\0',
           "csv: the separator is a quote, a line's end or a zero byte, and must be another");
   const FileBytes content = content_of(path);
-  const std::string_view text(reinterpret_cast<const char*>(content.span().data()),
-                              content.span().size());
+  const std::string_view text(reinterpret_cast<const char*>(content.bytes.data()),
+                              content.bytes.size());
   require_memory(path_, text.size(), "its text takes");
   text_.reserve(text.size());
   CsvScanner scanner(path_, text, options.separator, text_);

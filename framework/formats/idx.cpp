@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <exception>
 #include <limits>
 #include <span>
 
-#include "framework/base/limits.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 
 namespace lockstep::formats {
@@ -44,13 +43,11 @@ IdxFile::IdxFile(const std::string& path, std::int64_t dimensions) : reader_(pat
                      std::int64_t{sizes[i + 2]} << 8 | std::int64_t{sizes[i + 3]});
   }
   const std::string shape = join(shape_, " x ");
-  for (const std::int64_t size : shape_) {
-    const std::size_t limit = std::numeric_limits<std::int64_t>::max() - header;
-    if (size != 0 && count_ > limit / static_cast<std::size_t>(size)) {
-      fail(str("its header says ", shape, " values, which is more than any file can hold"));
-    }
-    count_ *= static_cast<std::size_t>(size);
+  const auto count = product_of(shape_, 1);
+  if (!count || *count > std::numeric_limits<std::int64_t>::max() - header) {
+    fail(str("its header says ", shape, " values, which is more than any file can hold"));
   }
+  count_ = *count;
   reader_.expect(header + count_,
                  str("a header of ", header, " and ", shape, count_ == 1 ? " value" : " values"));
   reader_.check_size();
@@ -58,12 +55,7 @@ IdxFile::IdxFile(const std::string& path, std::int64_t dimensions) : reader_(pat
 
 std::vector<std::uint8_t> IdxFile::read_values() {
   std::vector<std::uint8_t> values;
-  try {
-    values.reserve(count_);  // pages are taken as they are filled
-  } catch (const std::exception&) {
-    fail(str("its ", count_, " values take as many bytes of memory, more than there are",
-             memory_limit_text()));
-  }
+  values.reserve(count_);  // pages are taken as they are filled
   while (values.size() < count_) {
     const std::size_t start = values.size();
     values.resize(start + std::min(count_ - start, kChunkBytes));

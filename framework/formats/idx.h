@@ -32,7 +32,7 @@ class IdxFile {
  private:
   ContentReader reader_;
   std::vector<std::int64_t> shape_;
-  std::size_t count_ = 1;  // of the values
+  std::size_t count_ = 0;  // of the values
 };
 
 }  // namespace lockstep::formats

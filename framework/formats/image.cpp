@@ -63,16 +63,16 @@ Image with_channels(Image image, std::int64_t channels) {
 }  // namespace
 
 Image read_image(const std::string& path, const ImageOptions& options) {
-  const FileBytes bytes = open_data(path).bytes();
-  return decode_image(bytes.span(), path, options);
+  return decode_image(open_data(path).content().bytes, path, options);
 }
 
-void check_size(const Image& image, std::int64_t most_pixels, std::size_t least, std::size_t bytes,
-                const std::string& name) {
-  const bool is_large = image.height > most_pixels / image.width;
+void check_size(const Image& image, std::size_t least, std::size_t bytes, const std::string& name) {
+  // What decoding takes in memory, a few bytes a pixel, follows from what a file's first bytes say.
+  constexpr std::int64_t kMostPixels = std::int64_t{64} << 20;
+  const bool is_large = image.height > kMostPixels / image.width;
   if (!is_large && least <= bytes) return;
   const std::string pixels = str(image.height, " x ", image.width, " pixels");
-  if (is_large) fail_file(name, str("it has ", pixels, ", more than the limit of ", most_pixels));
+  if (is_large) fail_file(name, str("it has ", pixels, ", more than the limit of ", kMostPixels));
   fail_file(name, str("it is cut short: its ", bytes, " bytes can't hold ", pixels));
 }
 
@@ -80,11 +80,10 @@ Image decode_image(std::span<const std::uint8_t> bytes, const std::string& name,
                    const ImageOptions& options) {
   require(options.channels == 1 || options.channels == 3, "image: channels is ", options.channels,
           ", but must be 1 or 3");
-  require_at_least(1, "image: most_pixels", options.most_pixels);
   const bool is_png = has_at(bytes, 0, kPngStart);
   if (!is_png && !has_at(bytes, 0, kJpegStart)) refuse_kind(bytes, name);
   const auto decode = is_png ? decode_png : decode_jpeg;
-  Image image = with_channels(decode(bytes, name, options.most_pixels), options.channels);
+  Image image = with_channels(decode(bytes, name), options.channels);
   return options.exif ? upright(std::move(image), orientation_of(bytes)) : image;
 }
 

@@ -21,9 +21,6 @@ struct Image {
 struct ImageOptions {
   /// 1 or 3: what the result has, whatever the file has.
   std::int64_t channels = 3;
-  /// A file of more pixels is refused before it is decoded. What decoding takes in memory, a few
-  /// bytes a pixel, follows from the number that the file's first bytes say.
-  std::int64_t most_pixels = std::int64_t{64} << 20;
   /// Turn and mirror the picture as its EXIF data say, so that it is upright.
   bool exif = true;
 };
@@ -33,23 +30,20 @@ struct ImageOptions {
 /// applied. Alpha is dropped, 16 bits are rounded to 8, palettes are looked up, CMYK is taken as
 /// Adobe writes it (inverted), and colour becomes gray by ITU-R 601 luma.
 ///
-/// DataError, naming the file, for what is missing, another format, damaged, cut short or too
-/// large, and for JPEGs of arithmetic coding, of other than 8 bits, or of foreign colour spaces.
-/// What is odd in a JPEG but changes no pixel is a warning, once in a process for each kind.
-/// ValueError for options that are not as above. Any thread.
+/// DataError, naming the file, for what is missing, another format, damaged, cut short or of more
+/// than 2^26 pixels, and for JPEGs of arithmetic coding, of other than 8 bits, or of foreign colour
+/// spaces. What is odd in a JPEG but changes no pixel is a warning, once in a process for each
+/// kind. ValueError for options that are not as above. Any thread.
 [[nodiscard]] Image read_image(const std::string& path, const ImageOptions& options = {});
 /// The same for a file's bytes. Messages call it `name`.
 [[nodiscard]] Image decode_image(std::span<const std::uint8_t> bytes, const std::string& name,
                                  const ImageOptions& options = {});
 
 /// Its decoders: the picture in a file's bytes, gray or in colour as the file is.
-[[nodiscard]] Image decode_jpeg(std::span<const std::uint8_t> bytes, const std::string& name,
-                                std::int64_t most_pixels);
-[[nodiscard]] Image decode_png(std::span<const std::uint8_t> bytes, const std::string& name,
-                               std::int64_t most_pixels);
-/// For these: DataError for a picture of more than `most_pixels`, and for one that takes `least`
-/// bytes of a file at least, which has `bytes`.
-void check_size(const Image& image, std::int64_t most_pixels, std::size_t least, std::size_t bytes,
-                const std::string& name);
+[[nodiscard]] Image decode_jpeg(std::span<const std::uint8_t> bytes, const std::string& name);
+[[nodiscard]] Image decode_png(std::span<const std::uint8_t> bytes, const std::string& name);
+/// For these: DataError for a picture of too many pixels, and for one that takes `least` bytes of a
+/// file at least, which has `bytes`.
+void check_size(const Image& image, std::size_t least, std::size_t bytes, const std::string& name);
 
 }  // namespace lockstep::formats

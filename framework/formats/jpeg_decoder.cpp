@@ -33,11 +33,11 @@ class JpegDecoder : private NonCopyable {
       : bytes_(bytes), name_(name) {}
   ~JpegDecoder() { jpeg_destroy_decompress(&jpeg_); }
 
-  Image decode(std::int64_t most_pixels) {
+  Image decode() {
     call([this] { read_header(); });
     Image image{jpeg_.image_height, jpeg_.image_width, 3, {}};
     check_kind();
-    check_size(image, most_pixels, least_bytes(), bytes_.size(), name_);
+    check_size(image, least_bytes(), bytes_.size(), name_);
     if (jpeg_.jpeg_color_space == JCS_GRAYSCALE) image.channels = 1;
     const bool is_cmyk = jpeg_.jpeg_color_space == JCS_CMYK || jpeg_.jpeg_color_space == JCS_YCCK;
     jpeg_.out_color_space = is_cmyk ? JCS_CMYK : image.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
@@ -166,9 +166,8 @@ class JpegDecoder : private NonCopyable {
 
 }  // namespace
 
-Image decode_jpeg(std::span<const std::uint8_t> bytes, const std::string& name,
-                  std::int64_t most_pixels) {
-  return JpegDecoder(bytes, name).decode(most_pixels);
+Image decode_jpeg(std::span<const std::uint8_t> bytes, const std::string& name) {
+  return JpegDecoder(bytes, name).decode();
 }
 
 }  // namespace lockstep::formats

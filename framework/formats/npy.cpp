@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <optional>
 #include <ranges>
 #include <string_view>
@@ -162,18 +161,6 @@ void turn(std::vector<std::uint8_t>& bytes, std::size_t element) {
   }
 }
 
-// How many bytes an array takes; nothing if that is more than a file can have.
-std::optional<std::size_t> bytes_for(const std::vector<std::int64_t>& shape, std::size_t element) {
-  if (std::ranges::count(shape, 0) > 0) return 0;
-  constexpr auto kMost = static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
-  std::size_t bytes = element;
-  for (const std::int64_t size : shape) {
-    if (bytes > kMost / static_cast<std::size_t>(size)) return std::nullopt;
-    bytes *= static_cast<std::size_t>(size);
-  }
-  return bytes;
-}
-
 // Elements whose first index runs fastest, in the order in which the last one does.
 std::vector<std::uint8_t> row_major(std::span<const std::uint8_t> from,
                                     const std::vector<std::int64_t>& shape, std::size_t element) {
@@ -211,8 +198,8 @@ NpyFloat16::operator float() const noexcept {
 }
 
 NpyArray::NpyArray(const std::string& path) : path_(path) {
-  owner_ = open_data(path).bytes();
-  const std::span<const std::uint8_t> all = owner_.span();
+  owner_ = open_data(path).content();
+  const std::span<const std::uint8_t> all = owner_.bytes;
   if (all.size() < kVersionEnd || !has_at(all, 0, kMagic)) {
     if (has_at(all, 0, "PK")) {
       fail(
@@ -244,8 +231,7 @@ NpyArray::NpyArray(const std::string& path) : path_(path) {
   const std::size_t element = size_of(kNpyTypes[type]);
   shape_ = std::move(*header.shape);
   std::span<const std::uint8_t> data = all.subspan(header_begin + header_bytes);
-  const auto bytes = bytes_for(shape_, element);
-  if (bytes != data.size()) {
+  if (product_of(shape_, element) != data.size()) {
     fail(str("its header says (", join(shape_), ") elements of ", element, " bytes, but ",
              data.size(), " bytes follow it"));
   }
@@ -257,8 +243,8 @@ NpyArray::NpyArray(const std::string& path) : path_(path) {
     std::vector<std::uint8_t> moved = *header.fortran_order ? row_major(data, shape_, element)
                                                             : std::vector(data.begin(), data.end());
     if (is_big_endian) turn(moved, element);
-    owner_ = FileBytes(std::move(moved));
-    data = owner_.span();
+    owner_ = owned(std::move(moved));
+    data = owner_.bytes;
   }
   elements_ = elements_of(type, data);
   if (kNpyTypes[type] == ElementType::boolean &&

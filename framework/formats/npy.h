@@ -43,7 +43,7 @@ inline constexpr std::array<ElementType, std::variant_size_v<NpyElements>> kNpyT
 ///
 /// DataError, naming the file, for anything else: other types (also objects, which would be
 /// pickles), a header that is not written as the format has it, a size other than the header says,
-/// a boolean that is neither 0 nor 1. The file stays mapped (see File::bytes()), unless its
+/// a boolean that is neither 0 nor 1. The file stays mapped (see File::content()), unless its
 /// elements have to be moved or turned, as in Fortran's order and big-endian ones. Any thread.
 class NpyArray {
  public:

@@ -22,10 +22,10 @@ class PngDecoder : private NonCopyable {
       : bytes_(bytes.size()), left_(bytes), name_(name) {}
   ~PngDecoder() { png_destroy_read_struct(&png_, &info_, nullptr); }
 
-  Image decode(std::int64_t most_pixels) {
+  Image decode() {
     call([this] { read_header(); });
     Image image{png_get_image_height(png_, info_), png_get_image_width(png_, info_), 0, {}};
-    check_size(image, most_pixels, least_bytes(image), bytes_, name_);
+    check_size(image, least_bytes(image), bytes_, name_);
     call([this] { set_transforms(); });
     image.channels = png_get_channels(png_, info_);
     const auto row_bytes = static_cast<std::size_t>(image.width * image.channels);
@@ -109,9 +109,8 @@ class PngDecoder : private NonCopyable {
 
 }  // namespace
 
-Image decode_png(std::span<const std::uint8_t> bytes, const std::string& name,
-                 std::int64_t most_pixels) {
-  return PngDecoder(bytes, name).decode(most_pixels);
+Image decode_png(std::span<const std::uint8_t> bytes, const std::string& name) {
+  return PngDecoder(bytes, name).decode();
 }
 
 }  // namespace lockstep::formats

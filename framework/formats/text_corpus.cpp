@@ -35,7 +35,7 @@ void TextCorpus::copy(std::uint64_t offset, std::span<std::uint8_t> to) const {
   const auto after = std::ranges::upper_bound(sources_, offset, std::less<>(), &SourceFile::offset);
   for (auto source = static_cast<std::size_t>(after - sources_.begin()) - 1; !to.empty();
        ++source) {
-    const auto from = bytes_[source].span().subspan(offset - sources_[source].offset);
+    const auto from = bytes_[source].bytes.subspan(offset - sources_[source].offset);
     const std::size_t count = std::min(from.size(), to.size());
     std::ranges::copy(from.first(count), to.begin());
     to = to.subspan(count);
@@ -46,7 +46,7 @@ void TextCorpus::copy(std::uint64_t offset, std::span<std::uint8_t> to) const {
 void TextCorpus::add_file(const std::string& path) {
   constexpr std::size_t kBeginning = 8000;  // where a file that is no text shows it
   bytes_.push_back(content_of(path));
-  const std::span<const std::uint8_t> bytes = bytes_.back().span();
+  const std::span<const std::uint8_t> bytes = bytes_.back().bytes;
   const auto beginning = bytes.first(std::min(bytes.size(), kBeginning));
   const bool is_binary = std::ranges::find(beginning, 0) != beginning.end();
   sources_.push_back({path, size_, bytes.size(), is_binary});

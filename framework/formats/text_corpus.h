@@ -15,7 +15,7 @@ namespace lockstep::formats {
 /// byte, so that the bytes are the same on every machine.
 ///
 /// Names that begin with a dot are passed over; every other file counts, whatever its ending. Plain
-/// files are mapped and stay on the disk (see File::bytes()); gzip files are unpacked in
+/// files are mapped and stay on the disk (see File::content()); gzip files are unpacked in
 /// memory. Links to files are followed. DataError, naming file or folder, for what is missing or
 /// can't be read, damaged gzip data, a link to a folder (which may lead back), an entry that is
 /// neither file nor folder, and a text of no bytes. Any thread.

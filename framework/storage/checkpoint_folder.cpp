@@ -41,10 +41,6 @@ std::string step_name(std::int64_t step) {
   return formatted("step-%08lld", static_cast<long long>(step));
 }
 
-void sync_folder(const fs::path& path) {
-  File(path, O_RDONLY | O_DIRECTORY).sync();
-}
-
 // Makes a folder, durably, in a folder that exists. No error if it is there already.
 void make_folder(const fs::path& path) {
   std::error_code error;
@@ -193,7 +189,7 @@ void CheckpointFolder::publish(const Manifest& manifest) const {
   }
   write_file_atomically(folder / kManifestName, text);
   static_cast<void>(CheckpointReader(folder));  // what can't be read gets no name
-  sync_folder(folder);
+  sync_parent(folder / kManifestName);
   put_in_place(manifest.step);
   set_link(kLatest, manifest.step);
   if (is_folder(path_ / kBest)) {
@@ -219,15 +215,11 @@ void CheckpointFolder::put_in_place(std::int64_t step) const {
       throw;
     }
   }
-  sync_folder(path_);
+  sync_parent(to);
 }
 
 void CheckpointFolder::amend(const Manifest& manifest) const {
   write_file_atomically(of_step(manifest.step) / kManifestName, write_manifest(manifest));
-}
-
-void CheckpointFolder::set_best(std::int64_t step) const {
-  set_link(kBest, step);
 }
 
 void CheckpointFolder::prune(std::int64_t keep) const {
@@ -239,7 +231,7 @@ void CheckpointFolder::prune(std::int64_t keep) const {
     if (kept++ < keep || step == best || step == latest) continue;
     remove_tree(removed(step));
     rename_to(of_step(step), removed(step));
-    sync_folder(path_);
+    sync_parent(of_step(step));
     remove_tree(removed(step));
   }
 }
@@ -263,7 +255,7 @@ std::int64_t CheckpointFolder::set_aside_after(std::int64_t step) const {
   if (count == 0) return 0;
   if (is_here(of_step(step)) && copied(kLatest) != step) set_link(kLatest, step);
   if (is_here(path_ / kBest) && !is_folder(path_ / kBest) && !best()) remove_tree(path_ / kBest);
-  sync_folder(path_);
+  sync_parent(of_step(step));
   return count;
 }
 
@@ -274,7 +266,7 @@ void CheckpointFolder::sweep() const {
     const auto step = step_of(name.substr(1, name.size() - 1 - kRemoved.size()));
     if (step && !is_here(of_step(*step)) && whole_manifest(path_ / name)) {
       rename_to(path_ / name, of_step(*step));
-      sync_folder(path_);
+      sync_parent(of_step(*step));
     }
   }
   for (const std::string& name : names_in(path_)) {
@@ -307,7 +299,7 @@ void CheckpointFolder::set_link(const char* link, std::int64_t step) const {
   remove_tree(temporary);
   if (::symlink(step_name(step).c_str(), temporary.c_str()) == 0) {
     rename_to(temporary, path_ / link);
-    sync_folder(path_);
+    sync_parent(temporary);
   } else {
     // FAT, SMB, an object store. If something else is wrong, it is so for a file, too.
     write_file_atomically(path_ / link, step_name(step) + "\n");

@@ -63,7 +63,7 @@ class CheckpointFolder {
   /// Writes this manifest in place of that of the step, whose files stay.
   void amend(const Manifest& manifest) const;
   /// Makes `best` lead to the checkpoint of this step, which is here.
-  void set_best(std::int64_t step) const;
+  void set_best(std::int64_t step) const { set_link(kBest, step); }
   /// The checkpoints to which they lead, or of which they are copies, if these are here.
   [[nodiscard]] std::optional<std::int64_t> latest() const { return linked(kLatest); }
   [[nodiscard]] std::optional<std::int64_t> best() const { return linked(kBest); }

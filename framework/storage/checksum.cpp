@@ -8,11 +8,8 @@
 
 namespace lockstep::storage {
 
-void Checksum::Free::operator()(XXH3_state_s* state) const {
-  ::XXH3_freeState(state);
-}
-
-Checksum::Checksum() : state_(::XXH3_createState()) {
+Checksum::Checksum()
+    : state_(::XXH3_createState(), [](XXH3_state_s* state) { ::XXH3_freeState(state); }) {
   if (!state_) throw std::bad_alloc();
   ::XXH3_64bits_reset(state_.get());
 }

@@ -21,10 +21,7 @@ class Checksum {
   [[nodiscard]] std::string text() const;
 
  private:
-  struct Free {
-    void operator()(XXH3_state_s* state) const;
-  };
-  std::unique_ptr<XXH3_state_s, Free> state_;
+  std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s* state)> state_;
 };
 
 /// The same of bytes that are there at once, as a number: as fast as memory is read.

@@ -49,16 +49,16 @@ fs::path temporary_name(const fs::path& path) {
 // refuses.
 std::shared_ptr<std::uint8_t> map(int descriptor, std::uint64_t offset, std::size_t size) {
   void* const memory =
-      ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, static_cast<off_t>(offset));
+      ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, static_cast<off_t>(offset));
   if (memory == MAP_FAILED) return nullptr;
   return {static_cast<std::uint8_t*>(memory), [size](void* mapped) { ::munmap(mapped, size); }};
 }
 
 }  // namespace
 
-FileBytes::FileBytes(std::vector<std::uint8_t> bytes) : size_(bytes.size()) {
+FileBytes owned(std::vector<std::uint8_t> bytes) {
   const auto owner = std::make_shared<const std::vector<std::uint8_t>>(std::move(bytes));
-  memory_ = {owner, owner->data()};
+  return {*owner, owner};
 }
 
 File::File(const fs::path& path, int flags, fs::path name, unsigned mode)
@@ -111,16 +111,16 @@ std::size_t File::read_some(std::uint64_t offset, Bytes to) const {
   return filled;
 }
 
-FileBytes File::bytes() const {
+FileBytes File::content() const {
   const std::uint64_t size = this->size();
   if (size < kLeastMapped) {
     std::vector<std::uint8_t> copy(size);
     copy.resize(read_some(0, std::as_writable_bytes(std::span(copy))));
-    return FileBytes(std::move(copy));
+    return owned(std::move(copy));
   }
-  auto memory = map(descriptor_.get(), 0, size);
+  const auto memory = map(descriptor_.get(), 0, size);
   if (memory == nullptr) fail("mapped");
-  return {std::move(memory), size};
+  return {{memory.get(), size}, memory};
 }
 
 void File::look(std::uint64_t offset, std::uint64_t size,

@@ -18,22 +18,13 @@
 
 namespace lockstep {
 
-/// All bytes of a file. They stay while a copy of this is there. Any thread.
-class FileBytes {
- public:
-  FileBytes() = default;
-  explicit FileBytes(std::vector<std::uint8_t> bytes);
-  FileBytes(std::shared_ptr<const std::uint8_t> memory, std::size_t size) noexcept
-      : memory_(std::move(memory)), size_(size) {}
-
-  [[nodiscard]] std::span<const std::uint8_t> span() const noexcept {
-    return {memory_.get(), size_};
-  }
-
- private:
-  std::shared_ptr<const std::uint8_t> memory_;
-  std::size_t size_ = 0;
+/// All bytes of a file. They stay while a copy of their owner is there. Any thread.
+struct FileBytes {
+  std::span<const std::uint8_t> bytes{};
+  std::shared_ptr<const void> owner{};
 };
+/// The same of bytes that are in memory.
+[[nodiscard]] FileBytes owned(std::vector<std::uint8_t> bytes);
 
 /// An open file, closed with the object. Every failure throws an Error that names the file and the
 /// reason.
@@ -63,7 +54,7 @@ class File : private NonCopyable {
   /// The whole file: mapped, or in memory if it is small, since a process may have only so many
   /// maps (65530 by Linux's default). Nobody may make the file shorter while it is mapped: reading
   /// beyond the new end ends the process (SIGBUS).
-  [[nodiscard]] FileBytes bytes() const;
+  [[nodiscard]] FileBytes content() const;
 
   /// Calls `look` with parts of `size` bytes from `offset` on, one after another: each as it lies
   /// in the system's cache where that can be mapped, which saves a copy. A part lasts for the call.

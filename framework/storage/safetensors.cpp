@@ -12,6 +12,7 @@
 
 #include "framework/base/element_type.h"
 #include "framework/base/errors.h"
+#include "framework/base/range.h"
 #include "framework/base/round_up.h"
 #include "framework/base/stream_copy.h"
 #include "framework/base/text.h"
@@ -89,13 +90,7 @@ std::size_t element_bytes(std::string_view dtype) {
 
 std::optional<std::uint64_t> tensor_bytes(std::string_view dtype,
                                           std::span<const std::uint64_t> shape) {
-  std::uint64_t bytes = element_bytes(dtype);
-  if (std::ranges::count(shape, 0U) > 0) return 0;
-  for (const std::uint64_t size : shape) {
-    if (bytes > std::numeric_limits<std::int64_t>::max() / size) return std::nullopt;
-    bytes *= size;
-  }
-  return bytes;
+  return product_of(shape, element_bytes(dtype));
 }
 
 std::string write_header(SafetensorsHeader& header) {

@@ -24,7 +24,7 @@ TEST_CASE("gzip data that unpack to more than there is room for are refused with
   constexpr std::size_t kContent = std::size_t{64} << 20;
   const std::string path =
       folder.write("bomb.gz", lockstep::testing::gzip(std::string(kContent, '\0')));
-  CHECK(content_of(path).span().size() == kContent);
+  CHECK(content_of(path).bytes.size() == kContent);
   for (const auto& [resource, name] :
        {std::pair(RLIMIT_AS, "(ulimit -v)"), std::pair(RLIMIT_DATA, "(ulimit -d)")}) {
     rlimit before{};
