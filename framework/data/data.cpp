@@ -45,6 +45,12 @@ DataSets load_pmean_example(const DataContext& context) {
   return {.train = std::make_shared<const PmeanExample>(all)};
 }
 
+const keys::Rule<std::string> kPath = keys::of_length("a path", PATH_MAX - 1);
+
+keys::KeyTraits of_place(bool is_required) {
+  return {.required = is_required, .may_change = true, .is_place = true};
+}
+
 // Takes a part of the training set away, for validation.
 void split_off(DataSets& sets, const DataContext& context) {
   const std::int64_t size = sets.train->size();
@@ -137,25 +143,17 @@ void data::require_there(const std::string& source, const std::string& path,
 }
 
 keys::ConfigKey folder_key(std::string& folder) {
-  return {"root",
-          keys::text(folder, keys::of_length("a folder's path", PATH_MAX - 1)),
-          "the folder of its files",
-          {.required = folder.empty(), .may_change = true, .is_place = true}};
+  return {"root", keys::text(folder, keys::of_length("a folder's path", PATH_MAX - 1)),
+          "the folder of its files", of_place(folder.empty())};
 }
 
 keys::ConfigKey file_key(const std::string& name, std::string& file, const std::string& help) {
-  return {name,
-          keys::text(file, keys::of_length("a path", PATH_MAX - 1)),
-          help,
-          {.required = file.empty(), .may_change = true, .is_place = true}};
+  return {name, keys::text(file, kPath), help, of_place(file.empty())};
 }
 
 keys::ConfigKey file_key(const std::string& name, std::optional<std::string>& file,
                          const std::string& help) {
-  return {name,
-          keys::text_or_null(file, keys::of_length("a path", PATH_MAX - 1)),
-          help,
-          {.may_change = true, .is_place = true}};
+  return {name, keys::text_or_null(file, kPath), help, of_place(false)};
 }
 
 keys::Registry<DataKind>& data_registry() {

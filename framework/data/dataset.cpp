@@ -6,6 +6,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <c10/util/accumulate.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -27,9 +28,7 @@ void check_made(const char* what, const at::Tensor& made, const TensorType& type
 }  // namespace
 
 std::int64_t TensorType::values() const {
-  std::int64_t product = 1;
-  for (const std::int64_t size : shape) product *= size;
-  return product;
+  return c10::multiply_integers(shape);
 }
 
 std::vector<std::int64_t> TensorType::sizes(std::int64_t count) const {

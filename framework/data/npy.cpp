@@ -33,11 +33,6 @@ NpyArray open_npy(const std::string& path) {
   return NpyArray(path);
 }
 
-bool is_floating(const NpyArray& array) {
-  return array.type() == ElementType::float16 || array.type() == ElementType::float32 ||
-         array.type() == ElementType::float64;
-}
-
 template <typename T>
 constexpr bool kIsFloating = std::is_floating_point_v<T> || std::is_same_v<T, NpyFloat16>;
 
@@ -96,18 +91,15 @@ void check_class(const NpyArray& array, std::size_t i, T element, std::int64_t c
                  !ignored && value && *value < 0 ? " and loss.ignore_index" : ""));
 }
 
-// How targets are read.
-struct NpyReading {
-  NpyTask task = NpyTask::automatic;
-  std::optional<std::int64_t> ignored = {};
-  bool keeps_damaged = false;  // classes and tokens that are none are left to batch()
-};
-
 // Inputs and targets that belong together, or inputs alone. A set once set_type() was called.
 class NpySet final : public Dataset {
  public:
-  NpySet(const std::string& inputs, const std::optional<std::string>& targets, NpyReading reading)
-      : inputs_(open_npy(inputs)), reading_(reading) {
+  NpySet(const std::string& inputs, const std::optional<std::string>& targets, NpyTask task,
+         const DataContext& context)
+      : inputs_(open_npy(inputs)),
+        task_(task),
+        ignored_(context.ignored),
+        keeps_damaged_(context.keeps_damaged) {
     check_samples(inputs_);
     if (!targets) return;
     targets_ = open_npy(*targets);
@@ -133,7 +125,7 @@ class NpySet final : public Dataset {
   void check_task() const {
     const std::vector<std::int64_t>& shape = targets_->shape();
     const bool is_one = shape.size() == 1 || (shape.size() == 2 && shape[1] == 1);
-    if (reading_.task != NpyTask::automatic || !is_floating(*targets_)) return;
+    if (task_ != NpyTask::automatic || !is_floating(targets_->type())) return;
     if (!is_one) return check_not_one_hot();
     const auto are_whole = [](const auto& values) {
       return std::ranges::all_of(values, [](auto value) {
@@ -149,25 +141,24 @@ class NpySet final : public Dataset {
 
   /// What the samples are, if they have targets; `classes` as NpySetOptions has them.
   [[nodiscard]] SampleType type_with(const std::optional<std::int64_t>& classes) const {
-    const NpyTask task = reading_.task;
-    const bool has_classes =
-        task == NpyTask::automatic ? !is_floating(*targets_) : task == NpyTask::classification;
+    const bool has_classes = task_ == NpyTask::automatic ? !is_floating(targets_->type())
+                                                         : task_ == NpyTask::classification;
     const auto count = [&](const NpyArray& array, const std::optional<std::int64_t>& no_class) {
       return classes ? *classes : classes_of(array, no_class);
     };
     if (has_classes && has_tokens()) {
-      return token_sample(inputs_.shape()[1], std::max(count(inputs_, std::nullopt),
-                                                       count(*targets_, reading_.ignored)));
+      return token_sample(inputs_.shape()[1],
+                          std::max(count(inputs_, std::nullopt), count(*targets_, ignored_)));
     }
     const std::vector<std::int64_t>& shape = targets_->shape();
-    const bool is_column = task == NpyTask::classification && shape.size() == 2 && shape[1] == 1;
+    const bool is_column = task_ == NpyTask::classification && shape.size() == 2 && shape[1] == 1;
     if (shape.size() > (has_classes ? 1 : 2) && !is_column) {
       targets_->fail(str("its shape is (", join(shape), "), but ",
                          has_classes ? "classes must be (samples), or tokens of the inputs' shape"
                                      : "values to predict must be (samples) or (samples, values)"));
     }
     if (has_classes) {
-      return class_sample(input_shape(), count(*targets_, reading_.ignored));
+      return class_sample(input_shape(), count(*targets_, ignored_));
     }
     return value_sample(input_shape(), shape.size() == 1 ? 1 : shape[1]);
   }
@@ -200,7 +191,7 @@ class NpySet final : public Dataset {
                          ", but those to train on of ", described(type.target)));
     }
     if (targets_ && type.classes > 0) {
-      check_classes(*targets_, type.classes, reading_.ignored);
+      check_classes(*targets_, type.classes, ignored_);
     }
     if (type.input.dtype == at::kLong) {
       check_classes(inputs_, type.classes, std::nullopt);
@@ -248,7 +239,7 @@ class NpySet final : public Dataset {
   }
 
   [[nodiscard]] bool has_tokens() const {
-    return !is_floating(inputs_) && inputs_.type() != ElementType::boolean &&
+    return !is_floating(inputs_.type()) && inputs_.type() != ElementType::boolean &&
            targets_->type() != ElementType::boolean && inputs_.shape().size() == 2 &&
            inputs_.shape() == targets_->shape();
   }
@@ -277,7 +268,7 @@ class NpySet final : public Dataset {
   // The first that is none of the classes, and not ignored, is an error.
   void check_classes(const NpyArray& array, std::int64_t classes,
                      const std::optional<std::int64_t>& ignored) const {
-    if (reading_.keeps_damaged) return;
+    if (keeps_damaged_) return;
     const auto check = [&](const auto& values) {
       for (std::size_t i = 0; i < values.size(); ++i) {
         check_class(array, i, values[i], classes, ignored);
@@ -298,7 +289,7 @@ class NpySet final : public Dataset {
           most = *value;
           continue;
         }
-        if (reading_.keeps_damaged) continue;
+        if (keeps_damaged_) continue;
         array.fail(str(array.place_of(i), " is ", text_of(values[i]),
                        ", but classes and tokens must be whole numbers less than ", kMostClasses));
       }
@@ -308,11 +299,11 @@ class NpySet final : public Dataset {
   }
 
   Batch gather(std::span<const std::int64_t> indices, std::int64_t /*epoch*/) const override {
-    return {
-        has_pictures() ? pictures_of(indices)
-                       : elements_of(inputs_, type_.input, std::nullopt, indices, is_input_told_),
-        targets_ ? elements_of(*targets_, type_.target, reading_.ignored, indices, is_target_told_)
-                 : unknown_targets(type_.target, std::ssize(indices))};
+    return {has_pictures()
+                ? pictures_of(indices)
+                : elements_of(inputs_, type_.input, std::nullopt, indices, is_input_told_),
+            targets_ ? elements_of(*targets_, type_.target, ignored_, indices, is_target_told_)
+                     : unknown_targets(type_.target, std::ssize(indices))};
   }
 
   at::Tensor elements_of(const NpyArray& array, const TensorType& type,
@@ -385,7 +376,9 @@ class NpySet final : public Dataset {
 
   NpyArray inputs_;
   std::optional<NpyArray> targets_;
-  NpyReading reading_;
+  NpyTask task_;
+  std::optional<std::int64_t> ignored_;
+  bool keeps_damaged_;  // classes and tokens that are none are left to batch()
   SampleType type_;
   mutable std::atomic<bool> is_input_told_ = false;  // that float32 rounds some
   mutable std::atomic<bool> is_target_told_ = false;
@@ -401,9 +394,9 @@ DataSets load_npy(const NpySetOptions& options, const DataContext& context) {
         options.validation_targets, options.test_inputs, options.test_targets}) {
     if (context.on_damage && path) load_or_tell(context, [&] { (void)open_npy(*path); });
   }
-  const NpyReading reading{options.task, context.ignored, context.keeps_damaged};
   const auto load_train = [&] {
-    const auto train = std::make_shared<NpySet>(options.inputs, options.targets, reading);
+    const auto train =
+        std::make_shared<NpySet>(options.inputs, options.targets, options.task, context);
     std::optional<std::int64_t> classes = options.classes;
     const bool are_classes_known = context.fitted && context.fitted->class_count > 0;
     if (are_classes_known) classes = context.fitted->class_count;
@@ -421,7 +414,7 @@ DataSets load_npy(const NpySetOptions& options, const DataContext& context) {
             "npy: data.", name, inputs ? "_inputs" : "_targets", " is there, but data.", name,
             inputs ? "_targets" : "_inputs", " is not");
     if (!inputs) return nullptr;
-    auto set = std::make_shared<NpySet>(*inputs, targets, reading);
+    auto set = std::make_shared<NpySet>(*inputs, targets, options.task, context);
     set->set_type(*type);
     return set;
   };
