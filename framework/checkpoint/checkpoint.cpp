@@ -149,12 +149,8 @@ CheckpointInfo info_of(const storage::Manifest& manifest) {
 
 // Whether another replica has ended. One that has called another collective has only noticed it.
 bool has_ended(const comm::Cancellation& cancellation) {
-  try {
-    cancellation.check();
-    return false;
-  } catch (...) {
-    return error_kind(std::current_exception()) != ErrorKind::mismatch;
-  }
+  const std::exception_ptr error = cancellation.reason();
+  return error && error_kind(error) != ErrorKind::mismatch;
 }
 
 // A checkpoint as a training's StateSource. It notes what does not fit; the values then stay.

@@ -32,8 +32,12 @@ class Cancellation {
   }
   /// Throws the error if this or an outer Cancellation is cancelled.
   void check() const {
-    if (is_cancelled_) std::rethrow_exception(error());
-    if (outer_) outer_->check();
+    if (const auto error = reason()) std::rethrow_exception(error);
+  }
+  /// The error that check() throws; nullptr if it throws none.
+  [[nodiscard]] std::exception_ptr reason() const noexcept {
+    if (is_cancelled_) return error();
+    return outer_ ? outer_->reason() : nullptr;
   }
   [[nodiscard]] bool is_cancelled() const noexcept {
     return is_cancelled_ || (outer_ && outer_->is_cancelled());

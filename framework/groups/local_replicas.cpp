@@ -41,11 +41,7 @@ void LocalReplicas::wake_all() {
       if (auto alive = group.lock()) all.push_back(std::move(alive));
     }
     for (const Guarded* wait : waits_) {
-      try {
-        wait->member_.cancellation->check();
-      } catch (...) {
-        wait->outer_.interrupt(std::current_exception());
-      }
+      if (const auto error = wait->member_.cancellation->reason()) wait->outer_.interrupt(error);
     }
   }
   for (const auto& group : all) group->wake();
