@@ -87,6 +87,16 @@ LOCKSTEP_ERROR_TYPE(Aborted, CommError, ErrorKind::aborted);
 [[nodiscard]] ErrorKind error_kind(const std::exception& error) noexcept;
 [[nodiscard]] ErrorKind error_kind(const std::exception_ptr& error) noexcept;
 
+/// What `task` throws; nullptr if it throws nothing.
+[[nodiscard]] std::exception_ptr thrown_by(const auto& task) {
+  try {
+    task();
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
 /// The status with which a program ends on `error` (and `lockstep::launch` returns): 2 for
 /// ValueError and DataError, 3 for CommError, 1 for anything else.
 [[nodiscard]] inline int exit_status(const std::exception& error) noexcept {

@@ -98,15 +98,6 @@ class LeadersError {
 constexpr std::size_t kErrorBytes = 2048;
 static_assert(2 * sizeof(LeadersError) <= kErrorBytes);
 
-std::exception_ptr outcome_of(const auto& task) {
-  try {
-    task();
-    return nullptr;
-  } catch (...) {
-    return std::current_exception();
-  }
-}
-
 // A thread that does one task at a time, from the first one on.
 class Helper : private NonCopyable {
  public:
@@ -129,7 +120,7 @@ class Helper : private NonCopyable {
  private:
   void work(const std::stop_token& stop) {
     for (begun_.acquire(); !stop.stop_requested(); begun_.acquire()) {
-      error_ = outcome_of(task_);
+      error_ = thrown_by(task_);
       ended_.release();
     }
   }
@@ -335,7 +326,7 @@ class HostMembers final : public Communicator {
         if (index < count && !error) {
           const auto task = [&, now = piece(index)] { send(verb, now, sender.hosts); };
           // One piece needs no other thread.
-          error = count == 1 ? outcome_of(task) : outcome_of([&] { sender.helper.begin(task); });
+          error = count == 1 ? thrown_by(task) : thrown_by([&] { sender.helper.begin(task); });
         }
       }
       if (index < kUnderWay) continue;

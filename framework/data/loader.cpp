@@ -64,11 +64,7 @@ void Loader::work() {
 }
 
 void Loader::make(Request& request) const {
-  try {
-    request.batch = data_.batch(request.indices, request.epoch);
-  } catch (...) {
-    request.failure = std::current_exception();
-  }
+  request.failure = thrown_by([&] { request.batch = data_.batch(request.indices, request.epoch); });
 }
 
 }  // namespace lockstep

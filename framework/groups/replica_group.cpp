@@ -103,11 +103,7 @@ void LocalGroup::run_last(MutexLock& lock, const Member& member, std::size_t ind
     while (helpers_ > 0) changed_.wait(lock);
   } else {
     mutex_.unlock();
-    try {
-      run_outside(member, mark, verbs_);
-    } catch (...) {
-      error = std::current_exception();
-    }
+    error = thrown_by([&] { run_outside(member, mark, verbs_); });
     mutex_.lock();
   }
   work_ = nullptr;
@@ -222,13 +218,7 @@ void LocalGroup::wait_for_others(const Member& member, std::size_t index, std::u
   }
   waiting_[index] = {};
   if (generation_ != generation && !error_) return;
-  if (!error_) {
-    try {
-      member.cancellation->check();
-    } catch (...) {
-      fail(std::current_exception());
-    }
-  }
+  if (!error_) fail(member.cancellation->reason());
   std::rethrow_exception(error_);
 }
 
