@@ -19,8 +19,8 @@ and of bench vdot, on float32 arrays that lie in memory (JAX: on its devices) cu
   jax        jnp.vdot under pmap over 8 CPU host devices, then psum
 pmap's result must be that of float64 to 1e-5; how far each is from that is said below the table.
 and of bench training, all with Adam, one math thread a replica, on batches from memory:
-  lockstep   Lockstep at each stage of ZeRO ("stage 0"), on images also augmented, by a PictureSet as
-             in `train` ("stage 0 augmented"); and `train`, for launches
+  lockstep   Lockstep at each stage of ZeRO ("stage 0"), also on augmented images, by a PictureSet
+             as in `train` ("stage 0 augmented"); and `train`, for launches
   plain      PyTorch's plain loop, each replica for itself
   ddp        PyTorch's DistributedDataParallel over Gloo on loopback, gradient_as_bucket_view and
              static_graph on; from 2 replicas on
