@@ -96,15 +96,13 @@ CommonZeros allocate(const AxisCall& call, at::IntArrayRef sizes, at::ScalarType
   comm::SymmetricBuffer buffer;
   announced(call, replicas, {like}, "",
             [&] { buffer = replicas.allocate(static_cast<std::size_t>(bytes), copies); });
-  CommonZeros zeros{
-      at::from_blob(
-          buffer.own.data(), sizes, [memory = buffer.memory](void*) mutable { memory.reset(); },
-          at::TensorOptions(dtype)),
-      {}};
-  for (const auto& holders : buffer.holders) {
-    zeros.holders.emplace_back(holders.begin(), holders.end());
-  }
-  return zeros;
+  const auto widened = [](const auto& group) {
+    return std::vector<std::int64_t>(group.begin(), group.end());
+  };
+  return {at::from_blob(
+              buffer.own.data(), sizes, [memory = buffer.memory](void*) mutable { memory.reset(); },
+              at::TensorOptions(dtype)),
+          mapped(buffer.holders, widened)};
 }
 
 void scatter_into(const AxisCall& call, const Tensor& output, const Tensor& input, ReduceOp op,

@@ -42,8 +42,7 @@ Leaves find_indices(const AxisCall& call, comm::Communicator& replicas, const Le
 Leaves index_of_extremum(const AxisCall& call, ReduceOp extremum, const Leaves& leaves) {
   auto& replicas = replicas_of(call, {}, GroupSizes::equal);
   check_leaves(leaves, call);
-  Leaves constants;
-  for (const Tensor& leaf : leaves) constants.push_back(leaf.detach());
+  const Leaves constants = mapped(leaves, [](const Tensor& leaf) { return leaf.detach(); });
   return differentiable(
       call, replicas, constants, "",
       [&](const Leaves& operands) { return find_indices(call, replicas, operands, extremum); },

@@ -22,11 +22,8 @@ void meet(std::vector<bool>& met, std::int64_t index, const char* role, const st
 }
 
 std::string text_of_pairs(const SourceDestinationPairs& perm) {
-  std::vector<std::string> pairs;
-  for (const auto& [source, destination] : perm) {
-    pairs.push_back(lockstep::str("(", source, ", ", destination, ")"));
-  }
-  return lockstep::str("[", join(pairs), "]");
+  const auto text = [](const auto& pair) { return str("(", pair.first, ", ", pair.second, ")"); };
+  return str("[", join(mapped(perm, text)), "]");
 }
 
 }  // namespace

@@ -188,12 +188,8 @@ class Meeting {
       std::erase_if(peers, [](const Peer& peer) { return peer.host == HostLinks::kUnknown; });
       std::ranges::sort(peers, {}, &Peer::host);
       const comm::NetworkOptions network = own_network(*peers[0].link, secret);
-      std::vector<std::int64_t> replicas;
-      std::vector<std::int64_t> cores;
-      for (const auto& [host, hello] : hellos_) {
-        replicas.push_back(hello.replicas);
-        cores.push_back(hello.cores);
-      }
+      const auto replicas = mapped(hellos_, [](const auto& one) { return one.second.replicas; });
+      const auto cores = mapped(hellos_, [](const auto& one) { return one.second.cores; });
       plan = make_plan(options_, replicas, cores);
       links_.tell(Begins{plan, options_.hosts.prepare ? options_.hosts.prepare("") : ""});
       plan.network = network;

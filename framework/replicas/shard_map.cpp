@@ -21,9 +21,8 @@ namespace lockstep::map_detail {
 namespace {
 
 std::string text_of(const Mesh& mesh) {
-  std::vector<std::string> axes;
-  for (const auto& [name, size] : mesh.axes()) axes.push_back(str("'", name, "': ", size));
-  return "{" + join(axes) + "}";
+  const auto text = [](const auto& axis) { return str("'", axis.first, "': ", axis.second); };
+  return "{" + join(mapped(mesh.axes(), text)) + "}";
 }
 
 std::string text_of(const PartitionSpec& spec) {

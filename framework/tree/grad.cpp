@@ -58,10 +58,8 @@ std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(co
   const bool nested = differentiated_outside(leaves);
   const c10::AutoGradMode enable_grad(true);
 
-  Leaves variables;
-  for (const Tensor& leaf : leaves) {
-    variables.push_back(variable_of(leaf, nested));
-  }
+  const auto variables =
+      mapped(leaves, [&](const Tensor& leaf) { return variable_of(leaf, nested); });
 
   const Tensor value = [&] {
     const ScopedValue deeper(grad_depth, grad_depth + 1);
