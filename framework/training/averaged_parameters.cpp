@@ -4,7 +4,6 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
-#include <c10/core/GradMode.h>
 
 #include "framework/base/logging.h"
 #include "framework/collectives/axis_index.h"
@@ -42,9 +41,10 @@ AveragedParameters::AveragedParameters(double decay, std::optional<bool> warms_u
   for (const ShardedUpdate::SavedPart& part : update.saved_parts()) {
     const tree::FlatPosition& place = plan.layout.place(part.parameter);
     const std::int64_t begin = place.offset + part.offset - plan.buckets[place.bucket].shard.offset;
-    averages_.push_back({module.names[part.parameter], module.tensors[part.parameter].sizes().vec(),
-                         part.offset, part.values,
-                         shards_[place.bucket].narrow(0, begin, part.values.numel())});
+    averages_.push_back(
+        {{kAverages + module.names[part.parameter], module.tensors[part.parameter].sizes().vec(),
+          part.offset, shards_[place.bucket].narrow(0, begin, part.values.numel())},
+         part.values});
   }
 }
 
@@ -54,32 +54,28 @@ void AveragedParameters::start() {
 }
 
 void AveragedParameters::take_values() {
-  const c10::AutoGradMode no_grad(false);
-  for (const Average& each : averages_) each.average.copy_(each.value);
+  for (const Average& each : averages_) each.piece.values.copy_(each.value);
 }
 
 void AveragedParameters::add() {
   const auto t = static_cast<double>(updates_++);
   const double decay = warms_up_ ? std::min(decay_, (1 + t) / (10 + t)) : decay_;
-  for (const Average& each : averages_) move_towards(each.average, each.value, 1 - decay);
+  for (const Average& each : averages_) move_towards(each.piece.values, each.value, 1 - decay);
 }
 
 void AveragedParameters::gather_into(const at::Tensor& whole, std::size_t bucket) {
-  const c10::AutoGradMode no_grad(false);
   if (!has_started_) take_values();
   all_gather_into(whole, shards_[bucket].to(whole.scalar_type()), axis_);
 }
 
 void AveragedParameters::archive_state(const StateArchive& archive) {
-  const c10::AutoGradMode no_grad(false);
+  if (!has_started_) take_values();
   has_started_ = has_started_ || archive.restores();
   bool is_new = false;
-  for (const Average& each : averages_) {
-    const std::string name = kAverages + each.name;
-    const StatePiece piece{name, each.shape, each.offset, has_started_ ? each.average : each.value};
-    const bool is_there = (!archive.restores() || archive.has(name)) && archive.part(piece);
-    if (!is_there) each.average.copy_(each.value);
-    is_new = is_new || !is_there;
+  for (const auto& [piece, value] : averages_) {
+    if ((!archive.restores() || archive.has(piece.name)) && archive.part(piece)) continue;
+    piece.values.copy_(value);
+    is_new = true;
   }
   if (archive.restores()) return restore_count(archive, is_new);
   archive.number(kAverageUpdates, updates_, /*saves=*/warms_up_ && axis_index(axis_) == 0);

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +11,6 @@
 #include "framework/training/module_parameters.h"
 #include "framework/training/sharded_update.h"
 #include "framework/training/state.h"
-#include "framework/tree/flat_layout.h"
 
 namespace lockstep::training {
 
@@ -47,11 +45,8 @@ class AveragedParameters {
   void restore_count(const StateArchive& archive, bool is_new);
 
   struct Average {
-    std::string name;
-    std::vector<std::int64_t> shape;  // of the whole parameter
-    std::int64_t offset;              // in it
+    StatePiece piece;  // of the state: the average's values
     at::Tensor value;
-    at::Tensor average;
   };
   const ModuleParameters& module_;
   double decay_;
