@@ -120,9 +120,6 @@ void FlatParameters::place(std::size_t index) {
   holders_ = std::move(zeros.holders);
   own_holders_ = *std::ranges::find_if(
       holders_, [&](const auto& holders) { return std::ranges::count(holders, replica_) > 0; });
-  if (updates_ == ParameterUpdates::own_shard) {
-    buckets_[index].own = own_shard(index, zeros.tensor);
-  }
   buckets_[index].memory = std::move(zeros.tensor);
   const bool writes = writes_first();
   for (const std::size_t item : bucket.items) {
@@ -196,14 +193,6 @@ void FlatParameters::put(std::size_t index, const at::Tensor& memory) {
   }
   set_storage_memory(parameters_[index].storage(), own);
   note(index);
-}
-
-// After the bucket's memory has been written: a parameter of another order has its new values.
-void FlatParameters::refresh(std::size_t index) {
-  if (placed_[index].strides.empty() || placed_[index].hidden.defined() || !has_storage(index)) {
-    return;
-  }
-  parameters_[index].detach().copy_(memory_of(index));
 }
 
 // Whether its elements lie in the order in which its trainer took them.
@@ -371,7 +360,6 @@ std::vector<std::size_t> FlatParameters::edit(const std::function<void()>& write
 
 std::vector<std::size_t> FlatParameters::take(const std::vector<at::Tensor>& fresh,
                                               const AxisCall& call) {
-  const c10::AutoGradMode no_grad(false);
   const CalledFrom scope(call);
   for (std::size_t i = 0; i < parameters_.size(); ++i) let_go(i);
   std::vector<std::int64_t> hashes;
@@ -402,7 +390,6 @@ std::vector<std::size_t> FlatParameters::take(const std::vector<at::Tensor>& fre
 }
 
 void FlatParameters::publish(const std::vector<bool>& late, collectives::AxisQueue* queue) {
-  const c10::AutoGradMode no_grad(false);
   for (std::size_t i = 0; updates_ == ParameterUpdates::own_group && i < parameters_.size(); ++i) {
     // Its owner has written the parameter itself.
     const tree::FlatBucket& bucket = layout_.buckets()[layout_.place(i).bucket];
@@ -414,25 +401,28 @@ void FlatParameters::publish(const std::vector<bool>& late, collectives::AxisQue
     wait_for_holders();
   } else {
     for (std::size_t index = 0; index < buckets_.size(); ++index) {
-      const Bucket& bucket = buckets_[index];
+      const at::Tensor& memory = buckets_[index].memory;
       if (updates_ == ParameterUpdates::own_group) {
-        pbroadcast_(bucket.memory, axis_, layout_.buckets()[index].group - 1);
+        pbroadcast_(memory, axis_, layout_.buckets()[index].group - 1);
       } else if (!is_cut(index) && (late.empty() || !late[index])) {
-        all_gather_into(bucket.memory, bucket.own, axis_);
+        all_gather_into(memory, own_shard(index, memory), axis_);
       }
     }
     for (std::size_t index = late.size(); index-- > 0;) {
       if (!late[index]) continue;
       for (const std::size_t item : layout_.buckets()[index].items) hide(item);
-      buckets_[index].gathering =
-          queue->all_gather_into(buckets_[index].memory, buckets_[index].own);
+      const at::Tensor& memory = buckets_[index].memory;
+      buckets_[index].gathering = queue->all_gather_into(memory, own_shard(index, memory));
     }
   }
-  // Others have written them, where autograd does not see it.
+  // Others have written them, where autograd does not see it; what has another order is a copy.
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    refresh(i);
+    const bool is_hidden = placed_[i].hidden.defined();
+    if (!placed_[i].strides.empty() && !is_hidden && has_storage(i)) {
+      parameters_[i].detach().copy_(memory_of(i));
+    }
     parameters_[i].unsafeGetTensorImpl()->bump_version();
-    if (!placed_[i].hidden.defined()) note(i);
+    if (!is_hidden) note(i);
   }
 }
 

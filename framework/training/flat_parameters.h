@@ -109,7 +109,7 @@ class FlatParameters : private NonCopyable {
  private:
   struct Bucket {
     at::Tensor memory;    // all of it, flat; undefined while a cut one is not gathered
-    at::Tensor own;       // the own shard, if replicas update these
+    at::Tensor own;       // the own shard of a cut one
     at::Tensor home;      // `memory`, while that is lent
     at::Tensor gathered;  // what becomes the memory of a cut one
     std::optional<collectives::AxisQueue::Call> gathering;
@@ -126,7 +126,6 @@ class FlatParameters : private NonCopyable {
   [[nodiscard]] State state_of(std::size_t index) const;
   void tell_writes() const;
   [[nodiscard]] bool keeps_order(std::size_t index) const;
-  void refresh(std::size_t index);
   [[nodiscard]] at::Tensor memory_of(std::size_t index) const;
   void put(std::size_t index, const at::Tensor& memory);
   void note(std::size_t index);
