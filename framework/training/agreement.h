@@ -27,11 +27,9 @@ void check_same_model(const char* kind, const std::vector<std::string>& lines,
 /// "'weight' (3, 5) Float"
 [[nodiscard]] std::string describe(const std::string& name, const at::Tensor& tensor);
 
-/// Every replica's text. All replicas together.
+/// Every replica's text, and every replica's number. All replicas together.
 [[nodiscard]] std::vector<std::string> texts_of_all(const std::string& own,
                                                     const AxisNames& axis_name);
-
-/// Every replica's number. All replicas together.
 [[nodiscard]] std::vector<std::uint64_t> numbers_of_all(std::uint64_t own,
                                                         const AxisNames& axis_name);
 
