@@ -28,7 +28,6 @@ ShardedUpdate::ShardedUpdate(const OptimizerOptions& options, const BufferPlan& 
       optimizer_(make_optimizer(options)),
       steps_(names_.size(), 0),
       has_all_(parameters.updates_all() || axis_size(axis_) == 1) {
-  const c10::AutoGradMode no_grad(false);
   for (const at::Tensor& parameter : module.tensors) shapes_.push_back(parameter.sizes().vec());
   const tree::FlatLayout& layout = plan.layout;
   for (std::size_t bucket = 0; bucket < layout.buckets().size(); ++bucket) {
@@ -153,7 +152,6 @@ std::vector<ShardedUpdate::SavedPart> ShardedUpdate::saved_parts() const {
 }
 
 void ShardedUpdate::archive_state(const StateArchive& archive) {
-  const c10::AutoGradMode no_grad(false);
   const auto has_state = [&](const std::string& name) {
     return std::ranges::all_of(optimizer_->state_names(), [&](const auto& state) {
       return archive.has(kOptimizer + state + "/" + name);
