@@ -1,6 +1,8 @@
 // The examples of parallelism on a mesh, over the members of a job.
 
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "framework/replicas/launch.h"
 #include "tests/catch.h"
@@ -10,8 +12,9 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
-TEST_CASE("jobs: tensor parallelism and a pipeline in data parallelism") {
-  for (const std::int64_t members : {1, 2, 4}) {
+TEST_CASE("jobs: tensor parallelism and a pipeline in data parallelism, on fewer workers too") {
+  const std::vector<std::pair<std::int64_t, std::int64_t>> jobs{{1, 1}, {2, 2}, {4, 4}, {4, 2}};
+  for (const auto& [members, workers] : jobs) {
     for (const LaunchMode mode : kModes) {
       for (const Backend backend : {Backend::automatic, Backend::gloo}) {
         const Ended ended = launched(
@@ -19,23 +22,10 @@ TEST_CASE("jobs: tensor parallelism and a pipeline in data parallelism") {
               check_tensor_parallel_mlp();
               check_pipeline();
             },
-            {.replicas = members, .mode = mode, .backend = backend});
-        INFO(members << " " << name_of(mode) << ": " << ended.err);
+            {.replicas = members, .workers = workers, .mode = mode, .backend = backend});
+        INFO(members << " " << name_of(mode) << " on " << workers << " workers: " << ended.err);
         CHECK(ended.status == 0);
       }
     }
-  }
-}
-
-TEST_CASE("jobs: tensor parallelism and a pipeline in data parallelism, on fewer workers") {
-  for (const LaunchMode mode : kModes) {
-    const Ended ended = launched(
-        [] {
-          check_tensor_parallel_mlp();
-          check_pipeline();
-        },
-        {.replicas = 4, .workers = 2, .mode = mode});
-    INFO(name_of(mode) << ": " << ended.err);
-    CHECK(ended.status == 0);
   }
 }

@@ -69,33 +69,29 @@ void check_job(const OutOfStep& way, std::int64_t odd, LaunchMode mode, Backend 
   }
 }
 
-}  // namespace
-
-TEST_CASE("out of step: every way ends every replica of a job, soon and with both sides") {
+// Both backends in turn.
+void check_all_ways(bool on_fewer_workers) {
   std::int64_t odd = 0;
   for (int round = 0; round < rounds(); ++round) {
     for (const OutOfStep& way : ways_out_of_step()) {
-      // Both backends in turn.
       const bool gloo = ++odd % 2 == 0;
+      const std::int64_t workers = on_fewer_workers ? 1 + odd % 3 : 0;
       check_job(way, odd % kReplicas, LaunchMode::processes,
-                gloo ? Backend::gloo : Backend::automatic);
+                gloo ? Backend::gloo : Backend::automatic, workers);
       check_job(way, odd % kReplicas, LaunchMode::threads,
-                gloo ? Backend::automatic : Backend::gloo);
+                gloo ? Backend::automatic : Backend::gloo, workers);
     }
   }
 }
 
+}  // namespace
+
+TEST_CASE("out of step: every way ends every replica of a job, soon and with both sides") {
+  check_all_ways(/*on_fewer_workers=*/false);
+}
+
 TEST_CASE("out of step: every way ends every replica of a job on fewer workers") {
-  std::int64_t odd = 0;
-  for (int round = 0; round < rounds(); ++round) {
-    for (const OutOfStep& way : ways_out_of_step()) {
-      const bool gloo = ++odd % 2 == 0;
-      check_job(way, odd % kReplicas, LaunchMode::processes,
-                gloo ? Backend::gloo : Backend::automatic, 1 + odd % 3);
-      check_job(way, odd % kReplicas, LaunchMode::threads,
-                gloo ? Backend::automatic : Backend::gloo, 1 + odd % 3);
-    }
-  }
+  check_all_ways(/*on_fewer_workers=*/true);
 }
 
 TEST_CASE("out of step: every way ends every replica of a job on two hosts with the same words") {
