@@ -7,6 +7,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 #include "trainers/bench/testing/temporary_folder.h"
 
@@ -24,6 +25,17 @@ inline std::string read_text(const std::filesystem::path& path) {
 inline std::ptrdiff_t entries(const std::filesystem::path& folder) {
   return std::distance(std::filesystem::directory_iterator(folder),
                        std::filesystem::directory_iterator());
+}
+
+/// Whether a folder has entries whose names begin with a dot, as those of files half written do.
+/// One that isn't there has none.
+inline bool has_hidden(const std::filesystem::path& folder) {
+  std::error_code missing;
+  for (std::filesystem::directory_iterator entry(folder, missing), end; !missing && entry != end;
+       entry.increment(missing)) {
+    if (entry->path().filename().string()[0] == '.') return true;
+  }
+  return false;
 }
 
 }  // namespace lockstep::testing

@@ -12,13 +12,13 @@
 #include <random>
 #include <set>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include <sys/stat.h>
 
 #include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/support/files.h"
 #include "tests/support/settings.h"
 #include "tests/train/same_run.h"
 #include "tests/train/train_in_fork.h"
@@ -145,12 +145,7 @@ class Hosts {
 
 // Whether a checkpoint is being written, or its writer was killed.
 bool is_saving(const fs::path& run) {
-  std::error_code missing;
-  for (fs::directory_iterator entry(run / "checkpoints", missing), end; !missing && entry != end;
-       entry.increment(missing)) {
-    if (entry->path().filename().string()[0] == '.') return true;
-  }
-  return false;
+  return has_hidden(run / "checkpoints");
 }
 
 // At some time from before the replicas start to the end of a run, now and then during a save.

@@ -16,6 +16,7 @@
 #include "tests/catch.h"
 #include "tests/formats/sample_files.h"
 #include "tests/support/ended.h"
+#include "tests/support/files.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
@@ -89,13 +90,6 @@ const std::string& whole_digest() {
   return digest;
 }
 
-bool has_unfinished(const fs::path& checkpoints) {
-  for (const auto& entry : fs::directory_iterator(checkpoints)) {
-    if (entry.path().filename().string()[0] == '.') return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 TEST_CASE("a full disk ends the run or is a warning, and earlier checkpoints remain") {
@@ -108,7 +102,7 @@ TEST_CASE("a full disk ends the run or is a warning, and earlier checkpoints rem
                  contains(end.err, ": No space left on device"),
              "the message is another", end);
       expect(fs::read_symlink(disk / "run/checkpoints/latest") == "step-00000010" &&
-                 !has_unfinished(disk / "run/checkpoints"),
+                 !has_hidden(disk / "run/checkpoints"),
              "other checkpoints remain", end);
       const Ended again = train(disk, job() + set("checkpoint.save=none"));
       expect(again.status == 0 && contains(again.out, "going on after step 10 ") &&

@@ -34,6 +34,7 @@
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
 #include "tests/replicas/launched.h"
+#include "tests/support/files.h"
 #include "tests/support/message_of.h"
 #include "tests/support/programs.h"
 #include "tests/support/settings.h"
@@ -229,13 +230,6 @@ int run(Config config, std::int64_t hosts, const fs::path& output, bool goes_on 
   return ended[0].status;
 }
 
-bool is_clean(const fs::path& output) {
-  for (const auto& entry : fs::directory_iterator(checkpoints_of(output))) {
-    if (entry.path().filename().string()[0] == '.') return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 TEST_CASE("whatever throws in a run leaves the state after the last finished step", "[slow]") {
@@ -279,7 +273,7 @@ TEST_CASE("whatever throws in a run leaves the state after the last finished ste
       CHECK(fs::read_symlink(checkpoints / "latest") == str("step-0000000", last));
       CHECK(fs::exists(checkpoints / "best"));
       CHECK(checkpoint_info(checkpoints / "best").step == 4);
-      CHECK(is_clean(output));
+      CHECK(!has_hidden(checkpoints));
       const fs::path saved = storage::CheckpointFolder(checkpoints).of_step(last);
       const fs::path expected = storage::CheckpointFolder(checkpoints_of(whole)).of_step(last);
       CHECK(tensors_of(saved) == tensors_of(expected));
