@@ -51,19 +51,19 @@ struct Placement {
   std::int64_t workers = 0;
 };
 
+LaunchOptions job_in(const Placement& placement) {
+  return threads(placement.replicas, placement.backend, placement.workers);
+}
+
 void run(const Placement& placement, const std::function<void()>& replica) {
-  LaunchOptions options = threads(placement.replicas, placement.backend);
-  options.workers = placement.workers;
-  REQUIRE(launch(replica, options) == 0);
+  REQUIRE(launch(replica, job_in(placement)) == 0);
 }
 
 // Trains in `placement` from step `first` to `end`, from the checkpoint `from` (if it has a name)
 // and into a checkpoint in `to` (likewise). Returns the parameters.
 Parameters trained(const Placement& placement, const ZeroOptions& options, std::int64_t first,
                    std::int64_t end, const fs::path& from, const fs::path& to) {
-  std::mutex mutex;
-  Parameters result;
-  run(placement, [&] {
+  return result_of_job(job_in(placement), [&] {
     OddModel model;
     ZeroTrainer trainer(model, options);
     if (!from.empty()) {
@@ -75,10 +75,8 @@ Parameters trained(const Placement& placement, const ZeroOptions& options, std::
     }
     if (!to.empty()) save_checkpoint(to, {&trainer}, {.step = end});
     const auto whole = trainer.whole_parameters();
-    const std::lock_guard lock(mutex);
-    if (axis_index(options.axis_name) == 0) result = copies(model);
+    return copies(model);
   });
-  return result;
 }
 
 // All tensors of a checkpoint, as bytes.
@@ -220,9 +218,7 @@ TEST_CASE("half types go on from their float32 masters, compression from what it
     const TemporaryFolder folder;
     const auto train = [&](int stage, std::int64_t first, std::int64_t end, const fs::path& from,
                            const fs::path& to) {
-      std::mutex mutex;
-      Parameters result;
-      run({.replicas = 3, .backend = stage == 0 ? Backend::gloo : Backend::automatic}, [&] {
+      return result_of_job(threads(3, stage == 0 ? Backend::gloo : Backend::automatic), [&] {
         OddModel model;
         if (is_half) model.to(at::kBFloat16);
         ZeroOptions options = adam(stage);
@@ -238,10 +234,8 @@ TEST_CASE("half types go on from their float32 masters, compression from what it
         }
         if (!to.empty()) save_checkpoint(to, {&trainer}, {.step = end});
         const auto whole = trainer.whole_parameters();
-        const std::lock_guard lock(mutex);
-        if (axis_index("data") == 0) result = copies(model);
+        return copies(model);
       });
-      return result;
     };
     const Parameters expected = train(0, 0, kSteps, "", "");
     for (const int saved : {0, 1, 2, 3}) {
@@ -302,9 +296,7 @@ TEST_CASE("buffers and DataParallel with a ShardedOptimizer are restored") {
     const TemporaryFolder folder;
     const auto train = [&](const Placement& placement, std::int64_t first, std::int64_t end,
                            const fs::path& from, const fs::path& to) {
-      std::mutex mutex;
-      Parameters result;
-      run(placement, [&] {
+      return result_of_job(job_in(placement), [&] {
         torch::nn::BatchNorm1d model(5);
         DataParallel parallel(*model, "data", {.local_batch_norm = true});
         ShardedOptimizer optimizer(*model, make);
@@ -317,12 +309,10 @@ TEST_CASE("buffers and DataParallel with a ShardedOptimizer are restored") {
           optimizer.step();
         }
         if (!to.empty()) save_checkpoint(to, {&parallel, &optimizer}, {.step = end});
-        const std::lock_guard lock(mutex);
-        if (axis_index("data") != 0) return;
-        result = copies(*model);
+        Parameters result = copies(*model);
         for (const auto& item : model->named_buffers()) result[item.key()] = item.value().clone();
+        return result;
       });
-      return result;
     };
     const Placement three{.replicas = 3};
     const Parameters expected = train(three, 0, kSteps, "", "");

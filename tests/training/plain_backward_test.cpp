@@ -1,3 +1,4 @@
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,27 @@ std::vector<at::Tensor> trained_tensors(const OddModel& model) {
     if (item.value().requires_grad() && item.key() != "same_scale") tensors.push_back(item.value());
   }
   return tensors;
+}
+
+// Trains a model by ZeroTrainer::backward alone, and another by `backward`, at all stages.
+void check_same_training(
+    const std::function<void(ZeroTrainer&, OddModel&, std::int64_t step)>& backward) {
+  for (const int stage : {0, 1, 2, 3}) {
+    OddModel plain;
+    OddModel model;
+    ZeroTrainer reference(plain, adam(stage));
+    ZeroTrainer trainer(model, adam(stage));
+    for (std::int64_t step = 0; step < 3; ++step) {
+      reference.backward(own_loss(plain, step));
+      (void)reference.step(kRate);
+      backward(trainer, model, step);
+      (void)trainer.step(kRate);
+    }
+    const auto whole = trainer.whole_parameters();
+    const auto other_whole = reference.whole_parameters();
+    expect(first_difference(copies(model), copies(plain)).empty(),
+           "stage " + std::to_string(stage) + ": other parameters");
+  }
 }
 
 }  // namespace
@@ -95,21 +117,9 @@ TEST_CASE("a parameter that no replica uses has no gradient, and keeps what it h
 
 TEST_CASE("loss.backward() trains as ZeroTrainer::backward does") {
   in_every_placement(3, [] {
-    for (const int stage : {0, 1, 2, 3}) {
-      OddModel plain;
-      OddModel model;
-      ZeroTrainer explicit_form(plain, adam(stage));
-      ZeroTrainer trainer(model, adam(stage));
-      for (std::int64_t step = 0; step < 3; ++step) {
-        explicit_form.backward(own_loss(plain, step));
-        (void)explicit_form.step(kRate);
-        own_loss(model, step).backward();
-        (void)trainer.step(kRate);
-      }
-      const auto whole = trainer.whole_parameters();
-      const auto other_whole = explicit_form.whole_parameters();
-      expect(first_difference(copies(model), copies(plain)).empty(), "other parameters");
-    }
+    check_same_training([](ZeroTrainer& /*trainer*/, OddModel& model, std::int64_t step) {
+      own_loss(model, step).backward();
+    });
   });
 }
 
@@ -155,30 +165,17 @@ TEST_CASE("replicas whose parameters have come to differ are told by name") {
 
 TEST_CASE("autograd::grad beside a trainer's backward is the replica's own gradient") {
   in_every_placement(2, [] {
-    for (const int stage : {0, 1, 2, 3}) {
-      OddModel plain;
-      OddModel model;
-      ZeroTrainer reference(plain, adam(stage));
-      ZeroTrainer trainer(model, adam(stage));
-      for (std::int64_t step = 0; step < 3; ++step) {
-        reference.backward(own_loss(plain, step));
-        (void)reference.step(kRate);
-        const at::Tensor inputs = samples(step, axis_index("data") * kBatch, kBatch).inputs;
-        const at::Tensor sensitive = inputs.clone().set_requires_grad(true);
-        const at::Tensor before =
-            torch::autograd::grad({model.forward(sensitive).sum()}, {sensitive})[0];
-        const at::Tensor loss = own_loss(model, step);
-        (void)torch::autograd::grad({loss}, {model.named_parameters()["scale"]}, {},
-                                    /*retain_graph=*/true);
-        trainer.backward(loss);
-        expect(before.abs().sum().item<double>() > 0, "no gradient");
-        (void)trainer.step(kRate);
-      }
-      const auto whole = trainer.whole_parameters();
-      const auto other_whole = reference.whole_parameters();
-      expect(first_difference(copies(model), copies(plain)).empty(),
-             "stage " + std::to_string(stage) + ": other parameters");
-    }
+    check_same_training([](ZeroTrainer& trainer, OddModel& model, std::int64_t step) {
+      const at::Tensor inputs = samples(step, axis_index("data") * kBatch, kBatch).inputs;
+      const at::Tensor sensitive = inputs.clone().set_requires_grad(true);
+      const at::Tensor before =
+          torch::autograd::grad({model.forward(sensitive).sum()}, {sensitive})[0];
+      const at::Tensor loss = own_loss(model, step);
+      (void)torch::autograd::grad({loss}, {model.named_parameters()["scale"]}, {},
+                                  /*retain_graph=*/true);
+      trainer.backward(loss);
+      expect(before.abs().sum().item<double>() > 0, "no gradient");
+    });
   });
 }
 

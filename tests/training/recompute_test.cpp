@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -212,27 +211,22 @@ TEST_CASE("at stage 3 over a network recomputed blocks are gathered as others ar
 
 TEST_CASE("forwards of several microbatches before their backwards draw what they drew") {
   const auto gradients = [](bool recomputes) {
-    std::mutex mutex;
-    State result;
-    pmap(
-        [&] {
-          const auto model = layers_model(recomputes);
-          DataParallel parallel(*model, "i", {.seed = 4});
-          const at::Tensor first = sample_loss(*model, 0, 0, axis_index("i"));
-          std::optional<UncountedSamples> uncounted;
-          if (axis_index("i") == 1) uncounted.emplace();
-          const at::Tensor second = sample_loss(*model, 0, 1, axis_index("i"));
-          uncounted.reset();
-          parallel.accumulate(first);
-          parallel.backward(second);
-          const std::lock_guard lock(mutex);
-          result = state_of(*model);
-          for (const auto& item : model->named_parameters()) {
-            if (item.value().grad().defined()) result["grad/" + item.key()] = item.value().grad();
-          }
-        },
-        {.axis_size = 2})();
-    return result;
+    return result_of_map(2, [&] {
+      const auto model = layers_model(recomputes);
+      DataParallel parallel(*model, "i", {.seed = 4});
+      const at::Tensor first = sample_loss(*model, 0, 0, axis_index("i"));
+      std::optional<UncountedSamples> uncounted;
+      if (axis_index("i") == 1) uncounted.emplace();
+      const at::Tensor second = sample_loss(*model, 0, 1, axis_index("i"));
+      uncounted.reset();
+      parallel.accumulate(first);
+      parallel.backward(second);
+      State result = state_of(*model);
+      for (const auto& item : model->named_parameters()) {
+        if (item.value().grad().defined()) result["grad/" + item.key()] = item.value().grad();
+      }
+      return result;
+    });
   };
   const State plain = gradients(false);
   CHECK(plain.contains("grad/layer0.linear.weight"));

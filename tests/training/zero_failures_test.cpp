@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <exception>
 #include <limits>
-#include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +18,7 @@
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
 #include "tests/support/message_of.h"
+#include "tests/training/placements.h"
 #include "tests/training/zero_jobs.h"
 
 using namespace lockstep;
@@ -92,7 +91,7 @@ TEST_CASE("gradients that are not finite stop the training with the parameter's 
       ZeroOptions options = adam(stage);
       options.axis_name = "i";
       const auto train = [&] {
-        (void)pmap(
+        pmap(
             [&] {
               OddModel model;
               ZeroTrainer trainer(model, options);
@@ -110,7 +109,6 @@ TEST_CASE("gradients that are not finite stop the training with the parameter's 
               if (first_difference(before, copies(model)) != "") throw Error("it has changed");
               if (train_step(trainer, model, 2, 1, "i").skipped) throw Error("skipped");
               if (trainer.steps() != 3) throw Error("steps");
-              return at::zeros({});
             },
             {.axis_size = replicas})();
       };
@@ -124,79 +122,61 @@ TEST_CASE("gradients that are not finite stop the training with the parameter's 
 
 TEST_CASE("all replicas start from the first one's parameters, and falling apart is found out") {
   const Quiet quiet;
-  std::mutex mutex;
-  std::set<std::string> messages;
-  const int status = launch(
-      [&] {
-        OddModel model;
-        {
-          const c10::AutoGradMode no_grad(false);
-          for (const at::Tensor& parameter : model.parameters()) {
-            parameter.add_(static_cast<double>(axis_index("data")));
-          }
-        }
-        ZeroTrainer trainer(model, adam(1));
-        train_step(trainer, model, 0, 1, "data");
-        trainer.check_agreement();
-        if (axis_index("data") == 2) {
-          const c10::AutoGradMode no_grad(false);
-          model.named_parameters()["part1.bias"].view(-1)[0] += 1e-3;
-        }
-        const std::string message = message_of<Error>([&] { trainer.check_agreement(); });
-        const std::lock_guard lock(mutex);
-        messages.insert(message);
-      },
-      threads(3, Backend::gloo));
-  CHECK(status == 0);
-  CHECK(messages == std::set<std::string>{"parameter 'part1.bias': replica 2 differs from replica "
-                                          "0: the replicas have fallen apart"});
+  const std::vector<std::string> messages = results_of_job(threads(3, Backend::gloo), [] {
+    OddModel model;
+    {
+      const c10::AutoGradMode no_grad(false);
+      for (const at::Tensor& parameter : model.parameters()) {
+        parameter.add_(static_cast<double>(axis_index("data")));
+      }
+    }
+    ZeroTrainer trainer(model, adam(1));
+    train_step(trainer, model, 0, 1, "data");
+    trainer.check_agreement();
+    if (axis_index("data") == 2) {
+      const c10::AutoGradMode no_grad(false);
+      model.named_parameters()["part1.bias"].view(-1)[0] += 1e-3;
+    }
+    return message_of<Error>([&] { trainer.check_agreement(); });
+  });
+  for (const std::string& message : messages) {
+    CHECK(
+        message ==
+        "parameter 'part1.bias': replica 2 differs from replica 0: the replicas have fallen apart");
+  }
 }
 
 TEST_CASE("what a trainer is told must make sense") {
-  (void)pmap(
+  pmap(
       [] {
         OddModel model;
-        const auto refused = [&](const ZeroOptions& changed, const std::string& text) {
-          ZeroOptions options = changed;
+        const auto refused = [&](ZeroOptions options, const std::string& text) {
           options.axis_name = "i";
-          const std::string message = message_of<ValueError>([&] { ZeroTrainer(model, options); });
-          if (message.find(text) == std::string::npos) throw Error(message + " without " + text);
+          expect_contains(message_of<ValueError>([&] { ZeroTrainer(model, options); }), text);
         };
-        ZeroOptions options = adam(4);
-        refused(options, "stage must be from 0 to 3, not 4");
-        options = adam(1);
-        options.bucket_mb = 0;
-        refused(options, "bucket_mb must be greater than 0 and at most 1000000, not 0");
-        options = adam(1);
-        options.accumulate = 0;
-        refused(options, "accumulate must be from 1 to 1000000, not 0");
-        options = adam(1);
-        options.clip_value = 0;
-        refused(options, "clip_value must be greater than 0, not 0");
-        options = adam(1);
-        options.optimizer.name = "adan";
-        refused(options, "there is no optimizer 'adan'");
-        options = adam(1);
-        options.optimizer.groups = {{.pattern = "nothing*", .weight_decay = 0.0}};
-        refused(options, "nothing*");
+        refused({.stage = 4}, "stage must be from 0 to 3, not 4");
+        refused({.stage = 1, .bucket_mb = 0},
+                "bucket_mb must be greater than 0 and at most 1000000, not 0");
+        refused({.stage = 1, .accumulate = 0}, "accumulate must be from 1 to 1000000, not 0");
+        refused({.stage = 1, .clip_value = 0}, "clip_value must be greater than 0, not 0");
+        refused({.stage = 1, .optimizer = {.name = "adan"}}, "there is no optimizer 'adan'");
+        refused(
+            {.stage = 1, .optimizer = {.groups = {{.pattern = "nothing*", .weight_decay = 0.0}}}},
+            "nothing*");
 
-        options = adam(1);
+        ZeroOptions options = adam(1);
         options.axis_name = "i";
         ZeroTrainer trainer(model, options);
-        const auto expect = [](const std::string& message, const std::string& text) {
-          if (message.find(text) == std::string::npos) throw Error(message + " without " + text);
-        };
-        expect(message_of<ValueError>([&] { trainer.step(0.1); }),
-               "ZeroTrainer::step over 'i' (zero_failures_test.cpp:");
-        expect(message_of<ValueError>([&] { trainer.step(0.1); }),
-               "called after the backward of 0 of one microbatch");
-        expect(message_of<ValueError>([&] { trainer.backward(at::zeros({})); }),
-               "the loss does not depend on any parameter");
+        expect_contains(message_of<ValueError>([&] { trainer.step(0.1); }),
+                        "ZeroTrainer::step over 'i' (zero_failures_test.cpp:");
+        expect_contains(message_of<ValueError>([&] { trainer.step(0.1); }),
+                        "called after the backward of 0 of one microbatch");
+        expect_contains(message_of<ValueError>([&] { trainer.backward(at::zeros({})); }),
+                        "the loss does not depend on any parameter");
         trainer.backward(mean_loss(model, samples(0, 0, 1)));
-        expect(
+        expect_contains(
             message_of<ValueError>([&] { trainer.backward(mean_loss(model, samples(0, 0, 1))); }),
             "backward was called 2 times for a step of one microbatch: call step()");
-        return at::zeros({});
       },
       {.axis_size = 2})();
 }
@@ -206,7 +186,7 @@ TEST_CASE("a skipped step spoils no later one where gradients are compressed") {
   options.axis_name = "i";
   options.compression = Compression::bf16;
   options.non_finite = NonFinite::skip;
-  (void)pmap(
+  pmap(
       [&] {
         OddModel model;
         ZeroTrainer trainer(model, options);
@@ -214,13 +194,12 @@ TEST_CASE("a skipped step spoils no later one where gradients are compressed") {
         trainer.backward(loss * std::numeric_limits<double>::infinity());
         if (!trainer.step(kRate).skipped) throw Error("not skipped");
         if (train_step(trainer, model, 2, 1, "i").skipped) throw Error("skipped");
-        return at::zeros({});
       },
       {.axis_size = 2})();
 }
 
 TEST_CASE("a graph from before a step is not taken for one from after it") {
-  (void)pmap(
+  pmap(
       [] {
         OddModel model;
         ZeroOptions options = adam(1);
@@ -236,7 +215,6 @@ TEST_CASE("a graph from before a step is not taken for one from after it") {
           is_refused = true;
         }
         if (!is_refused) throw Error("the stale graph was used");
-        return at::zeros({});
       },
       {.axis_size = 2})();
 }

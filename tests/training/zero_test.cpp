@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <mutex>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros.h>
@@ -13,6 +12,7 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/pmap.h"
 #include "tests/catch.h"
+#include "tests/collectives/cases.h"
 #include "tests/training/zero_jobs.h"
 
 using namespace lockstep;
@@ -104,7 +104,7 @@ TEST_CASE("training agrees with a plain loop on the whole batch and torch's Adam
     options.axis_name = "i";
     // Infinity clips nothing, as in torch.nn.utils.clip_grad_norm_().
     options.clip_norm = options.clip_value = std::numeric_limits<double>::infinity();
-    (void)pmap(
+    pmap(
         [&] {
           OddModel model;
           ZeroTrainer trainer(model, options);
@@ -116,7 +116,6 @@ TEST_CASE("training agrees with a plain loop on the whole batch and torch's Adam
             }
             train_step(trainer, model, step, 1, "i");
           }
-          return at::zeros({});
         },
         {.axis_size = replicas})();
     REQUIRE(losses.size() == plain_losses.size());
@@ -130,23 +129,19 @@ TEST_CASE("frozen parameters stay, unused ones have gradients of zero, shared on
   const int stage = GENERATE(0, 1, 2, 3);
   ZeroOptions options = adam(stage);
   options.axis_name = "i";
-  (void)pmap(
+  pmap(
       [&] {
         OddModel model(37, /*has_unused=*/true);
         const Parameters before = copies(model);
         ZeroTrainer trainer(model, options);
         train_step(trainer, model, 0, 1, "i");
         const Parameters after = copies(model);
-        const auto expect = [](bool holds, const char* what) {
-          if (!holds) throw Error(what);
-        };
         expect(after.at("frozen").equal(before.at("frozen")), "frozen has changed");
         expect(after.at("unused").equal(before.at("unused")), "unused has changed");
         expect(after.at("scale").equal(after.at("same_scale")), "scale is not shared any more");
         expect(!after.at("scale").equal(before.at("scale")), "scale has not changed");
         expect(after.at("shift").scalar_type() == at::kDouble, "shift has another dtype");
         expect(!after.at("shift").equal(before.at("shift")), "shift has not changed");
-        return at::zeros({});
       },
       {.axis_size = 3})();
 }
@@ -155,26 +150,19 @@ TEST_CASE("a replica without samples takes part with zeros") {
   ZeroOptions options = adam(2);
   options.axis_name = "i";
   const auto train = [&](bool second_has_samples) {
-    std::mutex mutex;
-    Parameters result;
-    (void)pmap(
-        [&] {
-          OddModel model;
-          ZeroTrainer trainer(model, options);
-          at::Tensor loss;
-          if (axis_index("i") == 0) {
-            loss = mean_loss(model, samples(0, 0, 4));
-          } else if (second_has_samples) {
-            loss = mean_loss(model, samples(0, 0, 4)) * 0.0;
-          }
-          trainer.backward(loss);
-          trainer.step(kRate);
-          const std::lock_guard lock(mutex);
-          result = copies(model);
-          return at::zeros({});
-        },
-        {.axis_size = 2})();
-    return result;
+    return result_of_map(2, [&] {
+      OddModel model;
+      ZeroTrainer trainer(model, options);
+      at::Tensor loss;
+      if (axis_index("i") == 0) {
+        loss = mean_loss(model, samples(0, 0, 4));
+      } else if (second_has_samples) {
+        loss = mean_loss(model, samples(0, 0, 4)) * 0.0;
+      }
+      trainer.backward(loss);
+      trainer.step(kRate);
+      return copies(model);
+    });
   };
   CHECK(first_difference(train(false), train(true)) == "");
 }
@@ -205,7 +193,7 @@ TEST_CASE("gradients compressed to bfloat16 train as well") {
     options.axis_name = "i";
     options.clip_norm.reset();
     options.compression = compression;
-    (void)pmap(
+    pmap(
         [&] {
           OddModel model;
           ZeroTrainer trainer(model, options);
@@ -214,7 +202,6 @@ TEST_CASE("gradients compressed to bfloat16 train as well") {
           }
           const c10::AutoGradMode no_grad(false);
           if (axis_index("i") == 0) loss = mean_loss(model, samples(0, 0, 40)).item<double>();
-          return at::zeros({});
         },
         {.axis_size = 3})();
     return loss;
