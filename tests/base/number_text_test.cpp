@@ -8,10 +8,7 @@
 
 #include "tests/catch.h"
 
-using lockstep::parse_number;
-using lockstep::parse_size;
-using lockstep::shortest_text;
-using lockstep::size_text;
+using namespace lockstep;
 
 TEST_CASE("a number's shortest text reads back as it") {
   CHECK(shortest_text(0.1) == "0.1");

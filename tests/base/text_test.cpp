@@ -2,14 +2,7 @@
 
 #include "tests/catch.h"
 
-using lockstep::counted;
-using lockstep::cut;
-using lockstep::did_you_mean;
-using lockstep::join;
-using lockstep::listed;
-using lockstep::nearest;
-using lockstep::shortened;
-using lockstep::str;
+using namespace lockstep;
 
 TEST_CASE("str and join put values into messages") {
   CHECK(str("replica ", 3, " of ", 4) == "replica 3 of 4");
@@ -29,7 +22,7 @@ TEST_CASE("nearest finds what was meant and leaves strangers alone") {
 
 TEST_CASE("a word of any length is far from short ones, which is seen at once") {
   const std::string word(100'000'000, 'e');  // a table over its letters would take gigabytes
-  CHECK(lockstep::nearest(word, {"epochs", "eval_every"}).empty());
+  CHECK(nearest(word, {"epochs", "eval_every"}).empty());
 }
 
 TEST_CASE("of many names the first ones are listed") {

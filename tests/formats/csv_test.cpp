@@ -20,14 +20,9 @@
 #include "tests/formats/idx_files.h"
 #include "tests/support/message_of.h"
 
-using lockstep::DataError;
-using lockstep::ValueError;
-using lockstep::formats::csv_line;
-using lockstep::formats::csv_number;
-using lockstep::formats::CsvFile;
-using lockstep::formats::Decimal;
-using lockstep::testing::message_of;
-using lockstep::testing::TemporaryFolder;
+using namespace lockstep;
+using namespace lockstep::formats;
+using namespace lockstep::testing;
 
 namespace {
 
@@ -68,7 +63,7 @@ TEST_CASE("a CSV file is a table whose first line names the columns") {
   CHECK(read_table("x,y\r\n1,2\r\n3,\r\n") == expected);
   CHECK(read_table("x,y\r\n1,2\n3,") == expected);
   CHECK(read_table("\xef\xbb\xbfx,y\n1,2\n3,\n") == expected);
-  CHECK(read_table(lockstep::testing::gzip("x,y\n1,2\n3,\n")) == expected);
+  CHECK(read_table(gzip("x,y\n1,2\n3,\n")) == expected);
   CHECK(read_table("x;y\n1;2\n3;\n", ';') == expected);
   CHECK(read_table("x\ty\n1\t2\n3\t\n", '\t') == expected);
   CHECK(read_table("x,y\n") == std::vector<Row>{{"x", "y"}});
@@ -303,14 +298,14 @@ TEST_CASE("a text whose ends are not seen is told from others") {
                                  "\xef\xbb\xbf"
                                  "a"}) {
     INFO(text);
-    CHECK(lockstep::formats::has_unseen_ends(text));
+    CHECK(has_unseen_ends(text));
   }
   for (const char* const text :
        {"a", "a b", "-", "\xc3\xa0", "\xe2\x80\x99tis", "caf\xc3\xa9", "\xe2\x82\xac",
         "a\xc2\xa0"
         "b"}) {
     INFO(text);
-    CHECK_FALSE(lockstep::formats::has_unseen_ends(text));
+    CHECK_FALSE(has_unseen_ends(text));
   }
 }
 
@@ -351,7 +346,6 @@ TEST_CASE("decimals are told apart by all of their digits") {
 
 TEST_CASE(
     "a number is written with more digits than float32 has, or all before its point, or roughly") {
-  using lockstep::formats::is_rough;
   for (const char* const text :
        {"100", "0.1", "-5.", " 1.6777217e7 ", "1.677721700E+07", "12e-30", "3e0", "0.016e3",
         ".5e+1", "1.7000001002500001e+18", "-6.0221407601E23", "1234567891e5"}) {

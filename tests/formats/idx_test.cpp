@@ -11,12 +11,9 @@
 #include "tests/formats/idx_files.h"
 #include "tests/support/message_of.h"
 
-using lockstep::DataError;
-using lockstep::formats::IdxFile;
-using lockstep::testing::gzip;
-using lockstep::testing::idx_header;
-using lockstep::testing::message_of;
-using lockstep::testing::TemporaryFolder;
+using namespace lockstep;
+using namespace lockstep::formats;
+using namespace lockstep::testing;
 
 namespace {
 

@@ -15,15 +15,9 @@
 #include "tests/support/message_of.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
-using lockstep::DataError;
-using lockstep::ElementType;
-using lockstep::ValueError;
-using lockstep::formats::NpyArray;
-using lockstep::formats::NpyFloat16;
-using lockstep::testing::message_of;
-using lockstep::testing::npy_file;
-using lockstep::testing::npy_of_header;
-using lockstep::testing::TemporaryFolder;
+using namespace lockstep;
+using namespace lockstep::formats;
+using namespace lockstep::testing;
 
 namespace {
 
