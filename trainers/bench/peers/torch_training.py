@@ -39,9 +39,7 @@ class Cnn(nn.Module):
         self.convolutions = nn.ModuleList([nn.Conv2d(1, 32, 3, padding=1), nn.Conv2d(32, 64, 3, padding=1)])
         self.pool = nn.MaxPool2d(2)
         self.dense = nn.Sequential(nn.Linear(64 * 7 * 7, 128), nn.ReLU(), nn.Linear(128, CLASSES))
-
-    def blocks(self):
-        return [*self.convolutions, self.dense]
+        self.blocks = [*self.convolutions, self.dense]
 
     def forward(self, images):
         for convolution in self.convolutions:
@@ -75,9 +73,7 @@ class Resnet(nn.Module):
         self.bn1 = nn.BatchNorm2d(16)
         self.layers = nn.Sequential(Residual(16, 16, 1), Residual(16, 32, 2), Residual(32, 64, 2))
         self.fc = nn.Linear(64, CLASSES)
-
-    def blocks(self):
-        return list(self.layers)
+        self.blocks = list(self.layers)
 
     def forward(self, images):
         images = F.relu(self.bn1(channels_last(self.conv1(images))), inplace=True)
@@ -124,9 +120,7 @@ class Gpt(nn.Module):
         self.ln_f = nn.LayerNorm(width)
         nn.init.normal_(self.wte.weight, std=0.02)
         nn.init.normal_(self.wpe.weight, std=0.02)
-
-    def blocks(self):
-        return list(self.layers)
+        self.blocks = list(self.layers)
 
     def forward(self, tokens):
         values = self.layers(self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1])))
@@ -137,9 +131,7 @@ class Mlp(nn.Sequential):
     def __init__(self):
         super().__init__(nn.Flatten(), nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(),
                          nn.Linear(1024, CLASSES))
-
-    def blocks(self):
-        return [module for module in self if isinstance(module, nn.Linear)]
+        self.blocks = [module for module in self if isinstance(module, nn.Linear)]
 
 
 MODELS = {"mlp": Mlp, "cnn": Cnn, "resnet": Resnet, "gpt": Gpt}
@@ -172,7 +164,7 @@ def shard(model):
     from torch.distributed.fsdp import fully_shard
 
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    for block in model.blocks():
+    for block in model.blocks:
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
 
