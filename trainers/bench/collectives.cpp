@@ -27,18 +27,14 @@ std::vector<std::int64_t> usable_sizes(std::vector<std::int64_t> sizes, Operatio
   return sizes;
 }
 
-// Input, output and what a system may need on top, for every replica of every system: all hold
-// their buffers at once.
-std::int64_t memory_needed(std::size_t systems, std::int64_t replicas, std::int64_t bytes) {
-  return static_cast<std::int64_t>(systems) * replicas * bytes * 5 / 2;
-}
-
 void note_once(OperationResult& result, const std::string& note) {
   if (std::ranges::count(result.notes, note) == 0) result.notes.push_back(note);
 }
 
 void measure_size(const Crew& crew, std::int64_t bytes, const Pace& pace, OperationResult& result) {
-  const std::int64_t needed = memory_needed(crew.size(), result.replicas, bytes);
+  // Input, output and what a system may need on top: all replicas of all systems hold theirs.
+  const std::int64_t needed =
+      static_cast<std::int64_t>(crew.size()) * result.replicas * bytes * 5 / 2;
   const auto available = static_cast<std::int64_t>(available_memory());
   if (needed > available) {
     note_once(result, str(size_text(bytes), " is left out: the buffers of all systems take up to ",

@@ -126,11 +126,6 @@ const Words& all_parts() {
   return all;
 }
 
-const Words& all_steps() {
-  static const Words all{"steps", "launches"};
-  return all;
-}
-
 constexpr const char* kVersion = "lockstep " LOCKSTEP_VERSION "\n";
 
 std::string text_of_help() {
@@ -227,8 +222,9 @@ std::vector<Flag> bench_flags(Options& options) {
       {{"training", "parts"},
        {"--measure", "LIST",
         "What of a training: steps, launches; which parts: table, replicated (default: all)",
-        sets_list(options.measured,
-                  one_of(options.measurement == "parts" ? all_parts() : all_steps()))}},
+        sets_list(
+            options.measured,
+            one_of(options.measurement == "parts" ? all_parts() : Words{"steps", "launches"}))}},
       {{"training"},
        {"--models", "LIST",
         "Models: mlp, cnn: those of configs/fashion_mnist_*.yaml; resnet: of depth 8; gpt: 4 "

@@ -16,15 +16,10 @@ namespace fs = std::filesystem;
 using testing::HostNetwork;
 using Words = std::vector<std::string>;
 
-// Of host 0, one for each system: all run at the same time.
-int next_port() {
-  static int last = 29400;
-  return ++last;
-}
-
 // Programs of one system, one for each host.
 std::vector<Program> one_a_host(const Program& program, std::size_t hosts) {
-  const int port = next_port();
+  static int port = 29400;  // of host 0, another one for each system: all run at the same time
+  ++port;
   std::vector<Program> programs(hosts, program);
   for (std::size_t host = 0; host < hosts; ++host) {
     Words& words = programs[host].arguments;

@@ -166,10 +166,6 @@ std::vector<std::string> Workers::ask(const std::string& request, const std::str
   return await_answers(expected);
 }
 
-void Workers::await_start() {
-  (void)await_answers("hello");
-}
-
 std::string Workers::prepare(const std::string& operation, std::int64_t bytes) {
   return ask(str("prepare ", operation, ' ', bytes), "prepared")[0];
 }

@@ -35,7 +35,7 @@ class Workers : private NonCopyable {
 
   [[nodiscard]] const System& system() const noexcept { return *system_; }
 
-  void await_start();
+  void await_start() { (void)await_answers("hello"); }
   /// Makes the buffers of an operation; see ReplicaTask::prepare. Returns replica 0's note.
   std::string prepare(const std::string& operation, std::int64_t bytes);
   /// Runs a batch of `calls` calls.

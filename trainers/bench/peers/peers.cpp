@@ -71,18 +71,6 @@ const std::pair<const std::string, std::string> kNoCaches{"PYTHONDONTWRITEBYTECO
 const std::map<std::string, std::string> kTorchEnvironment{
     {"GLOO_SOCKET_IFNAME", "lo"}, {"OMP_NUM_THREADS", "1"}, kNoCaches};
 
-// `command RANK REPLICAS FOLDER` for each replica.
-std::vector<Program> torch_replicas(const Words& command, std::int64_t replicas,
-                                    const fs::path& folder) {
-  std::vector<Program> programs;
-  for (std::int64_t rank = 0; rank < replicas; ++rank) {
-    Words arguments = command;
-    arguments.insert(arguments.end(), {str(rank), str(replicas), folder});
-    programs.push_back({arguments, kTorchEnvironment});
-  }
-  return programs;
-}
-
 // Redirections of a tenth replica, which there is none of: without any, torchrun 1.13 fails on
 // Python 3.11, whose enumerations have no member for 0.
 Program torchrun(const std::string& python, std::int64_t replicas) {
@@ -115,9 +103,14 @@ Programs programs_of(const std::string& name, const std::string& python) {
     const Script script = script_of(name);
     Words command{python, peer_program(script.file)};
     if (script.takes_name) command.push_back(name);
-    if (script.library == "PyTorch") return torch_replicas(command, replicas, folder);
     if (name == "jax") command.insert(command.end(), {str(replicas), folder});
-    return {{command, {kNoCaches}}};
+    if (script.library != "PyTorch") return {{command, {kNoCaches}}};
+    std::vector<Program> programs;
+    for (std::int64_t rank = 0; rank < replicas; ++rank) {
+      Words& words = programs.emplace_back(Program{command, kTorchEnvironment}).arguments;
+      words.insert(words.end(), {str(rank), str(replicas), folder});
+    }
+    return programs;
   };
 }
 
@@ -134,9 +127,8 @@ void add_script(const Workplace& workplace, const std::string& name, const std::
     return;
   }
   const std::string label = name + " " + short_version(version);
-  const bool there = std::any_of(found.systems.begin(), found.systems.end(),
-                                 [&](const System& other) { return other.facts.label == label; });
-  if (there) {
+  const auto label_of = [](const System& system) { return system.facts.label; };
+  if (std::ranges::count(found.systems, label, label_of) > 0) {
     found.left_out.push_back(
         {name, str(python, " has ", library, " ", version, ", as another has")});
     return;

@@ -42,11 +42,6 @@ const Measurement* alone_of(const TrainingResult& result, const SystemFacts& sys
   return find(result, system.own ? kAlone : plain_label(system));
 }
 
-// Whether a peer's replica updates only its share of the parameters.
-bool shares_update(const SystemFacts& peer) {
-  return peer.name == "zero" || peer.name == "fsdp";
-}
-
 // Of a system's forward and backward.
 double compute_of(const Measurement& measurement) {
   return measurement.parts[static_cast<std::size_t>(StepPart::forward)] +
@@ -110,7 +105,9 @@ StepParts exposed_parts(const TrainingResult& result, const Measurement& measure
   if (is_reference(measurement)) return parts;
   const Measurement* const alone = alone_of(result, system);
   if (alone == nullptr) return parts;
-  const double share = shares_update(system) ? 1 / static_cast<double>(result.replicas) : 1;
+  // Of the parameters, which a replica updates.
+  const bool is_sharded = system.name == "zero" || system.name == "fsdp";
+  const double share = is_sharded ? 1 / static_cast<double>(result.replicas) : 1;
   constexpr auto kCommunication = static_cast<std::size_t>(StepPart::communication);
   std::vector<double> waits;
   for (std::size_t turn = 0; turn < std::min(measurement.turns.size(), alone->turns.size());
