@@ -17,15 +17,16 @@ Fingerprint::Fingerprint(const Dataset& data) {
   for (const std::string& name : data.class_names()) add(name);
 }
 
-void Fingerprint::add_samples(const Dataset& data) {
+void Fingerprint::add_samples(const Dataset& data, std::optional<std::int64_t> most) {
   constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;  // take less than 0.1 s
   constexpr std::int64_t kMostSlowSamples = 16;
   constexpr std::int64_t kBatchBytes = std::int64_t{4} << 20;
   const SampleType type = data.type();
   const std::int64_t size = data.size();
   const std::int64_t bytes = std::max<std::int64_t>(type.input.bytes() + type.target.bytes(), 1);
-  const std::int64_t most = data.is_slow() ? kMostSlowSamples : kMostBytes / bytes;
-  const std::int64_t taken = std::clamp<std::int64_t>(most, std::min<std::int64_t>(2, size), size);
+  const std::int64_t few = data.is_slow() ? kMostSlowSamples : kMostBytes / bytes;
+  const std::int64_t taken =
+      std::clamp<std::int64_t>(most.value_or(few), std::min<std::int64_t>(2, size), size);
   const std::int64_t together = std::max<std::int64_t>(kBatchBytes / bytes, 1);
   std::vector<std::int64_t> indices;
   // size - 1 in taken - 1 steps, in numbers that fit.

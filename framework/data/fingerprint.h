@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,9 +29,9 @@ class Fingerprint {
   void add(const at::Tensor& values) {
     sum_.add({static_cast<const std::byte*>(values.data_ptr()), values.nbytes()});
   }
-  /// The samples, unaugmented; of many, or of those that are slow to make, some that are evenly
-  /// spread, the first and the last among them.
-  void add_samples(const Dataset& data);
+  /// The samples, unaugmented; of many, or of those that are slow to make, `most` that are evenly
+  /// spread, the first and the last among them. None: as many as take a moment.
+  void add_samples(const Dataset& data, std::optional<std::int64_t> most = {});
 
   [[nodiscard]] std::string text() const { return sum_.text(); }
 

@@ -1,6 +1,5 @@
 #include "trainers/commands/job_hosts.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -9,12 +8,10 @@
 
 #include <sys/stat.h>
 
-#include "framework/base/bytes.h"
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
-#include "framework/base/range.h"
-#include "framework/base/round_up.h"
 #include "framework/base/text.h"
+#include "framework/data/fingerprint.h"
 #include "framework/storage/checksum.h"
 
 namespace lockstep {
@@ -25,25 +22,10 @@ namespace {
 // spread, and their number stand for all.
 std::string checksum_of(const Dataset* data) {
   if (data == nullptr) return "none";
-  constexpr std::int64_t kSamples = 4096;
   constexpr std::int64_t kSpread = 1000;
-  const std::int64_t stride =
-      data->is_slow() ? std::max<std::int64_t>(data->size() / kSpread, 1) : 1;
-  const std::int64_t taken = ceil_div(data->size(), stride);
-  storage::Checksum sum;
-  const auto add = [&](const at::Tensor& tensor) {
-    sum.add({static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()});
-  };
-  const std::int64_t size = data->size();
-  sum.add(std::as_bytes(std::span(&size, 1)));
-  for (std::int64_t first = 0; first < taken; first += kSamples) {
-    std::vector<std::int64_t> indices = consecutive(first, std::min(kSamples, taken - first));
-    for (std::int64_t& index : indices) index *= stride;
-    const Batch batch = data->batch(indices);
-    add(batch.inputs);
-    add(batch.targets);
-  }
-  return sum.text();
+  data::Fingerprint made(*data);
+  made.add_samples(*data, data->is_slow() ? kSpread : data->size());
+  return made.text();
 }
 
 // Begins with a checksum: of long texts only the beginning is compared.
