@@ -241,8 +241,7 @@ std::shared_ptr<const PictureFolder> PictureFolder::without(
 std::vector<std::string> PictureFolder::classes_without_pictures() const {
   std::vector<bool> has_pictures(classes_.size());
   for (std::int64_t i = 0; i < size() && has_targets(); ++i) {
-    has_pictures[static_cast<std::size_t>(numbers_[static_cast<std::size_t>(folder_.label(i))])] =
-        true;
+    has_pictures[static_cast<std::size_t>(label(i).value())] = true;
   }
   std::vector<std::string> names;
   for (std::size_t number = 0; number < classes_.size(); ++number) {

@@ -4,17 +4,13 @@
 
 #include "framework/base/random.h"
 #include "framework/base/range.h"
+#include "framework/base/round_up.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-
-// The parts of `size` that hold `count` items.
-std::int64_t parts(std::int64_t count, std::int64_t size) {
-  return count / size + (count % size == 0 ? 0 : 1);
-}
 
 }  // namespace
 
@@ -51,7 +47,7 @@ std::int64_t Sampler::steps_between(std::int64_t position, std::int64_t end) con
 
 // Of an epoch, from its sample `first` on, until they have reached `last`.
 std::int64_t Sampler::steps_inside(std::int64_t first, std::int64_t last) const noexcept {
-  const std::int64_t steps = parts(last - first, full_batch_);
+  const std::int64_t steps = ceil_div(last - first, full_batch_);
   return options_.drop_last ? std::min(steps, (options_.size - first) / full_batch_) : steps;
 }
 
