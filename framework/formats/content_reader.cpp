@@ -208,7 +208,7 @@ FileBytes content_of(const std::string& path) {
   refuse_foreign(path, content);
   if (is_gzip(content))
     fail_file(path, "it is packed by gzip twice: unpack it first, by 'gzip -d'");
-  return owned(std::move(content));
+  return FileBytes::of(std::move(content));
 }
 
 }  // namespace lockstep::formats

@@ -243,7 +243,7 @@ NpyArray::NpyArray(const std::string& path) : path_(path) {
     std::vector<std::uint8_t> moved = *header.fortran_order ? row_major(data, shape_, element)
                                                             : std::vector(data.begin(), data.end());
     if (is_big_endian) turn(moved, element);
-    owner_ = owned(std::move(moved));
+    owner_ = FileBytes::of(std::move(moved));
     data = owner_.bytes;
   }
   elements_ = elements_of(type, data);

@@ -56,7 +56,7 @@ std::shared_ptr<std::uint8_t> map(int descriptor, std::uint64_t offset, std::siz
 
 }  // namespace
 
-FileBytes owned(std::vector<std::uint8_t> bytes) {
+FileBytes FileBytes::of(std::vector<std::uint8_t> bytes) {
   const auto owner = std::make_shared<const std::vector<std::uint8_t>>(std::move(bytes));
   return {*owner, owner};
 }
@@ -116,7 +116,7 @@ FileBytes File::content() const {
   if (size < kLeastMapped) {
     std::vector<std::uint8_t> copy(size);
     copy.resize(read_some(0, std::as_writable_bytes(std::span(copy))));
-    return owned(std::move(copy));
+    return FileBytes::of(std::move(copy));
   }
   const auto memory = map(descriptor_.get(), 0, size);
   if (memory == nullptr) fail("mapped");

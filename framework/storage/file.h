@@ -22,9 +22,9 @@ namespace lockstep {
 struct FileBytes {
   std::span<const std::uint8_t> bytes{};
   std::shared_ptr<const void> owner{};
+
+  [[nodiscard]] static FileBytes of(std::vector<std::uint8_t> bytes);
 };
-/// The same of bytes that are in memory.
-[[nodiscard]] FileBytes owned(std::vector<std::uint8_t> bytes);
 
 /// An open file, closed with the object. Every failure throws an Error that names the file and the
 /// reason.
