@@ -88,17 +88,19 @@ def charts_of(path, table, columns):
     shared = [name for name in rows[0] if all(isinstance(row.get(name), (str, int)) for row in rows)]
     keys = []
     for name in shared:
-        keys += [name] if values(*keys, name) > values(*keys) else []
+        if values(*keys, name) > values(*keys):
+            keys.append(name)
     numbers = [key for key in keys if values(key) > 2 and all(is_number(row[key]) for row in rows)]
     x = max(reversed(numbers), key=values, default=None)
     cells = [{name: figures_of(name, own[name]) for name in own if name not in keys} for _, own in table]
-    found = {name: cell[name].measured for cell in cells for name in cell if cell[name]}
+    found = [(name, cell[name].measured) for cell in cells for name in cell if cell[name]]
+    drawn = columns or [name for name, measured in found if measured] or [name for name, _ in found]
     charts = {}
     for (around, own), row, cell in zip(table, rows, cells):
         titles = [name for name in shared if name not in own and name != x and (name in keys or values(name) == 1)]
         title = ", ".join(key_text(name, around[name]) for name in titles if around[name] != "")
         label = ", ".join(key_text(key, own[key]) for key in keys if key in own and key != x)
-        for column in columns or [name for name in found if found[name]] or found:
+        for column in dict.fromkeys(drawn):
             if cell.get(column):
                 _, lines = charts.setdefault((title or title_of("".join(path[:1])), column), (x, {}))
                 lines.setdefault(label, []).append((row.get(x), row.get("own") is False, cell[column]))
