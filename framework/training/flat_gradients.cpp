@@ -10,7 +10,6 @@
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
 #include "framework/training/bucket_sizes.h"
@@ -100,7 +99,6 @@ void FlatGradients::forget_residuals() {
 
 void FlatGradients::archive_residuals(const ModuleParameters& module,
                                       const StateArchive& archive) const {
-  const c10::AutoGradMode no_grad(false);
   for (std::size_t i = 0; i < module.tensors.size(); ++i) {
     const tree::FlatPosition& place = layout_.place(i);
     const at::Tensor& of_bucket = buckets_[place.bucket].residual;
@@ -274,7 +272,6 @@ void FlatGradients::start(std::size_t index) {
 }
 
 void FlatGradients::complete_next() {
-  const c10::AutoGradMode no_grad(false);
   const std::size_t index = completed_++;
   Bucket& bucket = buckets_[index];
   queue_.wait(*bucket.call);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include <ATen/ops/empty.h>
-#include <c10/core/GradMode.h>
 
 #include "framework/base/range.h"
 #include "framework/collectives/axis_index.h"
@@ -32,7 +31,6 @@ void FrozenParameters::keep(const std::string& name, const at::Tensor& values) {
 }
 
 void FrozenParameters::archive_state(const StateArchive& archive) {
-  const c10::AutoGradMode no_grad(false);
   for (std::size_t i = 0; i < masters_.size(); ++i) {
     if (!parameters_.is_frozen[i]) continue;
     const at::Tensor& parameter = parameters_.all[i];
