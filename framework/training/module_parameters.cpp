@@ -5,7 +5,6 @@
 #include <unordered_set>
 
 #include <ATen/ops/zeros.h>
-#include <c10/core/GradMode.h>
 #include <torch/nn/modules/embedding.h>
 
 #include "framework/base/errors.h"
@@ -202,7 +201,6 @@ void UnusedParameters::add(const std::vector<std::size_t>& indices) {
 
 std::vector<bool> UnusedParameters::agree(const std::vector<std::string>& names,
                                           const AxisNames& axis_name) {
-  const c10::AutoGradMode no_grad(false);
   at::Tensor replicas = at::zeros({static_cast<std::int64_t>(names.size())}, at::kInt);
   std::int32_t* const counts = replicas.data_ptr<std::int32_t>();
   for (std::size_t i = 0; i < names.size(); ++i) {
