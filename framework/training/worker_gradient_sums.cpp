@@ -52,7 +52,6 @@ void WorkerGradientSums::give(std::int64_t replica, Set set) {
   const MutexLock lock(mutex_);
   ++given_;
   Sum sum{{replica, 1}, std::move(set)};
-  const AxisCall call{"gradients of replicas that take turns", {}, std::source_location::current()};
   // As long as the other half of the next larger subtree is there, too.
   for (;;) {
     const auto other = std::find_if(sums_.begin(), sums_.end(),
@@ -65,7 +64,8 @@ void WorkerGradientSums::give(std::int64_t replica, Set set) {
       const auto into = collectives::bytes_of(left.set[bucket]);
       const std::array<const std::byte*, 2> inputs{into.data(),
                                                    collectives::bytes_of(sum.set[bucket]).data()};
-      reduce::reduce(inputs, into, collectives::element_type(left.set[bucket].scalar_type(), call),
+      reduce::reduce(inputs, into,
+                     collectives::find_element_type(left.set[bucket].scalar_type()).value(),
                      ReduceOp::sum);
     }
     free_.push_back(std::move(sum.set));
