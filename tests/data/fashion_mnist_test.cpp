@@ -17,14 +17,8 @@
 #include "tests/formats/idx_files.h"
 #include "tests/support/message_of.h"
 
-using lockstep::DataError;
-using lockstep::FashionMnist;
-using lockstep::Key;
-using lockstep::kFashionMnistRoot;
-using lockstep::testing::gzip;
-using lockstep::testing::idx_header;
-using lockstep::testing::message_of;
-using lockstep::testing::TemporaryFolder;
+using namespace lockstep;
+using namespace lockstep::testing;
 
 namespace {
 
@@ -91,7 +85,7 @@ Totals totals(const FashionMnist& set) {
 TEST_CASE("Debian's Fashion-MNIST has its known sizes, labels and sums") {
   CHECK(real_train().size() == 60000);
   CHECK(real_test().size() == 10000);
-  CHECK(real_train().type() == lockstep::class_sample({1, 28, 28}, 10));
+  CHECK(real_train().type() == class_sample({1, 28, 28}, 10));
   REQUIRE(real_train().class_names().size() == 10);
   CHECK(real_train().class_names()[9] == "Ankle boot");
 
@@ -170,7 +164,7 @@ TEST_CASE("an empty batch has rows of the right kind, none of them") {
 
 TEST_CASE("an index outside the set is a ValueError with the numbers") {
   const std::vector<std::int64_t> beyond{3, 10000, 5};
-  CHECK_THROWS_AS(real_test().batch(beyond), lockstep::ValueError);
+  CHECK_THROWS_AS(real_test().batch(beyond), ValueError);
   CHECK_THROWS_WITH(real_test().batch(beyond),
                     "dataset: index 10000 (number 1 of 3 in the batch) is outside 0 ... 9999: the "
                     "set has 10000 samples");
@@ -184,7 +178,7 @@ TEST_CASE("several threads take batches of one set") {
   const std::int64_t size = real_test().size();
   std::vector<std::vector<std::int64_t>> indices;
   for (std::uint64_t t = 0; t < 4; ++t) indices.push_back(permutation(Key(kSeed).fold(t), size));
-  std::vector<lockstep::Batch> batches(indices.size());
+  std::vector<Batch> batches(indices.size());
   std::vector<std::thread> threads;
   for (std::size_t t = 0; t < indices.size(); ++t) {
     threads.emplace_back([&, t] { batches[t] = real_test().batch(indices[t]); });

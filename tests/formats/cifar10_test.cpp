@@ -11,11 +11,9 @@
 #include "tests/support/message_of.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
-using lockstep::DataError;
-using lockstep::formats::Cifar10;
-using lockstep::testing::cifar10_record;
-using lockstep::testing::message_of;
-using lockstep::testing::TemporaryFolder;
+using namespace lockstep;
+using namespace lockstep::formats;
+using namespace lockstep::testing;
 
 namespace {
 

@@ -13,17 +13,15 @@
 #include "tests/support/message_of.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
-using lockstep::DataError;
-using lockstep::formats::content_of;
-using lockstep::testing::message_of;
-using lockstep::testing::TemporaryFolder;
+using namespace lockstep;
+using namespace lockstep::formats;
+using namespace lockstep::testing;
 
 TEST_CASE("gzip data that unpack to more than there is room for are refused with the numbers",
           "[bulk]") {
   const TemporaryFolder folder;
   constexpr std::size_t kContent = std::size_t{64} << 20;
-  const std::string path =
-      folder.write("bomb.gz", lockstep::testing::gzip(std::string(kContent, '\0')));
+  const std::string path = folder.write("bomb.gz", gzip(std::string(kContent, '\0')));
   CHECK(content_of(path).bytes.size() == kContent);
   for (const auto& [resource, name] :
        {std::pair(RLIMIT_AS, "(ulimit -v)"), std::pair(RLIMIT_DATA, "(ulimit -d)")}) {
@@ -32,7 +30,7 @@ TEST_CASE("gzip data that unpack to more than there is room for are refused with
     rlimit little = before;
     little.rlim_cur = rlim_t{1} << 50;  // so that what is in use is told
     REQUIRE(::setrlimit(resource, &little) == 0);
-    little.rlim_cur = lockstep::memory_limits().front().used + kContent / 2;
+    little.rlim_cur = memory_limits().front().used + kContent / 2;
     REQUIRE(::setrlimit(resource, &little) == 0);
     const std::string message = message_of<DataError>([&] { (void)content_of(path); });
     ::setrlimit(resource, &before);

@@ -14,11 +14,9 @@
 
 namespace fs = std::filesystem;
 
-using lockstep::DataError;
-using lockstep::ValueError;
-using lockstep::formats::ImageFolder;
-using lockstep::testing::message_of;
-using lockstep::testing::TemporaryFolder;
+using namespace lockstep;
+using namespace lockstep::formats;
+using namespace lockstep::testing;
 
 namespace {
 

@@ -17,12 +17,9 @@
 
 namespace fs = std::filesystem;
 
-using lockstep::DataError;
-using lockstep::ValueError;
-using lockstep::formats::TextCorpus;
-using lockstep::testing::gzip;
-using lockstep::testing::message_of;
-using lockstep::testing::TemporaryFolder;
+using namespace lockstep;
+using namespace lockstep::formats;
+using namespace lockstep::testing;
 
 namespace {
 

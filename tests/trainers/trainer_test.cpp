@@ -24,11 +24,7 @@
 #include "trainers/run/resume.h"
 
 using namespace lockstep;
-using lockstep::testing::made_set;
-using lockstep::testing::MadeOptions;
-using lockstep::testing::MadeSample;
-using lockstep::testing::message_of;
-using lockstep::testing::TemporaryFolder;
+using namespace lockstep::testing;
 
 namespace {
 
