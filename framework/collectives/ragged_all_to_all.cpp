@@ -33,10 +33,8 @@ bool is_inside(const Range& rows, std::int64_t length) {
 
 // The first two pieces, in the order of their offsets, that have a row in common.
 std::optional<std::pair<std::size_t, std::size_t>> find_overlap(const Pieces& pieces) {
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    if (pieces[i].size > 0) order.push_back(i);
-  }
+  auto order = consecutive(std::size_t{0}, pieces.size());
+  std::erase_if(order, [&](std::size_t i) { return pieces[i].size <= 0; });
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return pieces[i].offset; });
   const auto found = std::ranges::adjacent_find(order, [&](std::size_t before, std::size_t after) {
     return pieces[before].end() > pieces[after].offset;

@@ -238,10 +238,8 @@ class Meeting {
     std::vector<bool> stays(hosts.size(), false);
     stays[0] = true;
     for (const Peer& peer : links_.peers()) stays[peer.host] = true;
-    std::vector<std::size_t> gone;
-    for (std::size_t host = 0; host < hosts.size(); ++host) {
-      if (!stays[host] && hosts[host].replicas.size > 0) gone.push_back(host);
-    }
+    auto gone = consecutive(std::size_t{0}, hosts.size());
+    std::erase_if(gone, [&](std::size_t h) { return stays[h] || hosts[h].replicas.size == 0; });
     if (gone.empty()) return;
     plan.layout = plan.layout.without(stays);
     if (links_.peers().empty()) plan.network.reset();
@@ -252,10 +250,8 @@ class Meeting {
 
   // "hosts 1, 2 of 4"
   std::string absent() const {
-    std::vector<std::size_t> absent;
-    for (std::size_t host = 1; host < links_.hosts(); ++host) {
-      if (!hellos_.contains(host)) absent.push_back(host);
-    }
+    auto absent = consecutive(std::size_t{1}, links_.hosts() - 1);
+    std::erase_if(absent, [&](std::size_t host) { return hellos_.contains(host); });
     return str(absent.size() == 1 ? "host " : "hosts ", join(absent), " of ", links_.hosts());
   }
 

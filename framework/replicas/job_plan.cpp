@@ -38,11 +38,8 @@ std::size_t JobLayout::host_of_worker(std::int64_t worker) const {
 }
 
 std::vector<int> JobLayout::hosts_of_workers() const {
-  std::vector<int> hosts;
-  for (std::int64_t worker = 0; worker < workers(); ++worker) {
-    hosts.push_back(static_cast<int>(host_of_worker(worker)));
-  }
-  return hosts;
+  return mapped(consecutive(std::int64_t{0}, workers()),
+                [&](std::int64_t worker) { return static_cast<int>(host_of_worker(worker)); });
 }
 
 Range JobLayout::replicas_of_worker(std::int64_t worker) const {

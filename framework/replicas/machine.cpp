@@ -54,10 +54,8 @@ Blas openblas(const std::string& threads) {
   version = version.substr(0, version.find(' ', version.find(' ') + 1));
   if (version.empty()) version = "OpenBLAS";
   const std::string core = openblas_says("openblas_get_corename");
-  std::vector<std::string> parts;
-  for (const std::string& part : {threads, core}) {
-    if (!part.empty()) parts.push_back(part);
-  }
+  std::vector<std::string> parts{threads, core};
+  std::erase(parts, "");
   Blas blas{parts.empty() ? version : str(version, " (", join(parts), ")"), ""};
   if (const std::string better = better_core(core); !better.empty()) {
     blas.warning = str(version, " computes as for an old CPU, ", core,
