@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -34,12 +33,8 @@ std::string file_system_of(const fs::path& folder) {
   std::ifstream in("/proc/self/mounts");
   std::string found;
   std::size_t longest = 0;
-  for (std::string line; std::getline(in, line);) {
-    std::istringstream words(line);
-    std::string device;
-    std::string mounted;
-    std::string type;
-    words >> device >> mounted >> type;
+  for (std::string device, mounted, type, rest;
+       in >> device >> mounted >> type && std::getline(in, rest);) {
     if (mounted.back() != '/') mounted += '/';
     if (!path.starts_with(mounted) || mounted.size() < longest) continue;
     longest = mounted.size();
