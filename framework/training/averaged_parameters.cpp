@@ -35,9 +35,7 @@ AveragedParameters::AveragedParameters(double decay, std::optional<bool> warms_u
                                        const BufferPlan& plan, const ModuleParameters& module,
                                        const ShardedUpdate& update, const AxisNames& axis_name)
     : module_(module), decay_(decay), asked_(warms_up), axis_(axis_name) {
-  for (const BucketPlan& bucket : plan.buckets) {
-    shards_.push_back(bucket.averages.zeros());
-  }
+  for (const BucketPlan& bucket : plan.buckets) shards_.push_back(bucket.averages.zeros());
   for (const ShardedUpdate::SavedPart& part : update.saved_parts()) {
     const tree::FlatPosition& place = plan.layout.place(part.parameter);
     const std::int64_t begin = place.offset + part.offset - plan.buckets[place.bucket].shard.offset;
