@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "framework/base/range.h"
-#include "framework/base/round_up.h"
 
 namespace lockstep {
 

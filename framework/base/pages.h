@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "framework/base/round_up.h"
+#include "framework/base/range.h"
 
 namespace lockstep {
 

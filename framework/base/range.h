@@ -67,6 +67,18 @@ template <std::ranges::range Sizes>
   return index;
 }
 
+/// `value` / `divisor`, rounded up, for a `value` >= 0 and a `divisor` > 0.
+template <std::integral Number>
+[[nodiscard]] constexpr Number ceil_div(Number value, Number divisor) {
+  return value / divisor + (value % divisor == 0 ? 0 : 1);
+}
+
+/// The least multiple of `multiple` that is at least `value`, under the same conditions.
+template <std::integral Number>
+[[nodiscard]] constexpr Number round_up(Number value, Number multiple) {
+  return ceil_div(value, multiple) * multiple;
+}
+
 /// Part `index` of `count` items cut into `parts` contiguous parts in order. Sizes differ by at
 /// most one, the larger ones first; with fewer items than parts the last ones are empty. Requires
 /// count >= 0, parts >= 1 and 0 <= index < parts.

@@ -9,7 +9,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include "framework/base/random.h"
-#include "framework/base/round_up.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 
 namespace lockstep::collectives {

@@ -21,7 +21,6 @@
 #include "framework/base/pages.h"
 #include "framework/base/random.h"
 #include "framework/base/range.h"
-#include "framework/base/round_up.h"
 #include "framework/base/text.h"
 #include "framework/comm/group_layout.h"
 #include "framework/comm/schedule_choice.h"

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "framework/base/round_up.h"
+#include "framework/base/range.h"
 
 namespace lockstep::comm {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "framework/base/round_up.h"
 #include "framework/reduce/partial_sums.h"
 #include "framework/reduce/reduce.h"
 

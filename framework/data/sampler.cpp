@@ -4,7 +4,6 @@
 
 #include "framework/base/random.h"
 #include "framework/base/range.h"
-#include "framework/base/round_up.h"
 #include "framework/base/text.h"
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "framework/base/round_up.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 
 namespace lockstep {

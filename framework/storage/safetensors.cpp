@@ -13,7 +13,6 @@
 #include "framework/base/element_type.h"
 #include "framework/base/errors.h"
 #include "framework/base/range.h"
-#include "framework/base/round_up.h"
 #include "framework/base/stream_copy.h"
 #include "framework/base/text.h"
 #include "framework/storage/json_scanner.h"

@@ -11,7 +11,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
-#include "framework/base/round_up.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"

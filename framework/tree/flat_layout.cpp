@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "framework/base/round_up.h"
 #include "framework/base/text.h"
 
 namespace lockstep::tree {

@@ -6,7 +6,7 @@
 #include "framework/base/cores.h"
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"
-#include "framework/base/round_up.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/objectives/objectives.h"
 #include "framework/training/bucket_sizes.h"

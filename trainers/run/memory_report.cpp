@@ -15,7 +15,6 @@
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"
 #include "framework/base/range.h"
-#include "framework/base/round_up.h"
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
 #include "framework/collectives/all_gather.h"

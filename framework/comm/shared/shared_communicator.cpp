@@ -11,7 +11,6 @@
 
 #include "framework/base/bytes.h"
 #include "framework/base/range.h"
-#include "framework/base/round_up.h"
 #include "framework/base/text.h"
 #include "framework/comm/shared/rounds.h"
 #include "framework/reduce/reduce.h"

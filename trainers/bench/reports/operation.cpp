@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/base/errors.h"
-#include "framework/base/round_up.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 
 namespace lockstep::bench {
