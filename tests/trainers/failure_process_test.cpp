@@ -335,7 +335,7 @@ TEST_CASE("an error says where the state is, and the final state is saved before
   CHECK(steps_in(evaluated).contains(12));
   const CheckpointInfo info = checkpoint_info(checkpoints_of(evaluated) / "latest");
   CHECK(info.step == 12);
-  CHECK(info.counts.at(kOwesValidationCount) == 1);
+  CHECK(info.counts.at(kOwesCounts + kValidationSet) == 1);
   const auto [unsaved, none] = failing("save: none", {.where = "data"});
   CHECK(unsaved == "replica 1: the fault in data");
   CHECK(!fs::exists(checkpoints_of(none)));

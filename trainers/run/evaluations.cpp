@@ -9,10 +9,6 @@ namespace {
 
 const std::string kLossName = "loss";
 
-const std::string& owes_count(const std::string& set) {
-  return set == kTestSet ? kOwesTestCount : kOwesValidationCount;
-}
-
 }  // namespace
 
 void Evaluations::owe(const std::string& set) {
@@ -57,7 +53,7 @@ void Evaluations::add_to(CheckpointInfo& info) const {
   for (const auto& [set, figures] : last_) {
     for (const auto& [name, value] : figures) info.figures[prefix_of(set) + name] = value;
   }
-  for (const std::string& set : owed_) info.counts[owes_count(set)] = 1;
+  for (const std::string& set : owed_) info.counts[kOwesCounts + set] = 1;
   if (patience_.best) info.figures[kPatienceFigures + deciding_metric()] = *patience_.best;
   info.counts[kPatienceCount] = patience_.evaluations;
   info.texts[kPatienceText] = deciding_metric();
@@ -65,7 +61,7 @@ void Evaluations::add_to(CheckpointInfo& info) const {
 
 void Evaluations::go_on(const CheckpointInfo& info) {
   for (const auto& [set, figures] : last_) {
-    if (info.counts.contains(owes_count(set))) owe(set);
+    if (info.counts.contains(kOwesCounts + set)) owe(set);
   }
   for (const auto& [name, value] : info.figures) {
     if (name == kPatienceFigures + deciding_metric()) patience_.best = value;

@@ -29,9 +29,8 @@ inline const std::string kValidationFigures = "validation_";
 inline const std::string kPatienceFigures = "patience_";
 inline const std::string kPatienceCount = "patience";
 inline const std::string kPatienceText = "patience_metric";  // the figure by which it counts
-// Evaluations of the checkpoint's step that are still to come: 1, or not there.
-inline const std::string kOwesValidationCount = "owes_validation";
-inline const std::string kOwesTestCount = "owes_test";
+// And the set's name: an evaluation of the checkpoint's step is still to come. 1, or not there.
+inline const std::string kOwesCounts = "owes_";
 inline const std::string kOwesBestFigure = "owes_best";  // its step's checkpoint is to be the best
 inline const std::string kConfigText = "config";
 inline const std::string kVersionsText = "versions";
