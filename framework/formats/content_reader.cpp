@@ -140,16 +140,22 @@ void ContentReader::check_end() {
 }
 
 std::vector<std::uint8_t> ContentReader::read_rest() {
+  const bool is_known = expected_ > 0;
   std::vector<std::uint8_t> content;
+  if (is_known) content.reserve(expected_ - bytes_);  // pages are taken as they are filled
   for (std::size_t count = 1; count > 0;) {
     const std::size_t filled = content.size();
-    const std::size_t more = filled + std::min(kReadBytes, filled + file_.size());
-    if (more > content.capacity()) require_memory_for(2 * content.capacity());
-    content.resize(more);
+    const std::size_t part =
+        std::min(kReadBytes, is_known ? expected_ - bytes_ : filled + file_.size());
+    if (filled + part > content.capacity()) require_memory_for(2 * content.capacity());
+    content.resize(filled + part);
     count = read(std::span(content).subspan(filled));
     content.resize(filled + count);
   }
-  if (unpacking_ && unpacking_->cut_short) {
+  if (is_known) {
+    if (bytes_ < expected_) fail_short(bytes_);
+    check_end();
+  } else if (unpacking_ && unpacking_->cut_short) {
     fail(str("it is cut short: it ends after ", bytes_,
              " bytes of content, in the middle of its gzip data"));
   }

@@ -45,11 +45,8 @@ class ContentReader : private NonCopyable {
   /// Checks the file's own size against what is expected, and this against the memory that is left,
   /// without reading on.
   void check_size() const;
-  /// Error unless the content ends here, as it is expected to.
-  void check_end();
-
-  /// All that is left. Memory grows with what is found; DataError, with the numbers, before there
-  /// is too little.
+  /// All that is left; error unless it is as long as expected. Where no length is, memory grows
+  /// with what is found; DataError, with the numbers, before there is too little.
   [[nodiscard]] std::vector<std::uint8_t> read_rest();
 
   [[noreturn]] void fail(const std::string& rule) const { fail_file(path_, rule); }
@@ -60,6 +57,8 @@ class ContentReader : private NonCopyable {
   [[noreturn]] void fail_short(std::size_t end) const;
   [[noreturn]] void fail_long() const;
   void require_memory_for(std::size_t bytes) const;
+  // Error unless the content ends here, as it is expected to.
+  void check_end();
   std::size_t take(std::span<std::uint8_t> into);
   std::size_t unpack(std::span<std::uint8_t> into);
 

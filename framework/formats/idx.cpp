@@ -1,9 +1,7 @@
 #include "framework/formats/idx.h"
 
-#include <algorithm>
 #include <array>
 #include <limits>
-#include <span>
 
 #include "framework/base/range.h"
 #include "framework/base/text.h"
@@ -14,7 +12,6 @@ namespace {
 constexpr std::size_t kMagicBytes = 4;
 constexpr std::size_t kSizeBytes = 4;
 constexpr std::uint8_t kUnsignedByte = 0x08;
-constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
 }  // namespace
 
@@ -47,22 +44,9 @@ IdxFile::IdxFile(const std::string& path, std::int64_t dimensions) : reader_(pat
   if (!count || *count > std::numeric_limits<std::int64_t>::max() - header) {
     fail(str("its header says ", shape, " values, which is more than any file can hold"));
   }
-  count_ = *count;
-  reader_.expect(header + count_,
-                 str("a header of ", header, " and ", shape, count_ == 1 ? " value" : " values"));
+  reader_.expect(header + *count,
+                 str("a header of ", header, " and ", shape, *count == 1 ? " value" : " values"));
   reader_.check_size();
-}
-
-std::vector<std::uint8_t> IdxFile::read_values() {
-  std::vector<std::uint8_t> values;
-  values.reserve(count_);  // pages are taken as they are filled
-  while (values.size() < count_) {
-    const std::size_t start = values.size();
-    values.resize(start + std::min(count_ - start, kChunkBytes));
-    reader_.read_all(std::span(values).subspan(start));
-  }
-  reader_.check_end();
-  return values;
 }
 
 }  // namespace lockstep::formats

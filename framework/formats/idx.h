@@ -24,7 +24,7 @@ class IdxFile {
   [[nodiscard]] const std::vector<std::int64_t>& shape() const noexcept { return shape_; }
 
   /// The values, row-major. To be called once.
-  [[nodiscard]] std::vector<std::uint8_t> read_values();
+  [[nodiscard]] std::vector<std::uint8_t> read_values() { return reader_.read_rest(); }
 
   /// Throws the DataError that names the file and says `rule`, which its shape breaks.
   [[noreturn]] void fail(const std::string& rule) const { reader_.fail(rule); }
@@ -32,7 +32,6 @@ class IdxFile {
  private:
   ContentReader reader_;
   std::vector<std::int64_t> shape_;
-  std::size_t count_ = 0;  // of the values
 };
 
 }  // namespace lockstep::formats
