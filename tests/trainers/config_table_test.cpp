@@ -9,24 +9,21 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
+#include "tests/trainers/parsed_config.h"
 #include "trainers/config/config.h"
 
 namespace lockstep {
 namespace {
 
 using Catch::Matchers::StartsWith;
+using testing::kNames;
 using testing::message_of;
+using testing::parse;
 
 using Sets = std::vector<std::string>;  // "section.key=value" each
 
 std::string path_of(const keys::Section& section, const keys::ConfigKey& key) {
   return section.name + "." + key.name;
-}
-
-Config config_with(const Sets& sets) {
-  std::vector<keys::Override> overrides;
-  for (const std::string& argument : sets) overrides.push_back(keys::parse_set(argument));
-  return parse_config("model: {name: linear}\ndata: {name: pmean_example}\n", "c.yaml", overrides);
 }
 
 // Calls use(section, key, "section.key") for each key of the table.
@@ -56,7 +53,7 @@ Sets needed_by(const keys::Section& section, const keys::ConfigKey& key, const s
 
 bool is_read(const Sets& sets) {
   try {
-    (void)config_with(sets);
+    (void)parse(kNames, sets);
     return true;
   } catch (const ValueError&) {
     return false;
@@ -95,7 +92,7 @@ TEST_CASE("every key's value arrives, is printed, loads again and counts in comp
           const Sets without = sets;
           sets.push_back(path + "=" + value);
           INFO(join(sets, " "));
-          const Config config = config_with(sets);
+          const Config config = parse(kNames, sets);
           if (!key.value.resize) CHECK(values_of(config).at(path) == value);
           const Config again = parse_config(to_yaml(config), "again.yaml");
           CHECK(again == config);
@@ -106,7 +103,7 @@ TEST_CASE("every key's value arrives, is printed, loads again and counts in comp
             has_another = true;  // than its default, which it has not
             continue;
           }
-          const Config other = config_with(without);
+          const Config other = parse(kNames, without);
           const bool differs = values_of(config).at(path) != values_of(other).at(path);
           CHECK((config == other) != differs);
           has_another = has_another || differs;
@@ -122,7 +119,7 @@ TEST_CASE("what a key was before its default changed is written as it is printed
         if (key.traits.before.empty()) return;
         Sets sets = needed_by(section, key, key.traits.before);
         sets.push_back(path + "=" + key.traits.before);
-        CHECK(values_of(config_with(sets)).at(path) == key.traits.before);
+        CHECK(values_of(parse(kNames, sets)).at(path) == key.traits.before);
       });
 }
 
@@ -144,7 +141,7 @@ TEST_CASE("every key's rule refuses what breaks it") {
         for (const std::string& value : values) {
           Sets sets = needed_by(section, key, value);
           sets.push_back(path + "=" + value);
-          const std::string message = message_of<ValueError>([&] { (void)config_with(sets); });
+          const std::string message = message_of<ValueError>([&] { (void)parse(kNames, sets); });
           CHECK_THAT(message, StartsWith("--set " + sets.back() + ": " + path));
           CHECK(message.size() < 2000);
         }
@@ -185,10 +182,10 @@ TEST_CASE("the ranges of config keys are those that pages and messages promise")
 
 TEST_CASE("each name of an enum is that of its value") {
   const auto launch = [](const std::string& key, const std::string& name) {
-    return config_with({"parallel." + key + "=" + name}).launch;
+    return parse(kNames, {"parallel." + key + "=" + name}).launch;
   };
   const auto zero = [](const std::string& key, const std::string& name) {
-    return config_with({key + "=" + name}).zero;
+    return parse(kNames, {key + "=" + name}).zero;
   };
   CHECK(launch("launch", "processes").mode == LaunchMode::processes);
   CHECK(launch("launch", "threads").mode == LaunchMode::threads);
@@ -200,14 +197,14 @@ TEST_CASE("each name of an enum is that of its value") {
   CHECK(zero("parallel.compression", "none").compression == Compression::none);
   CHECK(zero("parallel.compression", "bf16").compression == Compression::bf16);
   const auto precision = [](const std::string& name) {
-    return config_with({"trainer.precision=" + name}).trainer.precision;
+    return parse(kNames, {"trainer.precision=" + name}).trainer.precision;
   };
   CHECK(precision("fp32") == Precision::fp32);
   CHECK(precision("bf16") == Precision::bf16);
   CHECK(zero("trainer.non_finite", "stop").non_finite == NonFinite::stop);
   CHECK(zero("trainer.non_finite", "skip").non_finite == NonFinite::skip);
   const auto anneal = [](const std::string& name) {
-    return config_with({"schedule.name=one_cycle", "schedule.anneal_strategy=" + name})
+    return parse(kNames, {"schedule.name=one_cycle", "schedule.anneal_strategy=" + name})
         .schedule.anneal_strategy;
   };
   CHECK(anneal("cos") == Anneal::cosine);
@@ -261,7 +258,7 @@ TEST_CASE("the help of a name has the keys of a config that picks it, with its d
         if (!key.starts_with(path) || !is_plain || key == path + "name") continue;
         const Sets sets{path + "name=" + name, key + "=[[1]]"};
         INFO(join(sets, " "));
-        CHECK_THAT(message_of<ValueError>([&] { (void)config_with(sets); }),
+        CHECK_THAT(message_of<ValueError>([&] { (void)parse(kNames, sets); }),
                    ContainsSubstring(key + ": expected") || ContainsSubstring(key + "[0]"));
       }
     }
