@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include <string.h>
+
 #include "framework/base/text.h"
 #include "framework/watch/board.h"
 #include "framework/watch/board_memory.h"
