@@ -55,8 +55,9 @@ class ChildProgram : private NonCopyable {
   /// Whether it still runs.
   [[nodiscard]] bool running();
 
-  /// Waits for its end. Throws a std::runtime_error with its output if `deadline` passes first.
-  Ended wait(std::chrono::milliseconds deadline = std::chrono::seconds(60));
+  /// Waits for its end. Throws a std::runtime_error with its output if `deadline` passes first; the
+  /// default is for what hangs, not for what is slow beside other programs.
+  Ended wait(std::chrono::milliseconds deadline = std::chrono::minutes(5));
 
  private:
   void start(const std::function<void()>& in_child);
