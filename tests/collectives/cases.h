@@ -21,11 +21,9 @@ void expect(bool holds, const std::string& message);
 
 /// The design's examples, with their numbers.
 [[nodiscard]] std::vector<Case> example_cases();
-/// Random inputs against a serial oracle, `rounds` of them for each operation and number of
-/// replicas.
+/// Random calls against a serial oracle, `rounds` of them for each way to call an operator and
+/// number of replicas.
 [[nodiscard]] std::vector<Case> random_cases(std::int64_t rounds);
-/// The same for the operators that move values without reducing them, and for pargmax and pargmin.
-[[nodiscard]] std::vector<Case> random_move_cases(std::int64_t rounds);
 /// all_to_all, pswapaxes, ppermute, pshuffle, pbroadcast, pargmax and pargmin: examples with their
 /// numbers, and what is refused.
 [[nodiscard]] std::vector<Case> operator_cases();

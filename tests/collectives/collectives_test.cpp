@@ -73,10 +73,6 @@ TEST_CASE("collectives in threads: random trees") {
   run_all(random_cases(/*rounds=*/30));
 }
 
-TEST_CASE("collectives in threads: random trees that move") {
-  run_all(random_move_cases(/*rounds=*/30));
-}
-
 TEST_CASE("collectives in threads: the operators that move values, by example") {
   run_all(operator_cases());
   run_all(ragged_cases());

@@ -13,9 +13,9 @@ void expect(bool holds, const std::string& message) {
 
 std::vector<Case> all_cases(std::int64_t rounds) {
   std::vector<Case> cases;
-  for (const auto& some : {example_cases(), operator_cases(), ragged_cases(), in_place_cases(),
-                           random_cases(rounds), random_move_cases(rounds), large_cases(),
-                           derivative_cases(), varying_cases(), error_cases()}) {
+  for (const auto& some :
+       {example_cases(), operator_cases(), ragged_cases(), in_place_cases(), random_cases(rounds),
+        large_cases(), derivative_cases(), varying_cases(), error_cases()}) {
     cases.insert(cases.end(), some.begin(), some.end());
   }
   return cases;

@@ -14,11 +14,17 @@
 #include "framework/replicas/shard_map.h"
 #include "framework/replicas/vmap.h"
 #include "tests/collectives/cases.h"
-#include "tests/collectives/random_round.h"
 #include "tests/support/settings.h"
 
 namespace lockstep::testing {
 namespace {
+
+at::ScalarType random_type(Draw& draw) {
+  constexpr std::array kTypes{at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong,
+                              at::kInt,    at::kShort, at::kChar, at::kByte,     at::kBool};
+  return kTypes[static_cast<std::size_t>(
+      draw.between(0, static_cast<std::int64_t>(kTypes.size()) - 1))];
+}
 
 // Row-major digits of `index` over the world's axes.
 std::vector<std::int64_t> coordinates(const World& world, std::int64_t index) {
@@ -153,18 +159,19 @@ void bind_axes(const World& world, const std::vector<Binding>& bindings, std::si
   }
 }
 
-PropertyCase::PropertyCase(const Key& key, const World& world) : world_(world), key_(key) {
+PropertyCase::PropertyCase(const Key& key, const World& world, DrawOperation draw_operation)
+    : world_(world), key_(key) {
   Draw draw(key.fold("call"));
   named_ = random_axes(draw, world);
   std::int64_t replicas = 1;
   for (const std::size_t axis : named_) replicas *= world.axes[axis].size;
   const AxisNames names(names_of(world, named_));
-  operation_ = random_operation(draw, names, replicas);
+  operation_ = draw_operation(draw, {names, replicas});
   text_ = str(operation_.text, " over ", names.text(), " of ", world.text());
 
   inputs_.resize(static_cast<std::size_t>(world.size()));
   copies_.resize(inputs_.size());
-  for (std::int64_t leaf = draw.between(1, 3); leaf > 0; --leaf) {
+  for (std::int64_t leaf = draw.between(1, 4); leaf > 0; --leaf) {
     const auto sizes = operation_.sizes(draw);
     const auto type = random_type(draw);
     text_ += lockstep::str("; ", at::toString(type), " ", at::IntArrayRef(sizes));
@@ -231,6 +238,25 @@ std::vector<PropertyCase> random_property_cases(const Key& key, const World& wor
   std::vector<PropertyCase> cases;
   for (std::int64_t i = 0; i < count; ++i) {
     cases.emplace_back(key.fold(static_cast<std::uint64_t>(i)), world);
+  }
+  return cases;
+}
+
+std::vector<Case> random_cases(std::int64_t rounds) {
+  std::vector<Case> cases;
+  for (const OperationKind& kind : operation_kinds()) {
+    for (const std::int64_t replicas : {1, 2, 3, 4, 5, 8}) {
+      const auto check = [=] {
+        const World world{{{"i", replicas}}};
+        const Key key = Key(seed()).fold(kind.name).fold(replicas);
+        for (std::int64_t i = 0; i < rounds * static_cast<std::int64_t>(kind.weight); ++i) {
+          (void)PropertyCase(key.fold(i), world, kind.draw).check(axis_index("i"));
+        }
+      };
+      cases.push_back(
+          {str(kind.name, " of random trees, ", replicas, " replicas, LOCKSTEP_SEED=", seed()),
+           replicas, check});
+    }
   }
   return cases;
 }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@
 #include "tests/collectives/oracle.h"
 
 namespace lockstep::testing {
+
+using Tensors = std::vector<at::Tensor>;
+using Sizes = std::vector<std::int64_t>;
 
 /// LOCKSTEP_SEED of the environment, or a fixed number. Prints it.
 [[nodiscard]] Key property_key(const std::string& test);
@@ -45,24 +49,37 @@ struct Operation {
   std::string text;
   AxisIndexGroups groups = {};
   /// Sizes of the next leaf.
-  std::function<std::vector<std::int64_t>(Draw& draw)> sizes = {};
-  std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& leaves, const Key& group,
-                                        std::size_t place)>
-      call = {};
-  std::function<at::Tensor(const std::vector<at::Tensor>& values, const Key& group,
-                           std::size_t place)>
-      oracle = {};
+  std::function<Sizes(Draw& draw)> sizes = {};
+  std::function<Tensors(const Tensors& leaves, const Key& group, std::size_t place)> call = {};
+  std::function<at::Tensor(const Tensors& values, const Key& group, std::size_t place)> oracle = {};
   /// Zeros of different sign count as equal: their order in a maximum is nobody's promise.
   bool by_value = false;
 };
-/// One of all operators, with random options, over an axis of `replicas` that `axes` name.
-[[nodiscard]] Operation random_operation(Draw& draw, const AxisNames& axes, std::int64_t replicas);
+
+/// Over which replicas an operator is drawn.
+struct OperationAxis {
+  AxisNames names;
+  std::int64_t replicas;
+};
+
+/// Draws an operator's options, and the operator where there are several.
+using DrawOperation = Operation (*)(Draw& draw, const OperationAxis& axis);
+
+/// Operators that are drawn alike.
+struct OperationKind {
+  const char* name;
+  std::size_t weight;  ///< how many ways to call them there are
+  DrawOperation draw;
+};
+[[nodiscard]] std::span<const OperationKind> operation_kinds();
+/// One of all operators.
+[[nodiscard]] Operation random_operation(Draw& draw, const OperationAxis& axis);
 
 /// A random call of a random operator over some of a world's axes, in any order, with the inputs of
 /// all replicas. Replicas in threads share one.
 class PropertyCase {
  public:
-  PropertyCase(const Key& key, const World& world);
+  PropertyCase(const Key& key, const World& world, DrawOperation draw_operation = random_operation);
 
   /// Calls the operator as replica `replica` and throws unless it gives what the serial reference
   /// says. Returns a digest of the results' dtypes, shapes and bits.
@@ -80,12 +97,12 @@ class PropertyCase {
   std::vector<std::size_t> named_;  // the axes that the call names, in its order
   Operation operation_;
   std::string text_;
-  std::vector<std::vector<at::Tensor>> inputs_;  // [replica][leaf]
-  std::vector<std::vector<at::Tensor>> copies_;
+  std::vector<Tensors> inputs_;  // [replica][leaf]
+  std::vector<Tensors> copies_;
 };
 
 /// Of dtypes, shapes and bits.
-[[nodiscard]] std::uint64_t digest_of(const std::vector<at::Tensor>& leaves);
+[[nodiscard]] std::uint64_t digest_of(const Tensors& leaves);
 
 /// `count` of them.
 [[nodiscard]] std::vector<PropertyCase> random_property_cases(const Key& key, const World& world,

@@ -2,9 +2,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
-#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 
 #include "framework/base/random.h"
@@ -17,23 +17,26 @@
 #include "framework/collectives/ppermute.h"
 #include "framework/collectives/psum.h"
 #include "framework/collectives/ragged_all_to_all.h"
+#include "tests/collectives/cases.h"
 #include "tests/collectives/property_cases.h"
-#include "tests/collectives/random_round.h"
 
 namespace lockstep::testing {
 namespace {
 
-// Over which replicas an operator is drawn.
-struct Axis {
-  AxisNames names;
-  std::int64_t replicas;
-};
+Sizes random_sizes(Draw& draw, std::int64_t least_dimensions) {
+  Sizes sizes(static_cast<std::size_t>(draw.between(least_dimensions, 4)));
+  constexpr std::array<std::int64_t, 5> kLongest{1, 2000, 45, 12, 6};
+  for (auto& size : sizes) size = draw.between(1, kLongest[sizes.size()]);
+  if (!sizes.empty() && draw.between(0, 7) == 0) sizes.back() = 0;
+  if (sizes.size() > 1 && draw.between(0, 7) == 0) sizes.front() = 0;
+  return sizes;
+}
 
 Sizes any_sizes(Draw& draw) {
   return random_sizes(draw, 0);
 }
 
-std::int64_t group_size(const AxisIndexGroups& groups, const Axis& axis) {
+std::int64_t group_size(const AxisIndexGroups& groups, const OperationAxis& axis) {
   return groups.empty() ? axis.replicas : static_cast<std::int64_t>(groups[0].size());
 }
 
@@ -42,13 +45,13 @@ auto cut_sizes(std::int64_t dimensions, std::int64_t dimension, bool tiled, std:
   return [=](Draw& draw) {
     Sizes sizes = random_sizes(draw, dimensions);
     const auto rank = static_cast<std::int64_t>(sizes.size());
-    const std::int64_t pieces = tiled ? draw.between(0, 3) : 1;
+    const std::int64_t pieces = tiled ? draw.between(0, rank == 1 ? 250 : 3) : 1;
     sizes[static_cast<std::size_t>(dimension + (dimension < 0 ? rank : 0))] = pieces * replicas;
     return sizes;
   };
 }
 
-Operation reduction(Draw& draw, const Axis& axis) {
+Operation reduction(Draw& draw, const OperationAxis& axis) {
   const ReduceOptions options{random_groups(draw, axis.replicas, /*equal_sizes=*/false)};
   const std::int64_t which = draw.between(0, 3);
   constexpr std::array kNames{"psum", "pmean", "pmax", "pmin"};
@@ -69,7 +72,7 @@ Operation reduction(Draw& draw, const Axis& axis) {
   return operation;
 }
 
-Operation gather(Draw& draw, const Axis& axis) {
+Operation gather(Draw& draw, const OperationAxis& axis) {
   AllGatherOptions options{.axis_index_groups = random_groups(draw, axis.replicas, true)};
   options.tiled = draw.coin();
   const std::int64_t dimensions = draw.between(options.tiled ? 1 : 0, 4);
@@ -88,52 +91,64 @@ Operation gather(Draw& draw, const Axis& axis) {
   return operation;
 }
 
-Operation scatter(Draw& draw, const Axis& axis) {
+// psum_scatter, or the psum that it makes with an all_gather.
+Operation scatter(Draw& draw, const OperationAxis& axis) {
   PsumScatterOptions options{.axis_index_groups = random_groups(draw, axis.replicas, true)};
   options.tiled = draw.coin();
   const std::int64_t dimensions = draw.between(1, 4);
   options.scatter_dimension = draw.between(-dimensions, dimensions - 1);
-  Operation operation{
-      lockstep::str("psum_scatter of ", options.scatter_dimension, options.tiled ? " tiled" : "",
-                    " in groups ", text_of(options.axis_index_groups)),
-      options.axis_index_groups};
+  const bool gathers = draw.coin();
+  Operation operation{lockstep::str(gathers ? "all_gather of " : "", "psum_scatter of ",
+                                    options.scatter_dimension, options.tiled ? " tiled" : "",
+                                    " in groups ", text_of(options.axis_index_groups)),
+                      options.axis_index_groups};
   operation.sizes = cut_sizes(dimensions, options.scatter_dimension, options.tiled,
                               group_size(options.axis_index_groups, axis));
-  operation.call = [axis, options](const Tensors& x, const Key&, std::size_t) {
-    return psum_scatter(x, axis.names, options);
+  operation.call = [=](const Tensors& x, const Key&, std::size_t) {
+    const Tensors pieces = psum_scatter(x, axis.names, options);
+    if (!gathers) return pieces;
+    return all_gather(pieces, axis.names,
+                      {.axis = options.scatter_dimension,
+                       .tiled = options.tiled,
+                       .axis_index_groups = options.axis_index_groups});
   };
-  operation.oracle = [options](const Tensors& values, const Key&, std::size_t place) {
+  operation.oracle = [=](const Tensors& values, const Key&, std::size_t place) {
+    if (gathers) return oracle_psum(values);
     return oracle_psum_scatter(values, place, options.scatter_dimension, options.tiled);
   };
   return operation;
 }
 
-// all_to_all, or pswapaxes.
-Operation exchange(Draw& draw, const Axis& axis) {
+// all_to_all, also there and back, or pswapaxes.
+Operation exchange(Draw& draw, const OperationAxis& axis) {
   AllToAllOptions options{.axis_index_groups = random_groups(draw, axis.replicas, true)};
   const bool swap = draw.between(0, 2) == 0;
   options.tiled = !swap && draw.coin();
   const std::int64_t dimensions = draw.between(1, 4);
   const std::int64_t split = draw.between(-dimensions, dimensions - 1);
   const std::int64_t concat = swap ? split : draw.between(-dimensions, dimensions - 1);
-  Operation operation{lockstep::str(swap ? "pswapaxes" : "all_to_all", " of ", split, " to ",
-                                    concat, options.tiled ? " tiled" : "", " in groups ",
-                                    text_of(options.axis_index_groups)),
-                      options.axis_index_groups};
+  const bool returns = !swap && draw.coin();
+  Operation operation{
+      lockstep::str(swap ? "pswapaxes" : "all_to_all", " of ", split, " to ", concat,
+                    returns ? " and back" : "", options.tiled ? " tiled" : "", " in groups ",
+                    text_of(options.axis_index_groups)),
+      options.axis_index_groups};
   operation.sizes =
       cut_sizes(dimensions, split, options.tiled, group_size(options.axis_index_groups, axis));
   operation.call = [=](const Tensors& x, const Key&, std::size_t) {
     if (swap) return pswapaxes(x, axis.names, split, {options.axis_index_groups});
-    return all_to_all(x, axis.names, split, concat, options);
+    const Tensors moved = all_to_all(x, axis.names, split, concat, options);
+    return returns ? all_to_all(moved, axis.names, concat, split, options) : moved;
   };
   operation.oracle = [=](const Tensors& values, const Key&, std::size_t place) {
+    if (returns) return values[place];
     return oracle_all_to_all(values, place, split, concat, options.tiled);
   };
   return operation;
 }
 
 // ppermute, pshuffle or pbroadcast.
-Operation move(Draw& draw, const Axis& axis) {
+Operation move(Draw& draw, const OperationAxis& axis) {
   const auto sources = permutation(Key(draw.bits()), axis.replicas);
   const std::int64_t which = draw.between(0, 2);
   if (which == 2) {
@@ -164,7 +179,7 @@ Operation move(Draw& draw, const Axis& axis) {
           }};
 }
 
-Operation extremum(Draw& draw, const Axis& axis) {
+Operation extremum(Draw& draw, const OperationAxis& axis) {
   const bool largest = draw.coin();
   return {largest ? "pargmax" : "pargmin",
           {},
@@ -178,7 +193,7 @@ Operation extremum(Draw& draw, const Axis& axis) {
 }
 
 // axis_index, axis_size and psum of a number, as tensors.
-Operation index_and_size(Draw& draw, const Axis& axis) {
+Operation index_and_size(Draw& draw, const OperationAxis& axis) {
   const ReduceOptions options{random_groups(draw, axis.replicas, /*equal_sizes=*/false)};
   return {lockstep::str("axis_index, axis_size and psum(3) in groups ",
                         text_of(options.axis_index_groups)),
@@ -202,19 +217,58 @@ Operation index_and_size(Draw& draw, const Axis& axis) {
           }};
 }
 
+// What the replicas of a group send each other: up to three rows a piece from anywhere in operands
+// of `rows`, in the outputs in random order with gaps between them.
+struct RaggedPieces {
+  std::int64_t rows;
+  std::int64_t pieces;  // a pair of replicas
+  std::int64_t replicas;
+
+  std::int64_t slots() const { return replicas * pieces; }
+  std::int64_t output_rows() const { return 4 * slots() + 2; }
+
+  std::vector<RaggedNumbers> tables(Draw& draw) const {
+    const auto length = static_cast<std::size_t>(slots());
+    std::vector<RaggedNumbers> tables(static_cast<std::size_t>(replicas));
+    for (RaggedNumbers& table : tables) {
+      table.recv_sizes.resize(length);
+      table.output_offsets.resize(length);
+      for (std::size_t slot = 0; slot < length; ++slot) {
+        table.send_sizes.push_back(draw.between(0, std::min<std::int64_t>(rows, 3)));
+        table.input_offsets.push_back(draw.between(0, rows - table.send_sizes.back()));
+      }
+    }
+    for (std::int64_t receiver = 0; receiver < replicas; ++receiver) {
+      std::int64_t next = draw.between(0, 2);
+      for (const std::int64_t there : permutation(Key(draw.bits()), slots())) {
+        RaggedNumbers& sender = tables[static_cast<std::size_t>(there / pieces)];
+        const auto slot = static_cast<std::size_t>(receiver * pieces + there % pieces);
+        const std::int64_t size = sender.send_sizes[slot];
+        tables[static_cast<std::size_t>(receiver)].recv_sizes[static_cast<std::size_t>(there)] =
+            size;
+        sender.output_offsets[slot] = next;
+        next += size + draw.between(0, 1);
+      }
+    }
+    return tables;
+  }
+};
+
 // The tables of a group, whose replicas draw alike.
 std::vector<RaggedNumbers> tables_of(const RaggedPieces& pieces, const Key& group) {
   Draw draw(group.fold("tables"));
   return pieces.tables(draw);
 }
 
-Tensor output_for(const RaggedPieces& pieces, const Tensor& operand, std::size_t place) {
+// Another for each operand: its values are drawn by the operand's.
+Tensor output_for(const RaggedPieces& pieces, const Tensor& operand) {
   auto sizes = operand.sizes().vec();
   sizes[0] = pieces.output_rows();
-  return at::full(sizes, static_cast<std::int64_t>(place) % 2, operand.scalar_type());
+  Draw draw(Key(digest_of({operand.resolve_neg().contiguous()})));
+  return random_tensor(draw, sizes, operand.scalar_type());
 }
 
-Operation ragged_exchange(Draw& draw, const Axis& axis) {
+Operation ragged_exchange(Draw& draw, const OperationAxis& axis) {
   const RaggedAllToAllOptions options{random_groups(draw, axis.replicas, /*equal_sizes=*/true)};
   const RaggedPieces pieces{draw.between(0, 9), draw.between(1, 3),
                             group_size(options.axis_index_groups, axis)};
@@ -232,30 +286,47 @@ Operation ragged_exchange(Draw& draw, const Axis& axis) {
   operation.call = [=](const Tensors& x, const Key& group, std::size_t place) {
     const RaggedNumbers own = tables_of(pieces, group)[place];
     Tensors outputs;
-    for (const Tensor& leaf : x) outputs.push_back(output_for(pieces, leaf, place));
+    for (const Tensor& leaf : x) outputs.push_back(output_for(pieces, leaf));
     const auto tensor = [&](const std::vector<std::int64_t>& values) {
       return at::tensor(values, at::kLong).to(type);
     };
-    return ragged_all_to_all(x, outputs, tensor(own.input_offsets), tensor(own.send_sizes),
-                             tensor(own.output_offsets), tensor(own.recv_sizes), axis.names,
-                             options);
+    Tensors results =
+        ragged_all_to_all(x, outputs, tensor(own.input_offsets), tensor(own.send_sizes),
+                          tensor(own.output_offsets), tensor(own.recv_sizes), axis.names, options);
+    for (std::size_t leaf = 0; leaf < x.size(); ++leaf) {
+      expect(same_bits(outputs[leaf], output_for(pieces, x[leaf])) &&
+                 !results[leaf].is_alias_of(outputs[leaf]),
+             "the output was changed, or is the result");
+    }
+    return results;
   };
   operation.oracle = [pieces](const Tensors& values, const Key& group, std::size_t place) {
-    return oracle_ragged_all_to_all(values, output_for(pieces, values[place], place),
+    return oracle_ragged_all_to_all(values, output_for(pieces, values[place]),
                                     tables_of(pieces, group), place);
   };
   return operation;
 }
 
+constexpr std::array<OperationKind, 8> kKinds{{{"psum, pmean, pmax and pmin", 4, reduction},
+                                               {"all_gather", 1, gather},
+                                               {"psum_scatter", 2, scatter},
+                                               {"all_to_all and pswapaxes", 3, exchange},
+                                               {"ppermute, pshuffle and pbroadcast", 3, move},
+                                               {"pargmax and pargmin", 2, extremum},
+                                               {"axis_index and axis_size", 1, index_and_size},
+                                               {"ragged_all_to_all", 1, ragged_exchange}}};
+
 }  // namespace
 
-Operation random_operation(Draw& draw, const AxisNames& axes, std::int64_t replicas) {
-  // Twice what stands for several operators.
-  constexpr std::array kOperations{reduction, reduction,      gather,         scatter,
-                                   exchange,  exchange,       move,           move,
-                                   extremum,  index_and_size, ragged_exchange};
-  const auto which = draw.between(0, static_cast<std::int64_t>(kOperations.size()) - 1);
-  return kOperations[static_cast<std::size_t>(which)](draw, {axes, replicas});
+std::span<const OperationKind> operation_kinds() {
+  return kKinds;
+}
+
+Operation random_operation(Draw& draw, const OperationAxis& axis) {
+  std::vector<const OperationKind*> by_weight;
+  for (const OperationKind& kind : kKinds) by_weight.insert(by_weight.end(), kind.weight, &kind);
+  const auto which = draw.between(0, static_cast<std::int64_t>(by_weight.size()) - 1);
+  return by_weight[static_cast<std::size_t>(which)]->draw(draw, axis);
 }
 
 }  // namespace lockstep::testing
