@@ -79,4 +79,11 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+std::vector<std::string> lines_with(const std::string& part, const std::string& text) {
+  std::vector<std::string> lines = lines_of(text);
+  std::erase_if(lines,
+                [&](const std::string& line) { return line.find(part) == std::string::npos; });
+  return lines;
+}
+
 }  // namespace lockstep::testing

@@ -23,5 +23,7 @@ namespace lockstep::testing {
 
 /// The lines of a text, without their ends.
 [[nodiscard]] std::vector<std::string> lines_of(const std::string& text);
+/// Those that contain `part`.
+[[nodiscard]] std::vector<std::string> lines_with(const std::string& part, const std::string& text);
 
 }  // namespace lockstep::testing

@@ -32,8 +32,6 @@ using lockstep::Dataset;
 using lockstep::DataSets;
 using lockstep::SampleType;
 
-struct NoOptions {};
-
 // How many samples sets have: keys of any name, as a source's own files may have.
 struct ManyOptions {
   std::int64_t corpus = 6;    // the training set
@@ -46,10 +44,6 @@ lockstep::keys::ConfigKeys many_keys(ManyOptions& options) {
   return {{"corpus", lockstep::keys::number(options.corpus, count), "samples to train on"},
           {"held_out", lockstep::keys::number(options.held_out, count), "samples to test"},
           {"file", lockstep::keys::number(options.file, count), "more samples of both"}};
-}
-
-lockstep::keys::ConfigKeys no_keys(NoOptions& /*options*/) {
-  return {};
 }
 
 // The alphabet again and again: sample i begins with its letter i.
@@ -184,7 +178,7 @@ class Zero : public lockstep::Model {
 };
 
 template <typename Set>
-DataSets load(const NoOptions& /*options*/, const DataContext& /*context*/) {
+DataSets load(const DataContext& /*context*/) {
   const auto set = std::make_shared<const Set>();
   return {.train = set, .test = set};
 }
@@ -197,7 +191,7 @@ DataSets load_many(const ManyOptions& options, const DataContext& /*context*/) {
   return sets;
 }
 
-DataSets load_riddle(const NoOptions& /*options*/, const DataContext& /*context*/) {
+DataSets load_riddle(const DataContext& /*context*/) {
   return {.train = std::make_shared<const Parity>(), .test = std::make_shared<const Unknown>()};
 }
 
@@ -207,24 +201,21 @@ DataSets load_riddle(const NoOptions& /*options*/, const DataContext& /*context*
 int main(int argc, char** argv) {
   if (std::getenv("RAISE_AT_EXIT") != nullptr) std::atexit([] { (void)std::raise(SIGTERM); });
   using namespace lockstep;  // NOLINT(google-build-using-namespace)
-  register_data(data_kind<NoOptions>("alphabet", "its letters in order", no_keys, load<Alphabet>));
+  register_data(data_kind("alphabet", "its letters in order", load<Alphabet>));
   register_data(data_kind<ManyOptions>("many", "parity of more numbers", many_keys, load_many));
-  register_data(data_kind<NoOptions>("noted", "zeros", no_keys, load<Noted>));
-  register_data(data_kind<NoOptions>("parity", "numbers, even or odd", no_keys, load<Parity>));
-  register_data(
-      data_kind<NoOptions>("riddle", "parity, but not of the test", no_keys, load_riddle));
-  register_model(model_kind<NoOptions>(
-      "zero", "a layer that starts at 0", no_keys,
-      [](const NoOptions& /*options*/, const SampleType& sample,
-         const Key& /*key*/) -> std::shared_ptr<Model> { return std::make_shared<Zero>(sample); }));
-  register_model(model_kind<NoOptions>("loose", "a layer as LibTorch initializes it", no_keys,
-                                       [](const NoOptions& /*options*/, const SampleType& sample,
-                                          const Key& /*key*/) -> std::shared_ptr<Model> {
-                                         const auto made = std::make_shared<Zero>(sample);
-                                         const c10::AutoGradMode no_grad(false);
-                                         made->parameters()[0].normal_();
-                                         return made;
-                                       }));
+  register_data(data_kind("noted", "zeros", load<Noted>));
+  register_data(data_kind("parity", "numbers, even or odd", load<Parity>));
+  register_data(data_kind("riddle", "parity, but not of the test", load_riddle));
+  register_model(model_kind(
+      "zero", "a layer that starts at 0",
+      [](const SampleType& sample, const Key& /*key*/) { return std::make_shared<Zero>(sample); }));
+  register_model(model_kind("loose", "a layer as LibTorch initializes it",
+                            [](const SampleType& sample, const Key& /*key*/) {
+                              const auto made = std::make_shared<Zero>(sample);
+                              const c10::AutoGradMode no_grad(false);
+                              made->parameters()[0].normal_();
+                              return made;
+                            }));
   register_loss(loss_kind<QuantileOptions>(
       "quantile", "of values, whose quantile is learnt", quantile_keys,
       [](const QuantileOptions& options, const SampleType& /*sample*/)

@@ -31,13 +31,7 @@ struct TrainedRun {
   }
 
   // The lines of the run that tell an evaluation.
-  std::vector<std::string> evaluations() const {
-    std::vector<std::string> lines;
-    for (const std::string& line : lines_of(ended.out)) {
-      if (line.find(": test accuracy ") != std::string::npos) lines.push_back(line);
-    }
-    return lines;
-  }
+  std::vector<std::string> evaluations() const { return lines_with(": test accuracy ", ended.out); }
   // Changes the last byte of a checkpoint's file. Returns its path.
   std::string damage(const std::string& checkpoint) const {
     const fs::path file =

@@ -68,11 +68,7 @@ struct OlderRun {
     const Ended end = run("run", "trainer.steps=8", {"--resume", "auto"});
     require_status(end, 0);
     check_same(folder.path() / "run", folder.path() / "whole");
-    std::vector<std::string> lines;
-    for (const std::string& line : lines_of(end.out)) {
-      if (line.find(" stays ") != std::string::npos) lines.push_back(line);
-    }
-    return lines;
+    return lines_with(" stays ", end.out);
   }
   [[nodiscard]] std::int64_t usual_threads() const {
     return result_of(folder.path() / "whole")["threads_per_replica"];

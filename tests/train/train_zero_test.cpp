@@ -107,10 +107,7 @@ TEST_CASE(
   CHECK(result_of(folder.path() / "skip").at("skipped_steps") == count);
   CHECK_THAT(skipped.out, ContainsSubstring(str("\nskipped steps:       ", count,
                                                 " of 4: the loss or a gradient was not finite\n")));
-  std::vector<std::string> warnings;
-  for (const std::string& line : lines_of(skipped.err)) {
-    if (line.find("skipped") != std::string::npos) warnings.push_back(line);
-  }
+  const std::vector<std::string> warnings = lines_with("skipped", skipped.err);
   REQUIRE(warnings.size() == 1);
   CHECK(std::regex_match(warnings[0],
                          std::regex("lockstep: warning: step [2-4] is skipped: the gradient of "

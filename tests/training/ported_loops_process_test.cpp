@@ -32,19 +32,11 @@ using namespace lockstep::testing;
 namespace {
 
 // The lines of a job's warnings that have `part`.
-std::vector<std::string> lines_with(const std::string& part, const Ended& end) {
-  std::vector<std::string> found;
-  for (const std::string& line : lines_of(end.err)) {
-    if (line.find(part) != std::string::npos) found.push_back(line);
-  }
-  return found;
-}
-
 std::vector<std::string> warnings(const std::string& part, const std::function<void()>& replica,
                                   const LaunchOptions& options = {.replicas = 2}) {
   const Ended end = launched(replica, options);
   check_status(end, 0);
-  return lines_with(part, end);
+  return lines_with(part, end.err);
 }
 
 torch::nn::Linear made_alike() {
@@ -177,7 +169,7 @@ TEST_CASE("a seed for the process makes a module alike where each replica has a 
           {.replicas = 3, .mode = mode});
     });
     check_status(end, 0);
-    return lines_with("process-wide generator", end);
+    return lines_with("process-wide generator", end.err);
   };
   CHECK(seeded_by_torch(LaunchMode::processes).empty());
   CHECK(seeded_by_torch(LaunchMode::threads) ==

@@ -69,11 +69,7 @@ std::vector<std::string> warnings(double p, LaunchMode mode, bool only_replica_1
       },
       {.replicas = 3, .mode = mode});
   check_status(end, 0);
-  std::vector<std::string> found;
-  for (const std::string& line : lines_of(end.err)) {
-    if (line.find("draws at random") != std::string::npos) found.push_back(line);
-  }
-  return found;
+  return lines_with("draws at random", end.err);
 }
 
 std::string warning(const std::string& where, const std::string& who, const std::string& end) {

@@ -49,11 +49,7 @@ std::vector<std::string> warnings(const std::function<void(Forgetful&)>& train) 
         {.replicas = 3});
   });
   require_status(end, 0);
-  std::vector<std::string> found;
-  for (const std::string& line : lines_of(end.err)) {
-    if (line.find("does not depend on") != std::string::npos) found.push_back(line);
-  }
-  return found;
+  return lines_with("does not depend on", end.err);
 }
 
 }  // namespace
