@@ -22,12 +22,11 @@ const Flags kEval{"eval", "--quiet", "--checkpoint"};
 // A folder with a run of a small perceptron, of 20 steps and with a checkpoint after 10.
 struct TrainedRun {
   explicit TrainedRun(const Flags& more = {}) {
-    ended = train(folder.path(), Flags{"run", "--config", config_file("fashion_mnist_mlp.yaml"),
-                                       "--set", "model.hidden=[8]", "--set", "trainer.steps=20",
-                                       "--set", "checkpoint.every=10", "--set",
-                                       "trainer.eval_every=10", "--output", "run"} +
-                                     more);
-    require_status(ended, 0);
+    ended =
+        must_train(folder.path(), Flags{"run", "--config", config_file("fashion_mnist_mlp.yaml")} +
+                                      set("model.hidden=[8] trainer.steps=20 checkpoint.every=10 "
+                                          "trainer.eval_every=10") +
+                                      Flags{"--output", "run"} + more);
   }
 
   // The lines of the run that tell an evaluation.

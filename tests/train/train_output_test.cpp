@@ -19,13 +19,10 @@ namespace {
 namespace fs = std::filesystem;
 
 // Flags of a run that would not end by itself and logs nothing after its first line.
-std::vector<std::string> endless(const std::string& launch) {
-  return {"--config",   config_file("pmean_linear.yaml"),
-          "--replicas", "2",
-          "--set",      "trainer.steps=1000000000",
-          "--set",      "trainer.log_every=1000000000",
-          "--launch",   launch,
-          "--output",   "run"};
+Flags endless(const std::string& launch) {
+  return Flags{"--config", config_file("pmean_linear.yaml"), "--replicas", "2"} +
+         Flags{"--launch", launch, "--output", "run"} +
+         set("trainer.steps=1000000000 trainer.log_every=1000000000");
 }
 
 }  // namespace

@@ -36,15 +36,10 @@ auto nearly(double value) {
   return Approx(value).epsilon(1.2e-7).margin(0);
 }
 
-std::vector<std::string> mlp(const std::string& launch, const std::string& output) {
-  return {"--config", config_file("fashion_mnist_mlp.yaml"),
-          "--set",    "model.hidden=[64]",
-          "--set",    "optimizer.lr=0.001",
-          "--set",    "trainer.steps=30",
-          "--set",    "trainer.log_every=10",
-          "--set",    "trainer.clip_norm=0.5",
-          "--launch", launch,
-          "--output", output};
+Flags mlp(int replicas) {
+  return Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--replicas", str(replicas)} +
+         set("model.hidden=[64] optimizer.lr=0.001 trainer.steps=30 trainer.log_every=10 "
+             "trainer.clip_norm=0.5");
 }
 
 }  // namespace
@@ -130,21 +125,17 @@ TEST_CASE("OpenBLAS's kernels are named, and warned of where the CPU has better 
 #endif
 
 TEST_CASE("an mlp has the same parameters in processes, in threads, over Gloo and again") {
-  const std::vector<std::string> sgd{"--set", "optimizer.name=sgd",    "--set", "optimizer.lr=0.05",
-                                     "--set", "optimizer.momentum=0.9"};
-  const std::vector<std::vector<std::string>> optimizers{{}, sgd};
   std::vector<std::string> digests;
-  for (const auto& optimizer : optimizers) {
+  for (const Flags& optimizer :
+       {Flags{}, set("optimizer.name=sgd optimizer.lr=0.05 optimizer.momentum=0.9")}) {
     const TemporaryFolder folder;
     for (const std::string run : {"processes", "threads", "gloo", "again"}) {
       if (run == "again" && !optimizer.empty()) continue;
-      const std::vector<std::string> backend{"--set", "parallel.backend=gloo"};
-      const Ended end =
-          train(folder.path(), mlp(run == "threads" ? run : "processes", run) +
-                                   std::vector<std::string>{"--replicas", "4"} + optimizer +
-                                   (run == "gloo" ? backend : std::vector<std::string>{}));
-      INFO(run << "\n" << end.out << end.err);
-      REQUIRE(end.status == 0);
+      INFO(run);
+      must_train(folder.path(),
+                 mlp(4) + optimizer +
+                     Flags{"--launch", run == "threads" ? run : "processes", "--output", run} +
+                     (run == "gloo" ? set("parallel.backend=gloo") : Flags{}));
       CHECK(digest_of(folder.path() / run) == digest_of(folder.path() / "processes"));
       CHECK(digest_of(folder.path() / run).size() == 64);
       const auto result = result_of(folder.path() / run);
@@ -157,28 +148,22 @@ TEST_CASE("an mlp has the same parameters in processes, in threads, over Gloo an
 }
 
 TEST_CASE("a job has the same parameters on fewer workers than replicas") {
-  const std::vector<std::string> four{"--replicas", "4"};
-  const std::vector<std::vector<std::string>> models{
-      {"--config", config_file("pmean_linear.yaml"), "--set", "trainer.steps=5"},
-      mlp("processes", "")};
-  for (auto model : models) {
-    const bool is_mlp = model.back().empty();
-    if (is_mlp) model.resize(model.size() - 2);  // the output
+  const Flags linear = Flags{"--config", config_file("pmean_linear.yaml"), "--replicas", "4"} +
+                       set("trainer.steps=5");
+  for (const bool is_mlp : {false, true}) {
+    const Flags model = is_mlp ? mlp(4) : linear;
     const TemporaryFolder folder;
-    const Ended whole =
-        must_train(folder.path(), model + four + std::vector<std::string>{"--output", "whole"});
+    must_train(folder.path(), model + Flags{"--output", "whole"});
     const std::vector<int> fewer = is_mlp ? std::vector<int>{3, 1} : std::vector<int>{4, 3, 2, 1};
     for (const int workers : fewer) {
       for (const std::string launch : {"processes", "threads"}) {
         for (const std::string backend : {"auto", "gloo"}) {
           const std::string name = str(workers, launch, backend);
-          const Ended end = train(
+          INFO(name);
+          const Ended end = must_train(
               folder.path(),
-              model + four +
-                  std::vector<std::string>{"--workers", str(workers), "--launch", launch, "--set",
-                                           "parallel.backend=" + backend, "--output", name});
-          INFO(name << "\n" << end.err);
-          REQUIRE(end.status == 0);
+              model + set("parallel.backend=" + backend) +
+                  Flags{"--workers", str(workers), "--launch", launch, "--output", name});
           CHECK(digest_of(folder.path() / name) == digest_of(folder.path() / "whole"));
           CHECK(result_of(folder.path() / name)["workers"] == workers);
           const std::string how =
@@ -195,12 +180,10 @@ TEST_CASE("a job has the same parameters on fewer workers than replicas") {
 TEST_CASE("a cnn learns, with the same parameters in processes and in threads") {
   const TemporaryFolder folder;
   for (const std::string launch : {"processes", "threads"}) {
-    const Ended end =
-        train(folder.path(), {"--config", config_file("fashion_mnist_cnn.yaml"), "--set",
-                              "model.channels=[8, 16]", "--set", "model.dense=[32]", "--set",
-                              "trainer.steps=60", "--launch", launch, "--output", launch});
-    INFO(launch << "\n" << end.out << end.err);
-    REQUIRE(end.status == 0);
+    INFO(launch);
+    must_train(folder.path(), Flags{"--config", config_file("fashion_mnist_cnn.yaml"), "--launch",
+                                    launch, "--output", launch} +
+                                  set("model.channels=[8,16] model.dense=[32] trainer.steps=60"));
     CHECK(digest_of(folder.path() / launch) == digest_of(folder.path() / "processes"));
     CHECK(result_of(folder.path() / launch)["eval"]["accuracy"] > 0.6);
   }
@@ -208,8 +191,7 @@ TEST_CASE("a cnn learns, with the same parameters in processes and in threads") 
 
 TEST_CASE("the output folder's files have what is documented") {
   const TemporaryFolder folder;
-  const auto flags = mlp("processes", "run") +
-                     std::vector<std::string>{"--replicas", "2", "--set", "trainer.eval_every=20"};
+  const Flags flags = mlp(2) + Flags{"--output", "run"} + set("trainer.eval_every=20");
   must_train(folder.path(), flags);
   const auto run = folder.path() / "run";
   CHECK(entries(run) == 4);
@@ -252,8 +234,8 @@ TEST_CASE("the output folder's files have what is documented") {
   CHECK(read_json_lines(run / "metrics.jsonl")[3]["loss"] == result["loss"]);
 
   const std::string config = read_text(run / "config.yaml");
-  const auto printed = [&](const std::vector<std::string>& with) {
-    const Ended print = train(folder.path(), with + std::vector<std::string>{"--print-config"});
+  const auto printed = [&](const Flags& with) {
+    const Ended print = train(folder.path(), with + Flags{"--print-config"});
     CHECK(print.status == 0);
     CHECK(print.err.empty());
     return print.out;

@@ -30,13 +30,10 @@ namespace fs = std::filesystem;
 
 // 40 steps of two replicas, with a checkpoint of about 600 KB after each ten.
 const Flags& job() {
-  static const Flags flags{"--config",   config_file("fashion_mnist_mlp.yaml"),
-                           "--replicas", "2",
-                           "--set",      "model.hidden=[64]",
-                           "--set",      "trainer.steps=40",
-                           "--set",      "checkpoint.every=10",
-                           "--output",   "run",
-                           "--resume",   "auto"};
+  static const Flags flags =
+      Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--replicas", "2"} +
+      Flags{"--output", "run", "--resume", "auto"} +
+      set("model.hidden=[64] trainer.steps=40 checkpoint.every=10");
   return flags;
 }
 

@@ -18,17 +18,13 @@ namespace fs = std::filesystem;
 
 // Flags of a run that ends after `steps`.
 Flags linear(int steps, const std::string& output) {
-  return {"--config", config_file("pmean_linear.yaml"),
-          "--set",    str("trainer.steps=", steps),
-          "--output", output};
+  return Flags{"--config", config_file("pmean_linear.yaml"), "--output", output} +
+         set(str("trainer.steps=", steps));
 }
 
 Flags mlp(const std::string& output) {
-  return {"--config", config_file("fashion_mnist_mlp.yaml"),
-          "--set",    "model.hidden=[8]",
-          "--set",    "trainer.steps=20",
-          "--quiet",  "--output",
-          output};
+  return Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--quiet", "--output", output} +
+         set("model.hidden=[8] trainer.steps=20");
 }
 
 void export_run(const fs::path& folder, const std::string& run) {
@@ -48,8 +44,8 @@ TEST_CASE("a run begins with the weights of model.init_from") {
     for (const std::string stage : {"0", "3"}) {
       const std::string name = "from" + std::to_string(from.size()) + stage;
       const Ended end = must_train(
-          folder.path(), linear(1, name) + Flags{"--set", "model.init_from=" + from, "--set",
-                                                 "parallel.zero_stage=" + stage});
+          folder.path(),
+          linear(1, name) + set("model.init_from=" + from + " parallel.zero_stage=" + stage));
       CHECK_THAT(end.out, ContainsSubstring("original parameters: w = 2.625, b = 0.16\n"));
       CHECK(digest_of(folder.path() / name) == digest_of(folder.path() / "two"));
     }
@@ -101,9 +97,8 @@ TEST_CASE("weights that do not fit are refused before the run, or left out where
 TEST_CASE("parameters that trainer.freeze names stay as they are") {
   for (const std::string stage : {"0", "3"}) {
     const TemporaryFolder folder;
-    const Ended end =
-        must_train(folder.path(), linear(1, "run") + Flags{"--set", "trainer.freeze=[b]", "--set",
-                                                           "parallel.zero_stage=" + stage});
+    const Ended end = must_train(
+        folder.path(), linear(1, "run") + set("trainer.freeze=[b] parallel.zero_stage=" + stage));
     CHECK_THAT(end.out, ContainsSubstring("updated parameters:  w = 2.625, b = 0\n"));
     export_run(folder.path(), "run");
     CHECK(fs::exists(folder.path() / "run.safetensors"));
