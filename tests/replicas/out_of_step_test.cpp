@@ -68,7 +68,7 @@ void by_vmap_of_vmap(const Run& run) {
 }
 
 // What `call` throws, as "Type: text".
-std::string thrown_by(const Run& call) {
+std::string error_of(const Run& call) {
   try {
     call();
   } catch (const Error& error) {
@@ -82,7 +82,7 @@ std::vector<std::string> faults_of(const OutOfStep& way, std::int64_t odd,
                                    const std::function<void(const Run&)>& runner) {
   std::vector<std::string> faults(kReplicas, "it did not end");
   const bool is_mismatch = way.others_end == "CollectiveMismatch";
-  const std::string thrown = thrown_by([&] {
+  const std::string thrown = error_of([&] {
     runner([&] {
       const std::int64_t own = own_number(way);
       const Ending ending = ending_of(way, odd);
@@ -149,7 +149,7 @@ TEST_CASE("out of step: of many leaves one sees where they begin to differ") {
     if (axis_index("i") == 1) tree[70] = at::ones({2, 2});
     (void)psum(tree, "i");
   };
-  const std::string thrown = thrown_by([&] { pmap(f, {.axis_size = 2})(); });
+  const std::string thrown = error_of([&] { pmap(f, {.axis_size = 2})(); });
   // The digests of a part of the leaves, one from each replica.
   const auto digests = [&](const std::string& part) {
     const std::regex digest(part + ": ([0-9a-f]{4})");
@@ -175,7 +175,7 @@ TEST_CASE("out of step: in the backward of a map that is differentiated from out
           return axis_index("data") == odd ? x.sum() : sum.sum();
         },
         {.axis_name = "data"});
-    const std::string thrown = thrown_by([&] {
+    const std::string thrown = error_of([&] {
       (void)grad([&](const Tensor& x) { return losses(x).sum(); })(at::ones({kReplicas, 3}));
     });
     CHECK_THAT(thrown, ContainsSubstring("CollectiveMismatch: "));
@@ -190,7 +190,7 @@ TEST_CASE("out of step: in a map's backward, in which replicas use results of di
     const Tensor b = psum(x * x, "i");
     return axis_index("i") == 0 ? a * 1 : b * 1;
   });
-  const std::string thrown = thrown_by(
+  const std::string thrown = error_of(
       [&] { (void)grad([&](const Tensor& x) { return losses(x).sum(); })(at::full({2}, 3.0)); });
   CHECK_THAT(thrown, ContainsSubstring("CollectiveMismatch: ") && ContainsSubstring("(call 1)") &&
                          ContainsSubstring("(call 2)"));
