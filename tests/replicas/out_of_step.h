@@ -41,8 +41,6 @@ struct OutOfStep {
 
 /// All ways, forward and backward.
 [[nodiscard]] std::vector<OutOfStep> ways_out_of_step();
-/// Of these, those in collectives that only a backward calls.
-[[nodiscard]] std::vector<OutOfStep> ways_in_backward();
 
 /// How a replica's body ended.
 struct Ending {
