@@ -16,6 +16,7 @@ namespace {
 using testing::cifar10_record;
 using testing::message_of;
 using testing::TemporaryFolder;
+using testing::whole;
 
 // Batch b has one picture, of class b and with the shift b.
 void write_cifar10(const TemporaryFolder& folder) {
@@ -37,15 +38,14 @@ TEST_CASE("CIFAR-10's bytes become planes that are normalized by channel") {
   const TemporaryFolder folder;
   write_cifar10(folder);
   const DataSets sets = load_cifar10_from(folder.path());
-  CHECK(sets.train->size() == 5);
-  CHECK(sets.validation == nullptr);
+  CHECK(testing::sizes_of(sets) == std::vector<std::int64_t>{5, 0, 2});
   CHECK(sets.train->type() == class_sample({3, 32, 32}, 10));
   CHECK(sets.train->class_names().empty());
   folder.write("batches.meta.txt", "0\n1\n2\n3\n4\n5\n6\n7\n8\nlast one\n");
   CHECK(load_cifar10_from(folder.path()).test->class_names().back() == "last one");
-  const Batch train = sets.train->batch(testing::all_of(*sets.train));
+  const Batch train = whole(*sets.train);
   CHECK(testing::integers_of(train.targets) == std::vector<std::int64_t>{1, 2, 3, 4, 5});
-  const Batch test = sets.test->batch(testing::all_of(*sets.test));
+  const Batch test = whole(*sets.test);
   CHECK(testing::integers_of(test.targets) == std::vector<std::int64_t>{9, 0});
   const double mean[] = {0.4914, 0.4822, 0.4465};
   const double deviation[] = {0.2470, 0.2435, 0.2616};
@@ -65,10 +65,8 @@ TEST_CASE("CIFAR-10's training set alone is augmented, by the epoch") {
   write_cifar10(folder);
   const DataSets sets = load_cifar10_from(folder.path(), {.crop = 4, .flip = true});
   testing::check_same_batches(*sets.train);
-  const auto all = testing::all_of(*sets.train);
-  CHECK_FALSE(at::equal(sets.train->batch(all, 0).inputs, sets.train->batch(all, 1).inputs));
-  const auto tested = testing::all_of(*sets.test);
-  CHECK(at::equal(sets.test->batch(tested, 0).inputs, sets.test->batch(tested).inputs));
+  CHECK_FALSE(at::equal(whole(*sets.train, 0).inputs, whole(*sets.train, 1).inputs));
+  CHECK(at::equal(whole(*sets.test, 0).inputs, whole(*sets.test).inputs));
 }
 
 TEST_CASE("without CIFAR-10's files one is told where to get them") {

@@ -19,20 +19,18 @@ namespace {
 
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
+using testing::damage_of;
 using testing::floats_of;
 using testing::integers_of;
 using testing::message_of;
 using testing::TemporaryFolder;
+using testing::whole;
 using CsvTask = CsvSetOptions::Task;
 using CsvFloats = std::vector<float>;
 
-Batch all_rows(const std::shared_ptr<const Dataset>& set) {
-  return set->batch(testing::all_of(*set));
-}
-
 template <typename E>
-std::string csv_set_error(const CsvSetOptions& options) {
-  return message_of<E>([&] { (void)load_csv(options); });
+std::string csv_set_error(const CsvSetOptions& options, const DataContext& context = {}) {
+  return message_of<E>([&] { (void)load_csv(options, context); });
 }
 
 }  // namespace
@@ -43,17 +41,16 @@ TEST_CASE("columns of a table become inputs and values, in the order of their na
   const DataSets all = load_csv({.file = file, .target = {"y"}, .normalize = false});
   CHECK(all.fitted.inputs == std::vector<std::string>{"a", "b", "z"});
   CHECK(all.fitted.classes.empty());
-  CHECK(all.validation == nullptr);
-  CHECK(all.test == nullptr);
+  CHECK(testing::sizes_of(all) == std::vector<std::int64_t>{2, 0, 0});
   CHECK(all.train->type() == value_sample({3}, 1));
-  CHECK(floats_of(all_rows(all.train).inputs) == CsvFloats{1, 2, -1, 3, 4, -3});
-  CHECK(floats_of(all_rows(all.train).targets) == CsvFloats{10, 30});
+  CHECK(floats_of(whole(*all.train).inputs) == CsvFloats{1, 2, -1, 3, 4, -3});
+  CHECK(floats_of(whole(*all.train).targets) == CsvFloats{10, 30});
 
   const DataSets some =
       load_csv({.file = file, .target = {"z", "y"}, .features = {"b", "a"}, .normalize = false});
   CHECK(some.train->type() == value_sample({2}, 2));
-  CHECK(floats_of(all_rows(some.train).inputs) == CsvFloats{2, 1, 4, 3});
-  CHECK(floats_of(all_rows(some.train).targets) == CsvFloats{-1, 10, -3, 30});
+  CHECK(floats_of(whole(*some.train).inputs) == CsvFloats{2, 1, 4, 3});
+  CHECK(floats_of(whole(*some.train).targets) == CsvFloats{-1, 10, -3, 30});
   testing::check_same_batches(*some.train);
 }
 
@@ -69,8 +66,8 @@ TEST_CASE("tables are normalized by the training file, and constant columns are 
   const DataSets all = load_csv(options);
   CHECK((all.fitted.input_scales == std::vector<ColumnScale>{{5, 2}, {7, 0}}));
   CHECK(all.fitted.target_scales.empty());
-  CHECK(floats_of(all_rows(all.test).inputs) == CsvFloats{0, 0, 3, 0});
-  CHECK(floats_of(all_rows(all.test).targets) == CsvFloats{0, 1});
+  CHECK(floats_of(whole(*all.test).inputs) == CsvFloats{0, 0, 3, 0});
+  CHECK(floats_of(whole(*all.test).targets) == CsvFloats{0, 1});
 
   options.normalize = false;
   options.normalize_targets = true;
@@ -78,8 +75,8 @@ TEST_CASE("tables are normalized by the training file, and constant columns are 
   CHECK(targets.fitted.input_scales.empty());
   CHECK(targets.fitted.target_scales[0].mean == 4.5);
   CHECK(targets.fitted.target_scales[0].deviation == Approx(std::sqrt(5.25)).epsilon(1e-15));
-  CHECK(floats_of(all_rows(targets.test).inputs) == CsvFloats{5, 7, 11, 8});
-  CHECK(floats_of(all_rows(targets.test).targets)[0] ==
+  CHECK(floats_of(whole(*targets.test).inputs) == CsvFloats{5, 7, 11, 8});
+  CHECK(floats_of(whole(*targets.test).targets)[0] ==
         static_cast<float>(-4.5 / targets.fitted.target_scales[0].deviation));
 }
 
@@ -91,7 +88,7 @@ TEST_CASE("means and deviations of a table are right where naive sums fail") {
   const DataSets all = load_csv(options);
   CHECK(all.fitted.input_scales[0] == ColumnScale{1000000000.5, 0.25});
   CHECK(all.fitted.input_scales[1] == ColumnScale{0, 1e300});
-  CHECK(floats_of(all_rows(all.train).inputs) == CsvFloats{-1, -1, 1, 1});
+  CHECK(floats_of(whole(*all.train).inputs) == CsvFloats{-1, -1, 1, 1});
 }
 
 TEST_CASE("texts are classes in the order of their bytes, and numbers in that of numbers") {
@@ -106,16 +103,16 @@ TEST_CASE("texts are classes in the order of their bytes, and numbers in that of
   CHECK(texts.fitted.classes == std::vector<std::string>{"ant", "bee", "owl"});
   CHECK(texts.train->class_names() == texts.fitted.classes);
   CHECK(texts.train->type() == class_sample({1}, 3));
-  CHECK(integers_of(all_rows(texts.train).targets) == std::vector<std::int64_t>{2, 1, 0, 1});
-  CHECK(integers_of(all_rows(texts.validation).targets) == std::vector<std::int64_t>{1});
+  CHECK(integers_of(whole(*texts.train).targets) == std::vector<std::int64_t>{2, 1, 0, 1});
+  CHECK(integers_of(whole(*texts.validation).targets) == std::vector<std::int64_t>{1});
   testing::check_same_batches(*texts.train);
 
   options.file = folder.write("b.csv", "kind,x\n10,1\n-2,2\n9,3\n9.0,4\n");
   options.validation_file = folder.write("w.csv", "kind,x\n1e1,1\n");
   const DataSets numbers = load_csv(options);
   CHECK(numbers.fitted.classes == std::vector<std::string>{"-2", "9", "10"});
-  CHECK(integers_of(all_rows(numbers.train).targets) == std::vector<std::int64_t>{2, 0, 1, 1});
-  CHECK(integers_of(all_rows(numbers.validation).targets) == std::vector<std::int64_t>{2});
+  CHECK(integers_of(whole(*numbers.train).targets) == std::vector<std::int64_t>{2, 0, 1, 1});
+  CHECK(integers_of(whole(*numbers.validation).targets) == std::vector<std::int64_t>{2});
 }
 
 TEST_CASE("a table of 20,000 columns is read in a time that grows with them") {
@@ -136,15 +133,15 @@ TEST_CASE("a table of 20,000 columns is read in a time that grows with them") {
   DataContext again;
   again.fitted = sets.fitted;
   again.fitted->sample = sets.train->type();
-  const Batch first = all_rows(sets.train);
-  const Batch second = all_rows(load_csv(options, again).train);
+  const Batch first = whole(*sets.train);
+  const Batch second = whole(*load_csv(options, again).train);
   CHECK(floats_of(first.inputs) == floats_of(second.inputs));
   CHECK(floats_of(first.inputs)[0] == floats_of(first.inputs)[kColumns - 1]);
   // All of them as targets, each named.
   CsvSetOptions many = options;
   many.target = sets.fitted.inputs;
   many.features = {"y"};
-  CHECK(all_rows(load_csv(many).train).targets.size(1) == kColumns);
+  CHECK(whole(*load_csv(many).train).targets.size(1) == kColumns);
 }
 
 TEST_CASE("what is wrong with a table is told with file, line and column") {
@@ -208,7 +205,7 @@ TEST_CASE("a table whose columns have mean 0 and deviation 1 already is normaliz
   CHECK((fitted.input_scales == std::vector<ColumnScale>{{0, 1}, {0, 1}}));
   CHECK(load_csv(options, {.fitted = fitted}).fitted == fitted);
   options.normalize = false;
-  CHECK_THAT(message_of<ValueError>([&] { (void)load_csv(options, {.fitted = fitted}); }),
+  CHECK_THAT(csv_set_error<ValueError>(options, {.fitted = fitted}),
              ContainsSubstring("data.normalize is false, but the model was trained with true"));
 }
 
@@ -226,11 +223,11 @@ TEST_CASE("other tables are read by what was fitted to the training file") {
   options.file = folder.write("other.csv", "b,y,z,a\n40,8,x,5\n");
   const DataSets other = load_csv(options, {.fitted = fitted});
   CHECK(other.fitted == fitted);
-  CHECK(floats_of(all_rows(other.train).inputs) == CsvFloats{3, 2});
-  CHECK(floats_of(all_rows(other.train).targets) == CsvFloats{2});
+  CHECK(floats_of(whole(*other.train).inputs) == CsvFloats{3, 2});
+  CHECK(floats_of(whole(*other.train).targets) == CsvFloats{2});
 
   const auto error = [&](const CsvSetOptions& changed) {
-    return message_of<ValueError>([&] { (void)load_csv(changed, {.fitted = fitted}); });
+    return csv_set_error<ValueError>(changed, {.fitted = fitted});
   };
   CsvSetOptions changed = options;
   changed.file = folder.write("less.csv", "b,y\n40,8\n");
@@ -267,9 +264,9 @@ TEST_CASE("classes of other tables have the numbers of the training file's") {
   const DataSets other = load_csv(options, {.fitted = texts});
   CHECK(other.train->type() == class_sample({1}, 3));
   CHECK(other.train->class_names() == texts.classes);
-  CHECK(integers_of(all_rows(other.train).targets) == std::vector<std::int64_t>{2, 1});
+  CHECK(integers_of(whole(*other.train).targets) == std::vector<std::int64_t>{2, 1});
   options.file = folder.write("more.csv", "kind,x\nowl,1\ncow,2\n");
-  CHECK(message_of<DataError>([&] { (void)load_csv(options, {.fitted = texts}); }) ==
+  CHECK(csv_set_error<DataError>(options, {.fitted = texts}) ==
         "data file '" + options.file +
             "': line 3: column 'kind': 'cow' is none of the training "
             "file's classes: 'ant', 'bee', 'owl'");
@@ -277,7 +274,7 @@ TEST_CASE("classes of other tables have the numbers of the training file's") {
   options.file = folder.write("numbers.csv", "kind,x\n10,1\n-2,2\n9,3\n");
   const Fitted numbers = load_csv(options).fitted;
   options.file = folder.write("others.csv", "kind,x\n9.0,3\n1e1,4\n");
-  CHECK(integers_of(all_rows(load_csv(options, {.fitted = numbers}).train).targets) ==
+  CHECK(integers_of(whole(*load_csv(options, {.fitted = numbers}).train).targets) ==
         std::vector<std::int64_t>{1, 2});
 }
 
@@ -287,17 +284,16 @@ TEST_CASE("tables may lack their targets where none are needed") {
                         .target = {"y", "z"}};
   const Fitted fitted = load_csv(options).fitted;
   options.file = folder.write("bare.csv", "a\n4\n");
-  CHECK_THAT(message_of<ValueError>([&] { (void)load_csv(options, {.fitted = fitted}); }),
+  CHECK_THAT(csv_set_error<ValueError>(options, {.fitted = fitted}),
              ContainsSubstring("has no column 'y'"));
   const auto bare = load_csv(options, {.fitted = fitted, .needs_targets = false}).train;
   CHECK_FALSE(bare->has_targets());
   CHECK(bare->type() == value_sample({1}, 2));
-  CHECK(floats_of(all_rows(bare).inputs) == CsvFloats{2});
-  CHECK(all_rows(bare).targets.isnan().all().item<bool>());
+  CHECK(floats_of(whole(*bare).inputs) == CsvFloats{2});
+  CHECK(whole(*bare).targets.isnan().all().item<bool>());
   // Some of them are a mistake.
   options.file = folder.write("half.csv", "a,z\n4,1\n");
-  CHECK_THAT(message_of<ValueError>(
-                 [&] { (void)load_csv(options, {.fitted = fitted, .needs_targets = false}); }),
+  CHECK_THAT(csv_set_error<ValueError>(options, {.fitted = fitted, .needs_targets = false}),
              ContainsSubstring("has no column 'y'"));
   options.file = folder.path("train.csv");
   CHECK(load_csv(options, {.fitted = fitted, .needs_targets = false}).train->has_targets());
@@ -312,9 +308,8 @@ TEST_CASE("a table that is wanted alone needs no other") {
   options.test_file = folder.write("b.csv", "y,x\n0,4\n");
   const DataSets sets =
       load_csv(options, {.fitted = fitted, .wanted = {.train = false, .validation = false}});
-  CHECK(sets.train == nullptr);
-  CHECK(sets.validation == nullptr);
-  CHECK(floats_of(all_rows(sets.test).inputs) == std::vector<float>{2});
+  CHECK(testing::sizes_of(sets) == std::vector<std::int64_t>{0, 0, 1});
+  CHECK(floats_of(whole(*sets.test).inputs) == std::vector<float>{2});
   CHECK(sets.fitted == fitted);
 }
 
@@ -329,8 +324,8 @@ TEST_CASE("whole numbers of any length are classes of their own") {
   const DataSets sets = load_csv(options);
   CHECK(sets.fitted.classes ==
         std::vector<std::string>{"1.0", "9007199254740992", "9007199254740993"});
-  CHECK(integers_of(all_rows(sets.train).targets) == std::vector<std::int64_t>{2, 1, 0, 0});
-  CHECK(integers_of(all_rows(sets.test).targets) == std::vector<std::int64_t>{1, 0});
+  CHECK(integers_of(whole(*sets.train).targets) == std::vector<std::int64_t>{2, 1, 0, 0});
+  CHECK(integers_of(whole(*sets.test).targets) == std::vector<std::int64_t>{1, 0});
   options.test_file = folder.write("b.csv", "id,x\n9007199254740994,1\n");
   CHECK_THAT(csv_set_error<DataError>(options),
              ContainsSubstring("'9007199254740994' is none of the training file's classes"));
@@ -384,13 +379,13 @@ TEST_CASE("labels that differ by blanks at their ends are one class") {
       .task = CsvTask::classification};
   const DataSets sets = load_csv(options);
   CHECK(sets.fitted.classes == std::vector<std::string>{"cat", "dog"});
-  CHECK(integers_of(all_rows(sets.train).targets) == std::vector<std::int64_t>{0, 0, 0, 1});
-  CHECK(integers_of(all_rows(sets.test).targets) == std::vector<std::int64_t>{0, 1});
+  CHECK(integers_of(whole(*sets.train).targets) == std::vector<std::int64_t>{0, 0, 0, 1});
+  CHECK(integers_of(whole(*sets.test).targets) == std::vector<std::int64_t>{0, 1});
   // As a checkpoint of before has them.
   Fitted fitted = sets.fitted;
   fitted.classes = {" cat", " dog", "cat", "cat "};
   fitted.class_count = 4;
-  CHECK(integers_of(all_rows(load_csv(options, {.fitted = fitted}).train).targets) ==
+  CHECK(integers_of(whole(*load_csv(options, {.fitted = fitted}).train).targets) ==
         std::vector<std::int64_t>{0, 2, 3, 1});
 }
 
@@ -402,7 +397,7 @@ TEST_CASE("a column without a name in front is no feature") {
                           .normalize = false};
     const DataSets sets = load_csv(options);
     CHECK(sets.fitted.inputs == std::vector<std::string>{"a"});
-    CHECK(floats_of(all_rows(sets.train).inputs) == CsvFloats{5, 7});
+    CHECK(floats_of(whole(*sets.train).inputs) == CsvFloats{5, 7});
     CHECK_THAT(sets.notes.at(0), ContainsSubstring("1 left out (one without a name)"));
   }
 }
@@ -417,18 +412,16 @@ TEST_CASE("where damaged rows are kept, each says all that is wrong with it") {
       .task = CsvTask::classification,
       .normalize = false};
   const DataSets sets = load_csv(options, {.keeps_damaged = true});
-  const auto error = [&](const std::shared_ptr<const Dataset>& set, std::int64_t row) {
-    return message_of<DataError>([&] { (void)set->batch(std::span(&row, 1)); });
-  };
   const std::string of_train = "data file '" + options.file + "': ";
   REQUIRE(sets.train->size() == 6);
-  CHECK(error(sets.train, 1) ==
+  CHECK(damage_of(*sets.train, 1) ==
         of_train +
             "line 3: column 'x': 'NA' is a missing value; column 'z': 'bad' is no finite number");
-  CHECK(error(sets.train, 2) == of_train + "line 4: column 'kind': '' is a missing value");
-  CHECK(error(sets.train, 3) == of_train + "line 5: it has 2 fields, but the header has 3");
-  CHECK(error(sets.train, 4) == of_train + "line 6: column 'x': '1e300' is too large for float32");
-  CHECK_THAT(error(sets.test, 0),
+  CHECK(damage_of(*sets.train, 2) == of_train + "line 4: column 'kind': '' is a missing value");
+  CHECK(damage_of(*sets.train, 3) == of_train + "line 5: it has 2 fields, but the header has 3");
+  CHECK(damage_of(*sets.train, 4) ==
+        of_train + "line 6: column 'x': '1e300' is too large for float32");
+  CHECK_THAT(damage_of(*sets.test, 0),
              ContainsSubstring("b.csv': line 2: column 'kind': 'cow' is none "
                                "of the training file's classes: 'cat', 'dog'"));
   // The others are as if these were not there.
@@ -439,7 +432,7 @@ TEST_CASE("where damaged rows are kept, each says all that is wrong with it") {
   CHECK_THROWS_AS(load_csv(options), DataError);
 
   options.missing_values = {"NA"};
-  CHECK_THAT(error(load_csv(options, {.keeps_damaged = true}).train, 2),
+  CHECK_THAT(damage_of(*load_csv(options, {.keeps_damaged = true}).train, 2),
              EndsWith("line 4: column 'kind': '' is no class"));
   options = {.file = folder.write("c.csv", "x,z\n1,1\nNA,2\n3,?\n"), .target = {"z"}};
   const DataSets values = load_csv(options, {.keeps_damaged = true});
@@ -447,12 +440,12 @@ TEST_CASE("where damaged rows are kept, each says all that is wrong with it") {
   CHECK(floats_of(values.train->batch(std::vector<std::int64_t>{0}).inputs) == CsvFloats{-1});
   options.missing_values = {};
   options.file = folder.write("c.csv", "x,z\nNA,1\n");
-  CHECK_THAT(error(load_csv(options, {.keeps_damaged = true}).train, 0),
+  CHECK_THAT(damage_of(*load_csv(options, {.keeps_damaged = true}).train, 0),
              EndsWith("line 2: column 'x': 'NA' is no finite number"));
   options = {.file = folder.write("c.csv", "x,z\nNA,1\n"),
              .target = {"x"},
              .task = CsvTask::classification};
-  CHECK_THAT(message_of<DataError>([&] { (void)load_csv(options, {.keeps_damaged = true}); }),
+  CHECK_THAT(csv_set_error<DataError>(options, {.keeps_damaged = true}),
              EndsWith("no label in column 'x' is a class"));
 }
 
@@ -463,13 +456,12 @@ TEST_CASE("of a table with more damaged rows than are told all are refused") {
   const auto set =
       load_csv({.file = folder.write("a.csv", text), .target = {"y"}}, {.keeps_damaged = true})
           .train;
-  const auto error = [&](std::int64_t row) {
-    return message_of<DataError>([&] { (void)set->batch(std::span(&row, 1)); });
-  };
   CHECK_NOTHROW(set->batch(std::vector<std::int64_t>{0}));
-  CHECK_THAT(error(10'000), ContainsSubstring("line 10002: column 'x': '?' is a missing value"));
+  CHECK_THAT(damage_of(*set, 10'000),
+             ContainsSubstring("line 10002: column 'x': '?' is a missing value"));
   for (const std::int64_t row : {10'001, 10'050}) {
-    CHECK_THAT(error(row), ContainsSubstring("cells of this row are wrong, too, as of 10000"));
+    CHECK_THAT(damage_of(*set, row),
+               ContainsSubstring("cells of this row are wrong, too, as of 10000"));
   }
 }
 
@@ -480,21 +472,21 @@ TEST_CASE("a label that does not count is no class of a table") {
                         .task = CsvTask::classification};
   const DataSets sets = load_csv(options, {.ignored = -1});
   CHECK(sets.fitted.classes == std::vector<std::string>{"3", "5"});
-  CHECK(integers_of(all_rows(sets.train).targets) == std::vector<std::int64_t>{-1, 0, 1, -1});
+  CHECK(integers_of(whole(*sets.train).targets) == std::vector<std::int64_t>{-1, 0, 1, -1});
   // What was a class of the model stays one.
   const Fitted fitted{.inputs = {"x"},
                       .input_scales = {{0, 1}},
                       .targets = {"y"},
                       .classes = {"-1", "3", "5"},
                       .class_count = 3};
-  CHECK(integers_of(all_rows(load_csv(options, {.fitted = fitted, .ignored = -1}).train).targets) ==
+  CHECK(integers_of(whole(*load_csv(options, {.fitted = fitted, .ignored = -1}).train).targets) ==
         std::vector<std::int64_t>{0, 1, 2, 0});
   options.file = folder.write("a.csv", "x,y\n1,cat\n2,-100\n3,dog\n");
   const DataSets names = load_csv(options, {.ignored = -100});
   CHECK(names.fitted.classes == std::vector<std::string>{"cat", "dog"});
-  CHECK(integers_of(all_rows(names.train).targets) == std::vector<std::int64_t>{0, -100, 1});
+  CHECK(integers_of(whole(*names.train).targets) == std::vector<std::int64_t>{0, -100, 1});
   options.file = folder.write("a.csv", "x,y\n1,-100\n");
-  CHECK_THAT(message_of<DataError>([&] { (void)load_csv(options, {.ignored = -100}); }),
+  CHECK_THAT(csv_set_error<DataError>(options, {.ignored = -100}),
              ContainsSubstring("no label in column 'y' is a class: -100 does not count"));
 }
 

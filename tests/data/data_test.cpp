@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <set>
 #include <span>
 #include <string>
@@ -14,6 +13,7 @@
 #include "framework/base/errors.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
+#include "tests/data/same_batches.h"
 #include "tests/support/message_of.h"
 
 namespace lockstep {
@@ -27,10 +27,7 @@ DataSets load(const std::string& name, const DataContext& context = {}) {
 
 // The x of each sample of a part of the pmean example: its number in the whole.
 std::vector<float> numbers_of(const Dataset& data) {
-  std::vector<std::int64_t> all(static_cast<std::size_t>(data.size()));
-  std::iota(all.begin(), all.end(), 0);
-  const at::Tensor inputs = data.batch(all).inputs;
-  return {inputs.data_ptr<float>(), inputs.data_ptr<float>() + inputs.numel()};
+  return testing::floats_of(testing::whole(data).inputs);
 }
 
 // Gives what its type does not say.
@@ -56,10 +53,8 @@ TEST_CASE("load_data knows its sets by name") {
   CHECK(std::ranges::count(names, "pmean_example") == 1);
 
   const auto example = load("pmean_example", {.replicas = 3});
-  CHECK(example.train->size() == 12);
+  CHECK(testing::sizes_of(example) == std::vector<std::int64_t>{12, 0, 0});
   CHECK(example.train->type() == value_sample({1}, 1));
-  CHECK(example.validation == nullptr);
-  CHECK(example.test == nullptr);
 
   const auto fashion = load("fashion_mnist");
   CHECK(fashion.train->size() == 60000);
@@ -95,8 +90,7 @@ TEST_CASE("a validation set is a part of the training set that the seed chooses"
     return load("pmean_example", {.replicas = 5, .seed = seed, .validation = part});
   };
   const DataSets sets = split(1, 0.25);
-  CHECK(sets.train->size() == 15);
-  CHECK(sets.validation->size() == 5);
+  CHECK(testing::sizes_of(sets) == std::vector<std::int64_t>{15, 5, 0});
   const auto trained = numbers_of(*sets.train), validated = numbers_of(*sets.validation);
   std::set<float> all(trained.begin(), trained.end());
   all.insert(validated.begin(), validated.end());
@@ -231,11 +225,7 @@ TEST_CASE("a source is asked for the sets that a job wants, and for what they ar
     asked = {.has_validation = has_validation};
     const DataSets sets = load("asked", {.fitted = Fitted(), .validation = part, .wanted = wanted});
     CHECK(asked.sets == expected);
-    std::vector<std::int64_t> found;
-    for (const auto& set : {sets.train, sets.validation, sets.test}) {
-      found.push_back(set ? set->size() : 0);
-    }
-    CHECK(found == sizes);
+    CHECK(testing::sizes_of(sets) == sizes);
   };
   const WantedSets train{.validation = false, .test = false};
   const WantedSets validation{.train = false, .test = false};

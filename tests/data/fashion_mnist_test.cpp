@@ -14,6 +14,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "tests/catch.h"
+#include "tests/data/same_batches.h"
 #include "tests/formats/idx_files.h"
 #include "tests/support/message_of.h"
 
@@ -40,8 +41,9 @@ std::string label_file(const std::string& labels) {
   return idx_header({static_cast<std::uint32_t>(labels.size())}) + labels;
 }
 
-std::string load_error(const std::string& root) {
-  return message_of<DataError>([&] { const FashionMnist set(root, FashionMnist::Split::test); });
+std::string load_error(const std::string& root,
+                       FashionMnist::Split split = FashionMnist::Split::test) {
+  return message_of<DataError>([&] { const FashionMnist set(root, split); });
 }
 
 const FashionMnist& real_train() {
@@ -52,11 +54,6 @@ const FashionMnist& real_train() {
 const FashionMnist& real_test() {
   static const FashionMnist set(kFashionMnistRoot, FashionMnist::Split::test);
   return set;
-}
-
-std::vector<std::int64_t> labels_of(const at::Tensor& tensor) {
-  const auto* data = tensor.data_ptr<std::int64_t>();
-  return {data, data + tensor.numel()};
 }
 
 struct Totals {
@@ -75,7 +72,7 @@ Totals totals(const FashionMnist& set) {
     for (std::int64_t i = 0; i < batch.inputs.numel(); ++i) {
       sums.pixels += std::lround((static_cast<double>(input[i]) * 0.3530 + 0.2860) * 255);
     }
-    for (const std::int64_t label : labels_of(batch.targets)) sums.labels += label;
+    for (const std::int64_t label : integers_of(batch.targets)) sums.labels += label;
   }
   return sums;
 }
@@ -90,9 +87,9 @@ TEST_CASE("Debian's Fashion-MNIST has its known sizes, labels and sums") {
   CHECK(real_train().class_names()[9] == "Ankle boot");
 
   const std::vector<std::int64_t> first{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
-  CHECK(labels_of(real_train().batch(first).targets) ==
+  CHECK(integers_of(real_train().batch(first).targets) ==
         std::vector<std::int64_t>{9, 0, 0, 3, 0, 2, 7, 2, 5, 5});
-  CHECK(labels_of(real_test().batch(first).targets) ==
+  CHECK(integers_of(real_test().batch(first).targets) ==
         std::vector<std::int64_t>{9, 2, 1, 1, 6, 1, 4, 6, 5, 7});
 
   const Totals train = totals(real_train());
@@ -200,9 +197,8 @@ TEST_CASE("a set may be packed or plain, and plain wins") {
   folder.write(kImages, image_file(3));
   folder.write(kLabels, label_file({7, 8, 9}));
   const FashionMnist set(folder.path(), FashionMnist::Split::test);
-  const std::vector<std::int64_t> all{0, 1, 2};
-  const auto batch = set.batch(all);
-  CHECK(labels_of(batch.targets) == std::vector<std::int64_t>{7, 8, 9});
+  const auto batch = whole(set);
+  CHECK(integers_of(batch.targets) == std::vector<std::int64_t>{7, 8, 9});
   const auto black = static_cast<float>(-0.2860 / 0.3530);
   for (std::int64_t i = 0; i < 3; ++i) {
     const float* row = batch.inputs.data_ptr<float>() + 784 * i;
@@ -220,12 +216,9 @@ TEST_CASE("a missing file is an error that says what was tried and who has it") 
   folder.write(kImages, image_file(2));
   CHECK_THAT(load_error(folder.path()), ContainsSubstring(folder.path(kLabels)));
   CHECK_THAT(load_error(folder.path("no-such-folder")), ContainsSubstring("no-such-folder/t10k"));
-  try {
-    const FashionMnist set(folder.path(), FashionMnist::Split::train);
-    FAIL("the train set was loaded from an empty folder");
-  } catch (const DataError& error) {
-    CHECK_THAT(error.what(), ContainsSubstring(folder.path("train-images-idx3-ubyte")));
-  }
+  CHECK_THAT(load_error(folder.path(), FashionMnist::Split::train),
+             Catch::Matchers::StartsWith("fashion_mnist: there is neither '" +
+                                         folder.path("train-images-idx3-ubyte") + "'"));
 }
 
 TEST_CASE("a folder in a file's place is an error, even beside a packed file") {

@@ -21,6 +21,13 @@ using testing::floats_of;
 using testing::integers_of;
 using testing::message_of;
 using testing::TemporaryFolder;
+using testing::whole;
+using Sizes = std::vector<std::int64_t>;
+
+template <typename E>
+std::string load_error(const ImageFolderOptions& options, const DataContext& context = {}) {
+  return message_of<E>([&] { (void)load_image_folder(options, context); });
+}
 
 // A gray picture of height x width whose columns have these values.
 std::string striped(std::uint32_t height, const std::vector<std::uint8_t>& columns) {
@@ -69,19 +76,15 @@ TEST_CASE("a folder of pictures has its sets, classes and pixels") {
   const DataSets sets = load_image_folder(options);
   CHECK(sets.train->type() == class_sample({1, 2, 2}, 2));
   CHECK(sets.train->is_slow());
-  CHECK(sets.train->size() == 2);
-  CHECK(sets.validation->size() == 2);
-  const Batch test = sets.test->batch(testing::all_of(*sets.test));
+  CHECK(testing::sizes_of(sets) == Sizes{2, 2, 3});
+  const Batch test = whole(*sets.test);
   CHECK(integers_of(test.targets) == std::vector<std::int64_t>{0, 0, 1});
   CHECK(floats_of(test.inputs) ==
         std::vector<float>{90, 91, 90, 91, 92, 93, 92, 93, 94, 95, 94, 95});
 
   // The same folders as classes, without sets.
   options.root = folder.path("val");
-  const DataSets alone = load_image_folder(options);
-  CHECK(alone.train->size() == 2);
-  CHECK(alone.validation == nullptr);
-  CHECK(alone.test == nullptr);
+  CHECK(testing::sizes_of(load_image_folder(options)) == Sizes{2, 0, 0});
 }
 
 TEST_CASE("a picture is scaled to cover the size, and its middle is taken") {
@@ -90,7 +93,7 @@ TEST_CASE("a picture is scaled to cover the size, and its middle is taken") {
   write_picture(folder, "tall/b.png", striped(6, {50, 60}));
   const auto pixels = [&](std::int64_t height, std::int64_t width) {
     const DataSets sets = load_image_folder(gray_form(folder, height, width));
-    return floats_of(sets.train->batch(testing::all_of(*sets.train)).inputs);
+    return floats_of(whole(*sets.train).inputs);
   };
   // Classes are sorted: tall comes first.
   CHECK(pixels(2, 2) == std::vector<float>{50, 60, 50, 60, 50, 60, 50, 60});
@@ -135,7 +138,7 @@ TEST_CASE("pictures have ImageNet's mean and deviation, unless others are given"
   CHECK(floats_of(load_image_folder(options).train->batch(first).inputs)[0] ==
         static_cast<float>((1 - 0.449) / 0.226));
   options.form.mean = {0.5, 0.5, 0.5};
-  CHECK(message_of<ValueError>([&] { (void)load_image_folder(options); }) ==
+  CHECK(load_error<ValueError>(options) ==
         "image_folder: data.mean and data.deviation must be one number a channel, but have 3 and 1 "
         "for 1 channel");
 }
@@ -151,9 +154,8 @@ TEST_CASE("pictures are the same whoever asks, kept or not, and only training ch
     const DataSets sets = load_image_folder(options, {.seed = 3});
     testing::check_same_batches(*sets.train);
     testing::check_same_batches(*sets.test);
-    const auto all = testing::all_of(*sets.test);
-    CHECK(at::equal(sets.test->batch(all, 4).inputs, sets.test->batch(all).inputs));
-    batches.push_back(sets.train->batch(testing::all_of(*sets.train), 2));
+    CHECK(at::equal(whole(*sets.test, 4).inputs, whole(*sets.test).inputs));
+    batches.push_back(whole(*sets.train, 2));
   }
   CHECK(at::equal(batches[0].inputs, batches[1].inputs));
 }
@@ -164,10 +166,9 @@ TEST_CASE("kept pictures need their files once") {
   ImageFolderOptions options = gray_form(folder, 2, 2);
   options.form.cache = true;
   const DataSets sets = load_image_folder(options);
-  const auto all = testing::all_of(*sets.train);
-  const Batch before = sets.train->batch(all);
+  const Batch before = whole(*sets.train);
   std::filesystem::remove_all(folder.path("train"));
-  CHECK(at::equal(sets.train->batch(all).inputs, before.inputs));
+  CHECK(at::equal(whole(*sets.train).inputs, before.inputs));
 }
 
 TEST_CASE("a picture that can't be decoded is told when it is asked for") {
@@ -189,9 +190,7 @@ TEST_CASE("a picture that can't be decoded is told when it is asked for") {
 TEST_CASE("the classes of pictures are the training set's, of which other sets may lack some") {
   const TemporaryFolder folder;
   write_sets(folder);
-  const auto error = [&] {
-    return message_of<DataError>([&] { (void)load_image_folder(gray_form(folder, 2, 2)); });
-  };
+  const auto error = [&] { return load_error<DataError>(gray_form(folder, 2, 2)); };
   write_picture(folder, "test/eel/h.png", striped(1, {1}));
   CHECK_THAT(error(),
              ContainsSubstring(folder.path("test")) &&
@@ -204,8 +203,7 @@ TEST_CASE("the classes of pictures are the training set's, of which other sets m
     const auto sets = load_image_folder(gray_form(folder, 2, 2));
     const auto& validation = dynamic_cast<const PictureFolder&>(*sets.validation);
     CHECK(validation.type() == sets.train->type());
-    CHECK(integers_of(validation.batch(testing::all_of(validation)).targets) ==
-          std::vector<std::int64_t>{1});
+    CHECK(integers_of(whole(validation).targets) == std::vector<std::int64_t>{1});
     CHECK(validation.classes_without_pictures() == std::vector<std::string>{"cat"});
   }
   std::filesystem::remove_all(folder.path("val/dog"));
@@ -219,7 +217,7 @@ TEST_CASE("the classes of pictures are the training set's, of which other sets m
   CHECK(load_image_folder(gray_form(folder, 2, 2)).validation->size() == 2);
   ImageFolderOptions none = gray_form(folder, 2, 2);
   none.root = folder.path("nowhere");
-  CHECK_THAT(message_of<DataError>([&] { (void)load_image_folder(none); }),
+  CHECK_THAT(load_error<DataError>(none),
              ContainsSubstring("image_folder: there is no '" + folder.path("nowhere") +
                                "'; data.root must be a folder with train/CLASS/PICTURE"));
 }
@@ -233,9 +231,9 @@ TEST_CASE("pictures of other folders are of the classes trained on, by name") {
   const auto set = load_image_folder(options, {.fitted = fitted}).train;
   CHECK(set->type() == class_sample({1, 1, 1}, 3));
   CHECK(set->class_names() == fitted.classes);
-  CHECK(integers_of(set->batch(testing::all_of(*set)).targets) == std::vector<std::int64_t>{1, 2});
+  CHECK(integers_of(whole(*set).targets) == std::vector<std::int64_t>{1, 2});
   write_picture(folder, "eel/c.png", striped(1, {3}));
-  CHECK_THAT(message_of<DataError>([&] { (void)load_image_folder(options, {.fitted = fitted}); }),
+  CHECK_THAT(load_error<DataError>(options, {.fitted = fitted}),
              ContainsSubstring(folder.path().string()) &&
                  ContainsSubstring("its class 'eel' is none of those trained on: bee, cat, dog"));
 }
@@ -260,29 +258,28 @@ TEST_CASE("pictures to predict need no folder for each class") {
   CHECK(bare->class_names() == fitted.classes);
   CHECK(names_in(*bare) == Names{"a/c.png", "b.png"});
   CHECK(names_in(Subset(bare, {1})) == Names{"b.png"});
-  const Batch all = bare->batch(testing::all_of(*bare), 3);
+  const Batch all = whole(*bare, 3);
   CHECK(floats_of(all.inputs) == std::vector<float>{1, 2});  // as they are, in any epoch
   CHECK(integers_of(all.targets) == std::vector<std::int64_t>{-1, -1});
   testing::check_same_batches(*bare);
 
   // For all else the folders are classes.
-  CHECK_THAT(message_of<DataError>([&] { (void)load_image_folder(options, {.fitted = fitted}); }),
+  CHECK_THAT(load_error<DataError>(options, {.fitted = fitted}),
              ContainsSubstring("its class 'a' is none of those trained on"));
   // No picture is left out where some lie beside the classes' folders.
   write_picture(folder, "dog/d.png", striped(1, {3}));
   CHECK(names_in(*load_image_folder(options, context).train) ==
         Names{"a/c.png", "b.png", "dog/d.png"});
   std::filesystem::remove(folder.path("b.png"));
-  CHECK_THAT(message_of<DataError>([&] { (void)load_image_folder(options, context); }),
+  CHECK_THAT(load_error<DataError>(options, context),
              ContainsSubstring("its class 'a' is none of those trained on: cat, dog"));
   std::filesystem::remove_all(folder.path("a"));
   const auto labelled = load_image_folder(options, context).train;
   CHECK(labelled->has_targets());
   CHECK(names_in(*labelled) == Names{"dog/d.png"});
-  CHECK(integers_of(labelled->batch(testing::all_of(*labelled)).targets) ==
-        std::vector<std::int64_t>{1});
+  CHECK(integers_of(whole(*labelled).targets) == std::vector<std::int64_t>{1});
   std::filesystem::remove_all(folder.path("dog"));
-  CHECK_THAT(message_of<DataError>([&] { (void)load_image_folder(options, context); }),
+  CHECK_THAT(load_error<DataError>(options, context),
              ContainsSubstring("it has no pictures, which are .png, .jpg or .jpeg files"));
 }
 
@@ -294,11 +291,7 @@ TEST_CASE("a set of pictures that is wanted alone needs no other") {
                          .wanted = {.train = false, .validation = false}};
   for (const char* const gone : {"val/cat", "train/dog", "train", "val"}) {
     std::filesystem::remove_all(folder.path(gone));
-    const DataSets sets = load_image_folder(options, test);
-    CHECK(sets.train == nullptr);
-    CHECK(sets.validation == nullptr);
-    REQUIRE(sets.test != nullptr);
-    CHECK(sets.test->size() == 3);
+    CHECK(testing::sizes_of(load_image_folder(options, test)) == Sizes{0, 0, 3});
   }
   // Without targets, too, and beside files of another kind.
   folder.write("README", "test pictures");
@@ -318,15 +311,7 @@ TEST_CASE("folders of sets beside others are sets where the one to train on has 
   const ImageFolderOptions options = gray_form(folder, 1, 1);
   const DataContext context{.fitted = Fitted{.classes = {"cat", "dog"}, .class_count = 2},
                             .needs_targets = false};
-  const auto sizes = [&] {
-    const DataSets sets = load_image_folder(options, context);
-    std::vector<std::int64_t> found;
-    for (const auto& set : {sets.train, sets.validation, sets.test}) {
-      found.push_back(set ? set->size() : 0);
-    }
-    return found;
-  };
-  using Sizes = std::vector<std::int64_t>;
+  const auto sizes = [&] { return testing::sizes_of(load_image_folder(options, context)); };
   CHECK(sizes() == Sizes{1, 1, 0});
   folder.write("notes.txt", "");
   CHECK(sizes() == Sizes{1, 1, 0});
@@ -369,8 +354,8 @@ void check_same_samples(const DataSets& made, const DataSets& expected) {
       CHECK(other->label(i) == set->label(i));
     }
     for (const std::int64_t epoch : {kUnaugmented, std::int64_t{3}}) {
-      const Batch batch = other->batch(testing::all_of(*other), epoch);
-      const Batch same = set->batch(testing::all_of(*set), epoch);
+      const Batch batch = whole(*other, epoch);
+      const Batch same = whole(*set, epoch);
       CHECK(floats_of(batch.inputs) == floats_of(same.inputs));
       CHECK(integers_of(batch.targets) == integers_of(same.targets));
     }
@@ -391,7 +376,7 @@ TEST_CASE("damaged pictures are left out and named, and the rest is as if they w
   options.root = folder.path();
   CHECK_THAT(message_of<DataError>([&] {
                const DataSets sets = load_image_folder(options);
-               (void)sets.train->batch(testing::all_of(*sets.train));
+               (void)testing::whole(*sets.train);
              }),
              ContainsSubstring("b.png"));
   options.on_damaged = OnDamaged::skip;
@@ -434,8 +419,7 @@ TEST_CASE("pictures that lead nowhere are damaged as others are") {
   std::filesystem::create_directory(folder.path("test/dog/f.png"));
   const auto error = [&](const char* set_name, std::int64_t index) {
     const DataSets sets = load_image_folder(options);
-    const auto set = set_name == kTrainSet ? sets.train : sets.test;
-    return message_of<DataError>([&] { (void)set->batch(std::span(&index, 1)); });
+    return testing::damage_of(set_name == kTrainSet ? *sets.train : *sets.test, index);
   };
   CHECK(error("train", 1) ==
         "data file '" + folder.path("train/cat/l.png") + "': there is no such file");
@@ -454,13 +438,13 @@ TEST_CASE("a class, or a set, of which all pictures are damaged is an error that
   write_picture(folder, "train/dog/b.png", "");
   ImageFolderOptions options = gray_form(folder, 2, 2);
   options.on_damaged = OnDamaged::skip;
-  CHECK(message_of<DataError>([&] { (void)load_image_folder(options); }) ==
+  CHECK(load_error<DataError>(options) ==
         "data folder '" + folder.path("train/dog") + "': all its pictures are damaged");
   // A set to be predicted may lack classes.
   DataContext context{.fitted = Fitted{.classes = {"cat", "dog"}, .class_count = 2}};
   CHECK(load_image_folder(options, context).train->size() == 1);
   write_picture(folder, "train/cat/a.png", "");
-  CHECK(message_of<DataError>([&] { (void)load_image_folder(options, context); }) ==
+  CHECK(load_error<DataError>(options, context) ==
         "all 2 pictures are damaged, such as '" + folder.path("train/cat/a.png") + "'");
 }
 

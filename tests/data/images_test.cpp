@@ -1,15 +1,17 @@
 #include "framework/data/images.h"
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include <ATen/ops/equal.h>
 
 #include "tests/catch.h"
+#include "tests/data/same_batches.h"
 
 namespace lockstep {
 namespace {
+
+using testing::whole;
 
 constexpr std::int64_t kHeight = 4;
 constexpr std::int64_t kWidth = 5;
@@ -58,19 +60,13 @@ std::vector<int> changed(std::int64_t down, std::int64_t right, bool is_mirrored
   return picture;
 }
 
-std::vector<std::int64_t> first(std::int64_t count) {
-  std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
-  std::iota(indices.begin(), indices.end(), 0);
-  return indices;
-}
-
 }  // namespace
 
 TEST_CASE("pictures are normalized channel by channel, and are what they are without an epoch") {
   const PictureSet set(numbered(4), {.crop = 2, .flip = true}, 7);
   CHECK(set.size() == 4);
   CHECK(set.type() == class_sample({2, kHeight, kWidth}, 3));
-  const Batch batch = set.batch(first(4));
+  const Batch batch = whole(set);
   for (const auto& picture : bytes_of(batch)) CHECK(picture == changed(0, 0, false));
   for (std::int64_t j = 0; j < 20; ++j) {
     const double value = ((21 + static_cast<double>(j)) / 255 - 0.5) / 0.25;
@@ -91,7 +87,7 @@ TEST_CASE("augmentation shifts by up to `crop` pixels and mirrors, each about as
     }
   }
   std::vector<int> counts(possible.size());
-  for (const auto& picture : bytes_of(set.batch(first(kCount), 0))) {
+  for (const auto& picture : bytes_of(whole(set, 0))) {
     const auto found = std::ranges::find(possible, picture);
     REQUIRE(found != possible.end());
     ++counts[static_cast<std::size_t>(found - possible.begin())];
@@ -103,16 +99,16 @@ TEST_CASE("augmentation shifts by up to `crop` pixels and mirrors, each about as
 TEST_CASE("a sample of an epoch is the same whoever asks, and another in another epoch and seed") {
   const Augmentation augmentation{.crop = 2, .flip = true};
   const PictureSet set(numbered(50), augmentation, 7);
-  const auto all = bytes_of(set.batch(first(50), 3));
+  const auto all = bytes_of(whole(set, 3));
   for (const std::int64_t i : {49, 0, 17, 17}) {
     const std::vector<std::int64_t> one{i};
     CHECK(bytes_of(set.batch(one, 3))[0] == all[static_cast<std::size_t>(i)]);
   }
-  CHECK(bytes_of(set.batch(first(50), 4)) != all);
-  CHECK(bytes_of(PictureSet(numbered(50), augmentation, 8).batch(first(50), 3)) != all);
-  CHECK(bytes_of(PictureSet(numbered(50), augmentation, 7).batch(first(50), 3)) == all);
+  CHECK(bytes_of(whole(set, 4)) != all);
+  CHECK(bytes_of(whole(PictureSet(numbered(50), augmentation, 8), 3)) != all);
+  CHECK(bytes_of(whole(PictureSet(numbered(50), augmentation, 7), 3)) == all);
   const PictureSet plain(numbered(50));
-  CHECK(at::equal(plain.batch(first(50), 3).inputs, plain.batch(first(50)).inputs));
+  CHECK(at::equal(whole(plain, 3).inputs, whole(plain).inputs));
 }
 
 TEST_CASE("pictures that do not fit together are refused") {

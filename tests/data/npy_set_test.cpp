@@ -24,6 +24,7 @@ using testing::integers_of;
 using testing::message_of;
 using testing::npy_file;
 using testing::TemporaryFolder;
+using testing::whole;
 using NpyFloats = std::vector<float>;
 using NpyIntegers = std::vector<std::int64_t>;
 
@@ -59,10 +60,6 @@ class ArrayPair {
   NpySetOptions options_;
 };
 
-Batch whole(const std::shared_ptr<const Dataset>& set) {
-  return set->batch(testing::all_of(*set));
-}
-
 const std::string kClasses3 = array_file<std::uint8_t>("|u1", "(3,)", {1, 0, 4});
 
 }  // namespace
@@ -71,24 +68,23 @@ TEST_CASE("arrays of numbers are float32 inputs, with classes or values as targe
   const ArrayPair classes(array_file<double>("<f8", "(3, 2)", {1, 2, 3, 4, 5, 6.5}), kClasses3);
   const DataSets sets = classes.load();
   CHECK(sets.train->type() == class_sample({2}, 5));
-  CHECK(floats_of(whole(sets.train).inputs) == NpyFloats{1, 2, 3, 4, 5, 6.5});
-  CHECK(integers_of(whole(sets.train).targets) == NpyIntegers{1, 0, 4});
-  CHECK(sets.validation == nullptr);
-  CHECK(sets.test == nullptr);
+  CHECK(floats_of(whole(*sets.train).inputs) == NpyFloats{1, 2, 3, 4, 5, 6.5});
+  CHECK(integers_of(whole(*sets.train).targets) == NpyIntegers{1, 0, 4});
+  CHECK(testing::sizes_of(sets) == NpyIntegers{3, 0, 0});
   testing::check_same_batches(*sets.train);
 
   const DataSets values = ArrayPair(array_file<std::int16_t>("<i2", "(2,)", {-7, 8}),
                                     array_file<float>("<f4", "(2, 1)", {0.5F, 1.5F}))
                               .load();
   CHECK(values.train->type() == value_sample({1}, 1));
-  CHECK(floats_of(whole(values.train).inputs) == NpyFloats{-7, 8});
-  CHECK(floats_of(whole(values.train).targets) == NpyFloats{0.5, 1.5});
+  CHECK(floats_of(whole(*values.train).inputs) == NpyFloats{-7, 8});
+  CHECK(floats_of(whole(*values.train).targets) == NpyFloats{0.5, 1.5});
 
   const DataSets planes = ArrayPair(array_file<float>("<f4", "(1, 2, 1, 2)", {1, 2, 3, 4}),
                                     npy_file("|b1", false, "(1,)", "\1"))
                               .load();
   CHECK(planes.train->type() == class_sample({2, 1, 2}, 2));
-  CHECK(floats_of(whole(planes.train).inputs) == NpyFloats{1, 2, 3, 4});
+  CHECK(floats_of(whole(*planes.train).inputs) == NpyFloats{1, 2, 3, 4});
 }
 
 TEST_CASE("arrays of bytes with height and width are pictures, channels last") {
@@ -96,12 +92,12 @@ TEST_CASE("arrays of bytes with height and width are pictures, channels last") {
   const std::string one_class = array_file<std::int64_t>("<i8", "(1,)", {2});
   const DataSets colour = ArrayPair(array_file("|u1", "(1, 2, 2, 3)", bytes), one_class).load();
   CHECK(colour.train->type() == class_sample({3, 2, 2}, 3));
-  CHECK(floats_of(whole(colour.train).inputs) == NpyFloats{0, 0.6F, 0, 1,        //
-                                                           0.2F, 0.8F, 0, 0.2F,  //
-                                                           0.4F, 1, 1, 0.2F});
+  CHECK(floats_of(whole(*colour.train).inputs) == NpyFloats{0, 0.6F, 0, 1,        //
+                                                            0.2F, 0.8F, 0, 0.2F,  //
+                                                            0.4F, 1, 1, 0.2F});
   const DataSets gray = ArrayPair(array_file("|u1", "(3, 2, 2)", bytes), kClasses3).load();
   CHECK(gray.train->type() == class_sample({1, 2, 2}, 5));
-  CHECK(floats_of(whole(gray.train).inputs)[5] == 1);
+  CHECK(floats_of(whole(*gray.train).inputs)[5] == 1);
   testing::check_same_batches(*gray.train);
 }
 
@@ -110,8 +106,8 @@ TEST_CASE("arrays of integers of one shape are tokens, each with its target") {
                  array_file<std::int32_t>("<i4", "(2, 3)", {2, 3, 9, 5, 6, 7}));
   const DataSets sets = pair.load();
   CHECK(sets.train->type() == token_sample(3, 10));
-  CHECK(integers_of(whole(sets.train).inputs) == NpyIntegers{1, 2, 3, 4, 5, 6});
-  CHECK(integers_of(whole(sets.train).targets) == NpyIntegers{2, 3, 9, 5, 6, 7});
+  CHECK(integers_of(whole(*sets.train).inputs) == NpyIntegers{1, 2, 3, 4, 5, 6});
+  CHECK(integers_of(whole(*sets.train).targets) == NpyIntegers{2, 3, 9, 5, 6, 7});
   testing::check_same_batches(*sets.train);
   pair.options().classes = 50;
   CHECK(pair.load().train->type() == token_sample(3, 50));
@@ -135,7 +131,7 @@ TEST_CASE("further arrays must be like those to train on") {
   options.test_targets = pair.write("y2.npy", array_file<std::int64_t>("<i8", "(1,)", {3}));
   const DataSets sets = pair.load();
   CHECK(sets.test->type() == sets.train->type());
-  CHECK(floats_of(whole(sets.test).inputs) == NpyFloats{7, 8});
+  CHECK(floats_of(whole(*sets.test).inputs) == NpyFloats{7, 8});
 
   pair.write("y2.npy", array_file<std::int64_t>("<i8", "(1,)", {5}));
   CHECK(pair.error("y2.npy") == "element [0] is 5, but must be 0 ... 4: see data.classes");
@@ -191,8 +187,8 @@ TEST_CASE("other arrays have the classes trained on, and may be inputs alone for
   const auto alone = load_npy(pair.options(), context).test;
   CHECK_FALSE(alone->has_targets());
   CHECK(alone->type() == class_sample({1}, 7));
-  CHECK(floats_of(whole(alone).inputs) == NpyFloats{8, 9});
-  CHECK(integers_of(whole(alone).targets) == NpyIntegers{-1, -1});
+  CHECK(floats_of(whole(*alone).inputs) == NpyFloats{8, 9});
+  CHECK(integers_of(whole(*alone).targets) == NpyIntegers{-1, -1});
   pair.options().test_inputs =
       pair.write("t.npy", array_file<float>("<f4", "(2, 2)", {8, 9, 8, 9}));
   CHECK_THAT(message_of<DataError>([&] { (void)load_npy(pair.options(), context); }),
@@ -213,10 +209,9 @@ TEST_CASE("arrays that are wanted alone are read as those trained on") {
   DataContext context{
       .fitted = fitted, .needs_targets = false, .wanted = {.train = false, .validation = false}};
   const DataSets sets = load_npy(pair.options(), context);
-  CHECK(sets.train == nullptr);
-  CHECK(sets.validation == nullptr);
+  CHECK(testing::sizes_of(sets) == NpyIntegers{0, 0, 1});
   CHECK(sets.test->type() == value_sample({1}, 2));
-  CHECK(floats_of(whole(sets.test).inputs) == NpyFloats{8});
+  CHECK(floats_of(whole(*sets.test).inputs) == NpyFloats{8});
   pair.options().test_targets = pair.write("u.npy", array_file<float>("<f4", "(1,)", {8}));
   CHECK(message_of<DataError>([&] { (void)load_npy(pair.options(), context); }) ==
         "data file '" + *pair.options().test_targets +
@@ -234,7 +229,7 @@ TEST_CASE("targets that do not count are none of an array's classes or tokens") 
         "element [0, 0] is -100, but must be 0 ... 4: see data.classes and loss.ignore_index");
   const DataSets sets = load_npy(tokens.options(), {.ignored = -100});
   CHECK(sets.train->type() == token_sample(2, 5));
-  CHECK(integers_of(whole(sets.train).targets) == NpyIntegers{-100, 3, 4, -100});
+  CHECK(integers_of(whole(*sets.train).targets) == NpyIntegers{-100, 3, 4, -100});
   CHECK_THAT(message_of<DataError>([&] { (void)load_npy(tokens.options(), {.ignored = -1}); }),
              ContainsSubstring("element [0, 0] is -100, but must be 0 ... 4: see data.classes"));
   // Inputs have none.
@@ -251,8 +246,7 @@ TEST_CASE("targets that do not count are none of an array's classes or tokens") 
 
 TEST_CASE("where damaged samples are kept, labels and tokens that are none are told by batches") {
   const auto error = [](const DataSets& sets, std::int64_t index) {
-    const std::string message =
-        message_of<DataError>([&] { (void)sets.train->batch(std::span(&index, 1)); });
+    const std::string message = testing::damage_of(*sets.train, index);
     return message.substr(std::min(message.find("': "), message.size() - 3) + 3);
   };
   const DataContext context{.keeps_damaged = true};
@@ -291,10 +285,10 @@ TEST_CASE("floats that are whole numbers ask whether they are classes") {
         "data.task to classification or regression");
   pair.options().task = NpySetOptions::Task::classification;
   CHECK(pair.load().train->type() == class_sample({1}, 3));
-  CHECK(integers_of(whole(pair.load().train).targets) == NpyIntegers{0, 2, 1});
+  CHECK(integers_of(whole(*pair.load().train).targets) == NpyIntegers{0, 2, 1});
   pair.options().task = NpySetOptions::Task::regression;
   CHECK(pair.load().train->type() == value_sample({1}, 1));
-  CHECK(floats_of(whole(pair.load().train).targets) == NpyFloats{0, 2, 1});
+  CHECK(floats_of(whole(*pair.load().train).targets) == NpyFloats{0, 2, 1});
   // What was trained on them knows.
   pair.options().task = NpySetOptions::Task::automatic;
   const Fitted fitted{.sample = value_sample({1}, 1)};
@@ -321,7 +315,7 @@ TEST_CASE("floats that are whole numbers ask whether they are classes") {
   CHECK(pair.error("y.npy") ==
         "element [1, 0] is nan, but classes and tokens must be whole numbers less than 1000000000");
   pair.write("y.npy", array_file<float>("<f4", "(3, 1)", {1, 2, 0}));
-  CHECK(integers_of(whole(pair.load().train).targets) == NpyIntegers{1, 2, 0});
+  CHECK(integers_of(whole(*pair.load().train).targets) == NpyIntegers{1, 2, 0});
   // From there on a float is also its neighbour.
   pair.options().classes = 100'000'000;
   pair.write("y.npy", array_file<float>("<f4", "(3,)", {1, 16777216, 0}));
@@ -355,12 +349,12 @@ TEST_CASE("numbers are read where they are exact, and told where float32 rounds 
   const auto warnings = [](const ArrayPair& pair) {
     const testing::CapturedStderr log;
     const auto set = pair.load().train;
-    for (int i = 0; i < 2; ++i) (void)whole(set);
+    for (int i = 0; i < 2; ++i) (void)whole(*set);
     return log.text();
   };
   const ArrayPair ids(
       array_file<std::uint64_t>("<u8", "(3, 2)", {1, 1ULL << 63, 16777217, 5, 6, 7}), kClasses3);
-  CHECK(floats_of(whole(ids.load().train).inputs) ==
+  CHECK(floats_of(whole(*ids.load().train).inputs) ==
         NpyFloats{1, 9223372036854775808.F, 16777216, 5, 6, 7});
   CHECK_THAT(warnings(ids), ContainsSubstring("npy: float32 rounds numbers of '") &&
                                 ContainsSubstring("x.npy': element [1, 0] is 16777217, which "
@@ -393,7 +387,7 @@ TEST_CASE("pictures of bytes may have their channels in front") {
   const std::string one_class = array_file<std::int64_t>("<i8", "(1,)", {2});
   const ArrayPair first(array_file("|u1", "(1, 2, 2, 5)", bytes), one_class);
   CHECK(first.load().train->type() == class_sample({2, 2, 5}, 3));
-  const NpyFloats values = floats_of(whole(first.load().train).inputs);
+  const NpyFloats values = floats_of(whole(*first.load().train).inputs);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     CHECK(values[i] == static_cast<float>(bytes[i]) / 255);
   }

@@ -1,24 +1,20 @@
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <vector>
 
 #include "framework/base/errors.h"
 #include "framework/data/data.h"
 #include "framework/data/sampler.h"
 #include "tests/catch.h"
+#include "tests/data/same_batches.h"
 
 using lockstep::Sampler;
+using lockstep::testing::floats_of;
 
 namespace {
 
 std::shared_ptr<const lockstep::Dataset> pmean_example(std::int64_t replicas) {
   return lockstep::load_data(lockstep::keys::Picked("pmean_example"), {.replicas = replicas}).train;
-}
-
-std::vector<float> floats_of(const at::Tensor& tensor) {
-  const auto* data = tensor.data_ptr<float>();
-  return {data, data + tensor.numel()};
 }
 
 }  // namespace
@@ -27,9 +23,7 @@ TEST_CASE("the pmean example's samples are x and 2x + 0.5") {
   const auto set = pmean_example(2);
   CHECK(set->size() == 8);
   CHECK(set->type() == lockstep::value_sample({1}, 1));
-  std::vector<std::int64_t> all(8);
-  std::iota(all.begin(), all.end(), 0);
-  const auto batch = set->batch(all);
+  const auto batch = lockstep::testing::whole(*set);
   CHECK(batch.inputs.scalar_type() == at::kFloat);
   CHECK(batch.targets.scalar_type() == at::kFloat);
   CHECK(batch.inputs.sizes().vec() == std::vector<std::int64_t>{8, 1});

@@ -20,11 +20,8 @@ namespace lockstep {
 namespace {
 
 using testing::message_of;
+using testing::whole;
 using SyntheticTask = SyntheticOptions::Task;
-
-Batch whole_set(const Dataset& data) {
-  return data.batch(testing::all_of(data));
-}
 
 // float64 (samples, features + 1): the inputs and a one.
 at::Tensor design(const Batch& batch) {
@@ -49,8 +46,8 @@ TEST_CASE("the best linear model of made values has the noise's variance as its 
       .samples = 2000, .test_samples = 2000, .features = 6, .outputs = 3, .noise = 0.5};
   const DataSets sets = make_synthetic(options, 11);
   CHECK(sets.train->type() == value_sample({6}, 3));
-  const Batch train = whole_set(*sets.train);
-  const Batch test = whole_set(*sets.test);
+  const Batch train = whole(*sets.train);
+  const Batch test = whole(*sets.test);
   const at::Tensor model = fitted_model(train);
   // 6000 squares of noise: their mean deviates by sqrt(2 / 6000), which is 1.8 %.
   const double lost = 7.0 / 2000;  // degrees of freedom, a sample
@@ -64,11 +61,11 @@ TEST_CASE("the best linear model of made values has the noise's variance as its 
 
 TEST_CASE("without noise made values are a linear function of their inputs, of the seed alone") {
   const SyntheticOptions options{.samples = 50, .features = 4, .outputs = 2, .noise = 0};
-  const Batch train = whole_set(*make_synthetic(options, 1).train);
+  const Batch train = whole(*make_synthetic(options, 1).train);
   const at::Tensor model = fitted_model(train);
   CHECK(squared_error(model, train) < 1e-12);
-  CHECK(squared_error(model, whole_set(*make_synthetic(options, 1).test)) < 1e-12);
-  CHECK(squared_error(model, whole_set(*make_synthetic(options, 2).test)) > 0.01);
+  CHECK(squared_error(model, whole(*make_synthetic(options, 1).test)) < 1e-12);
+  CHECK(squared_error(model, whole(*make_synthetic(options, 2).test)) > 0.01);
 }
 
 TEST_CASE("made classes are clouds around centres, all equally likely") {
@@ -79,10 +76,10 @@ TEST_CASE("made classes are clouds around centres, all equally likely") {
                            .noise = 0};
   const DataSets centres = make_synthetic(options, 5);
   CHECK(centres.train->type() == class_sample({8}, 4));
-  const Batch exact = whole_set(*centres.train);
+  const Batch exact = whole(*centres.train);
   options.noise = 0.5;
   const DataSets sets = make_synthetic(options, 5);
-  const Batch noisy = whole_set(*sets.train);
+  const Batch noisy = whole(*sets.train);
   CHECK(at::equal(exact.targets, noisy.targets));
   const at::Tensor noise = (noisy.inputs - exact.inputs).to(at::kDouble);
   CHECK(noise.square().mean().item<double>() == Approx(0.25).epsilon(0.03));
