@@ -27,6 +27,19 @@ using Steps = std::vector<std::int64_t>;
 
 namespace {
 
+// A folder of checkpoints with samples of these steps.
+class SampleFolder : private testing::TemporaryFolder, public CheckpointFolder {
+ public:
+  explicit SampleFolder(const Steps& steps = {}) : CheckpointFolder(TemporaryFolder::path()) {
+    add(steps);
+  }
+  void add(const Steps& steps) const {
+    for (const std::int64_t step : steps) testing::publish_sample(*this, step);
+  }
+  using TemporaryFolder::path;
+  using TemporaryFolder::write;
+};
+
 unsigned mode_of(const fs::path& path) {
   return static_cast<unsigned>(fs::status(path).permissions() & fs::perms::mask);
 }
@@ -86,10 +99,7 @@ TEST_CASE("a checkpoint is published whole, and latest leads there") {
 
 TEST_CASE("a checkpoint of the same step is replaced") {
   const auto replace = [](bool can_exchange) {
-    const testing::TemporaryFolder home;
-    const CheckpointFolder folder(home.path());
-    testing::publish_sample(folder, 3);
-    testing::publish_sample(folder, 5);
+    const SampleFolder folder({3, 5});
     Manifest other = testing::sample_manifest(5);
     other.texts["new"] = "yes";
     other.files[0].name = "renamed";
@@ -109,55 +119,47 @@ TEST_CASE("a checkpoint of the same step is replaced") {
 }
 
 TEST_CASE("the steps of a folder are those of its checkpoints") {
-  const testing::TemporaryFolder home;
-  const CheckpointFolder folder(home.path());
-  for (const std::int64_t step : {7, 0, 1'000'000'000, 20}) testing::publish_sample(folder, step);
+  const SampleFolder folder({7, 0, 1'000'000'000, 20});
   folder.begin(30);
   for (const char* name : {"step-", "step-8", "step-00000008x", "step--0000008", "step-000000008",
                            "step-99999999999999999999", "other"}) {
-    fs::create_directory(home.path() / name);
+    fs::create_directory(folder.path() / name);
   }
-  (void)home.write("step-00000009", "a file");
-  fs::create_directory_symlink("step-00000007", home.path() / "step-00000010");
+  (void)folder.write("step-00000009", "a file");
+  fs::create_directory_symlink("step-00000007", folder.path() / "step-00000010");
   CHECK(folder.steps() == Steps{1'000'000'000, 20, 7, 0});
-  CHECK(fs::read_symlink(home.path() / "latest") == "step-00000020");
+  CHECK(fs::read_symlink(folder.path() / "latest") == "step-00000020");
 }
 
 TEST_CASE("best leads to the checkpoint that was set last, if it is there") {
-  const testing::TemporaryFolder home;
-  const CheckpointFolder folder(home.path());
-  for (const std::int64_t step : {1, 2, 3}) testing::publish_sample(folder, step);
+  const SampleFolder folder({1, 2, 3});
   CHECK(folder.best() == std::nullopt);
   folder.set_best(2);
   CHECK(folder.best() == 2);
-  CHECK(fs::read_symlink(home.path() / "best") == "step-00000002");
+  CHECK(fs::read_symlink(folder.path() / "best") == "step-00000002");
   folder.set_best(3);
   CHECK(folder.best() == 3);
   CHECK(failure_of([&] { folder.set_best(4); }) ==
-        home.path("step-00000004") + " can't be linked to: No such file or directory");
+        folder.path("step-00000004") + " can't be linked to: No such file or directory");
   CHECK(folder.best() == 3);
   fs::remove_all(folder.of_step(3));
   CHECK(folder.best() == std::nullopt);
-  fs::remove(home.path() / "best");
-  fs::create_directory_symlink(folder.of_step(1), home.path() / "best");  // by a user
+  fs::remove(folder.path() / "best");
+  fs::create_directory_symlink(folder.of_step(1), folder.path() / "best");  // by a user
   CHECK(folder.best() == 1);
-  fs::remove(home.path() / "best");
-  fs::create_directory_symlink("/", home.path() / "best");
+  fs::remove(folder.path() / "best");
+  fs::create_directory_symlink("/", folder.path() / "best");
   CHECK(folder.best() == std::nullopt);
-  fs::remove(home.path() / "best");
-  fs::create_symlink("best", home.path() / "best");
+  fs::remove(folder.path() / "best");
+  fs::create_symlink("best", folder.path() / "best");
   CHECK_THAT(failure_of([&] { (void)folder.best(); }),
-             ContainsSubstring(home.path("best") + " can't be read: "));
+             ContainsSubstring(folder.path("best") + " can't be read: "));
 }
 
 TEST_CASE("old checkpoints are removed, but not the best nor the latest") {
-  const testing::TemporaryFolder home;
-  const CheckpointFolder folder(home.path());
-  const auto publish = [&](const Steps& steps) {
-    for (const std::int64_t step : steps) testing::publish_sample(folder, step);
-  };
+  const SampleFolder folder;
   folder.prune(1);
-  publish({1, 2, 3, 4, 5});
+  folder.add({1, 2, 3, 4, 5});
   folder.prune(5);
   CHECK(folder.steps() == Steps{5, 4, 3, 2, 1});
   folder.prune(4);
@@ -169,65 +171,61 @@ TEST_CASE("old checkpoints are removed, but not the best nor the latest") {
   folder.prune(2);
   CHECK(folder.steps() == Steps{5, 4});
   // A run that goes on from an earlier step.
-  publish({2, 3});
+  folder.add({2, 3});
   folder.prune(1);
   CHECK(folder.steps() == Steps{5, 3});
-  CHECK(testing::entries(home.path()) == 4);
+  CHECK(testing::entries(folder.path()) == 4);
   CHECK_NOTHROW(verify(folder, 3));
   CHECK_THROWS_AS(folder.prune(0), ValueError);
   CHECK(folder.steps() == Steps{5, 3});
 }
 
 TEST_CASE("what killed writers have left is swept, and nothing else") {
-  const testing::TemporaryFolder home;
-  const CheckpointFolder folder(home.path());
-  CheckpointFolder(home.path() / "none").sweep();
+  const SampleFolder folder;
+  CheckpointFolder(folder.path() / "none").sweep();
   testing::publish_sample(folder, 1);
   folder.set_best(1);
-  (void)home.write(".hidden.tmp", "a user's");
-  (void)home.write("notes", "a user's");
-  const std::ptrdiff_t before = testing::entries(home.path());
+  (void)folder.write(".hidden.tmp", "a user's");
+  (void)folder.write("notes", "a user's");
+  const std::ptrdiff_t before = testing::entries(folder.path());
   folder.begin(2);
   testing::write_text(folder.unfinished(2) / "manifest.json", "{");
-  fs::create_directories(home.path() / ".step-00000001.old.tmp" / "inside");
-  fs::create_symlink("step-00000001", home.path() / ".latest.tmp");
-  fs::create_symlink("nowhere", home.path() / ".best.tmp");
+  fs::create_directories(folder.path() / ".step-00000001.old.tmp" / "inside");
+  fs::create_symlink("step-00000001", folder.path() / ".latest.tmp");
+  fs::create_symlink("nowhere", folder.path() / ".best.tmp");
   folder.sweep();
-  CHECK(testing::entries(home.path()) == before);
+  CHECK(testing::entries(folder.path()) == before);
   CHECK(folder.best() == 1);
   CHECK_NOTHROW(verify(folder, 1));
 }
 
 TEST_CASE("what killed writers have left is in nobody's way") {
-  const testing::TemporaryFolder home;
-  const CheckpointFolder folder(home.path());
-  for (const std::int64_t step : {1, 2}) testing::publish_sample(folder, step);
-  fs::create_directories(home.path() / ".step-00000001.old.tmp" / "inside");
-  fs::create_directories(home.path() / ".step-00000003.old.tmp" / "inside");
-  fs::create_symlink("nowhere", home.path() / ".latest.tmp");
-  fs::create_directories(home.path() / ".best.tmp" / "inside");
+  const SampleFolder folder({1, 2});
+  fs::create_directories(folder.path() / ".step-00000001.old.tmp" / "inside");
+  fs::create_directories(folder.path() / ".step-00000003.old.tmp" / "inside");
+  fs::create_symlink("nowhere", folder.path() / ".latest.tmp");
+  fs::create_directories(folder.path() / ".best.tmp" / "inside");
   testing::publish_sample(folder, 3);
   folder.set_best(3);
   folder.prune(1);
   CHECK(folder.steps() == Steps{3});
-  CHECK(testing::entries(home.path()) == 3);
+  CHECK(testing::entries(folder.path()) == 3);
 }
 
 TEST_CASE("checkpoints after a step are set aside, and latest leads to it") {
-  const testing::TemporaryFolder home;
-  const CheckpointFolder folder(home.path());
+  const SampleFolder folder;
   CHECK(folder.set_aside_after(0) == 0);
   for (const std::int64_t step : {1, 2, 3}) testing::publish_sample(folder, step);
   CHECK(folder.set_aside_after(3) == 0);
   CHECK(folder.set_aside_after(1) == 2);
   CHECK(folder.steps() == Steps{1});
-  CHECK(fs::read_symlink(home.path() / "latest") == "step-00000001");
-  CHECK_NOTHROW(CheckpointReader(home.path() / "aside-step-00000003").verify());
+  CHECK(fs::read_symlink(folder.path() / "latest") == "step-00000001");
+  CHECK_NOTHROW(CheckpointReader(folder.path() / "aside-step-00000003").verify());
   testing::publish_sample(folder, 3);
   folder.set_best(3);
   CHECK(folder.set_aside_after(1) == 1);
-  CHECK_FALSE(fs::exists(fs::symlink_status(home.path() / "best")));
-  CHECK(testing::entries(home.path()) == 4);
+  CHECK_FALSE(fs::exists(fs::symlink_status(folder.path() / "best")));
+  CHECK(testing::entries(folder.path()) == 4);
   testing::publish_sample(folder, 2);
   folder.set_best(1);
   CHECK(folder.set_aside_after(1) == 1);
@@ -235,37 +233,34 @@ TEST_CASE("checkpoints after a step are set aside, and latest leads to it") {
 }
 
 TEST_CASE("a checkpoint that was about to be replaced or removed gets its name back, if whole") {
-  const testing::TemporaryFolder home;
-  const CheckpointFolder folder(home.path());
+  const SampleFolder folder;
   for (const std::int64_t step : {1, 2, 3}) {
     testing::publish_sample(folder, step);
     fs::rename(folder.of_step(step),
-               home.path() / (".step-0000000" + std::to_string(step) + ".old.tmp"));
+               folder.path() / (".step-0000000" + std::to_string(step) + ".old.tmp"));
   }
   testing::publish_sample(folder, 2);  // the one that has replaced it
-  fs::remove(home.path() / ".step-00000003.old.tmp" / "manifest.json");
+  fs::remove(folder.path() / ".step-00000003.old.tmp" / "manifest.json");
   folder.sweep();
   CHECK(folder.steps() == Steps{2, 1});
   verify(folder, 1);
-  CHECK(testing::entries(home.path()) == 3);  // with latest
+  CHECK(testing::entries(folder.path()) == 3);  // with latest
 }
 
 TEST_CASE("a checkpoint under the name of another step is refused") {
-  const testing::TemporaryFolder home;
-  const CheckpointFolder folder(home.path());
-  testing::publish_sample(folder, 1);
+  const SampleFolder folder({1});
   fs::rename(folder.of_step(1), folder.of_step(2));
   CHECK_THAT(failure_of([&] { verify(folder, 2); }),
              ContainsSubstring("step-00000002 has a checkpoint of another step: by "
                                "manifest.json it is of 1"));
-  fs::rename(folder.of_step(2), home.path() / "good");
-  CHECK_NOTHROW(CheckpointReader(home.path() / "good").verify());
-  CHECK_THAT(failure_of([&] { CheckpointReader(home.path()).verify(); }),
+  fs::rename(folder.of_step(2), folder.path() / "good");
+  CHECK_NOTHROW(CheckpointReader(folder.path() / "good").verify());
+  CHECK_THAT(failure_of([&] { CheckpointReader(folder.path()).verify(); }),
              ContainsSubstring("is no checkpoint: it has no manifest.json"));
-  fs::remove(home.path() / "latest");
-  fs::create_directory_symlink("good", home.path() / "latest");
-  CHECK_THAT(failure_of([&] { CheckpointReader(home.path()).verify(); }),
-             ContainsSubstring("; did you mean " + home.path("latest") + "?"));
+  fs::remove(folder.path() / "latest");
+  fs::create_directory_symlink("good", folder.path() / "latest");
+  CHECK_THAT(failure_of([&] { CheckpointReader(folder.path()).verify(); }),
+             ContainsSubstring("; did you mean " + folder.path("latest") + "?"));
 }
 
 TEST_CASE("several processes begin a checkpoint at once") {
@@ -308,8 +303,7 @@ TEST_CASE("a folder of checkpoints that can't be written is an error with path a
 }
 
 TEST_CASE("a checkpoint that is not whole is not published") {
-  const testing::TemporaryFolder home;
-  const CheckpointFolder folder(home.path());
+  const SampleFolder folder;
   const Manifest old = testing::publish_sample(folder, 1);
   Manifest manifest = testing::sample_manifest(1);
   manifest.texts["new"] = "yes";
@@ -346,41 +340,38 @@ TEST_CASE("a checkpoint that is not whole is not published") {
 
   folder.publish(manifest);
   CHECK(CheckpointReader(folder.path() / "latest").manifest() == manifest);
-  CHECK(testing::entries(home.path()) == 2);
+  CHECK(testing::entries(folder.path()) == 2);
 }
 
 TEST_CASE("latest and best are what a copy made of them, and links again after a checkpoint") {
-  const testing::TemporaryFolder home;
-  const CheckpointFolder folder(home.path());
-  for (const std::int64_t step : {1, 2, 3}) testing::publish_sample(folder, step);
+  const SampleFolder folder({1, 2, 3});
   folder.set_best(2);
-  for (const char* link : {"latest", "best"}) copy_followed(home.path() / link);
+  for (const char* link : {"latest", "best"}) copy_followed(folder.path() / link);
   CHECK(folder.steps() == Steps{3, 2, 1});
   CHECK(folder.latest() == 3);
   CHECK(folder.best() == 2);
-  CHECK(CheckpointReader(home.path() / "latest").manifest().step == 3);
+  CHECK(CheckpointReader(folder.path() / "latest").manifest().step == 3);
   CHECK(folder.set_aside_after(3) == 0);
   folder.sweep();
   folder.prune(2);
   CHECK(folder.steps() == Steps{3, 2});
 
   testing::publish_sample(folder, 4);
-  CHECK(fs::read_symlink(home.path() / "latest") == "step-00000004");
-  CHECK(fs::read_symlink(home.path() / "best") == "step-00000002");
+  CHECK(fs::read_symlink(folder.path() / "latest") == "step-00000004");
+  CHECK(fs::read_symlink(folder.path() / "best") == "step-00000002");
   CHECK(folder.steps() == Steps{4, 3, 2});
-  CHECK(testing::entries(home.path()) == 5);
+  CHECK(testing::entries(folder.path()) == 5);
 }
 
 TEST_CASE("a copy of a checkpoint that is not here any more becomes that checkpoint") {
-  const testing::TemporaryFolder home;
-  const CheckpointFolder folder(home.path());
-  for (const std::int64_t step : {1, 2}) testing::publish_sample(folder, step);
+  const SampleFolder folder({1, 2});
   folder.set_best(1);
-  for (const char* link : {"latest", "best"}) copy_followed(home.path() / link);
+  for (const char* link : {"latest", "best"}) copy_followed(folder.path() / link);
   for (const std::int64_t step : {1, 2}) fs::remove_all(folder.of_step(step));
   CHECK(folder.steps().empty());
   CHECK(folder.latest() == std::nullopt);
-  CHECK(folder.folders() == std::vector<fs::path>{home.path() / "latest", home.path() / "best"});
+  CHECK(folder.folders() ==
+        std::vector<fs::path>{folder.path() / "latest", folder.path() / "best"});
   CHECK(folder.set_aside_after(2) == 0);
   CHECK(folder.folders().size() == 2);
 
@@ -389,85 +380,79 @@ TEST_CASE("a copy of a checkpoint that is not here any more becomes that checkpo
   CHECK(folder.latest() == 3);
   CHECK(folder.best() == 1);
   for (const std::int64_t step : {1, 2, 3}) CHECK_NOTHROW(verify(folder, step));
-  CHECK(testing::entries(home.path()) == 5);
+  CHECK(testing::entries(folder.path()) == 5);
 }
 
 TEST_CASE("copies are behind the checkpoint of their step where all are tried") {
-  const testing::TemporaryFolder home;
-  const CheckpointFolder folder(home.path());
-  for (const std::int64_t step : {1, 2, 3}) testing::publish_sample(folder, step);
+  const SampleFolder folder({1, 2, 3});
   folder.set_best(2);
-  for (const char* link : {"latest", "best"}) copy_followed(home.path() / link);
-  CHECK(folder.folders() == std::vector<fs::path>{folder.of_step(3), home.path() / "latest",
-                                                  folder.of_step(2), home.path() / "best",
+  for (const char* link : {"latest", "best"}) copy_followed(folder.path() / link);
+  CHECK(folder.folders() == std::vector<fs::path>{folder.of_step(3), folder.path() / "latest",
+                                                  folder.of_step(2), folder.path() / "best",
                                                   folder.of_step(1)});
 }
 
 TEST_CASE("copies of later checkpoints are set aside, too") {
-  const testing::TemporaryFolder home;
-  const CheckpointFolder folder(home.path());
-  for (const std::int64_t step : {1, 2, 3}) testing::publish_sample(folder, step);
+  const SampleFolder folder({1, 2, 3});
   folder.set_best(2);
-  for (const char* link : {"latest", "best"}) copy_followed(home.path() / link);
+  for (const char* link : {"latest", "best"}) copy_followed(folder.path() / link);
   fs::remove_all(folder.of_step(3));
   CHECK(folder.set_aside_after(1) == 2);
   CHECK(folder.folders() == std::vector<fs::path>{folder.of_step(1)});
-  CHECK(fs::read_symlink(home.path() / "latest") == "step-00000001");
+  CHECK(fs::read_symlink(folder.path() / "latest") == "step-00000001");
   CHECK(folder.best() == std::nullopt);
   for (const char* name : {"aside-latest", "aside-best", "aside-step-00000002"}) {
-    CHECK_NOTHROW(CheckpointReader(home.path() / name).verify());
+    CHECK_NOTHROW(CheckpointReader(folder.path() / name).verify());
   }
 }
 
 TEST_CASE("a folder latest that is no copy of a checkpoint is set aside, not removed") {
-  const testing::TemporaryFolder home;
-  const CheckpointFolder folder(home.path());
-  fs::create_directories(home.path() / "latest" / "a user's");
-  fs::create_directories(home.path() / "aside-latest" / "an older one");
+  const SampleFolder folder;
+  fs::create_directories(folder.path() / "latest" / "a user's");
+  fs::create_directories(folder.path() / "aside-latest" / "an older one");
   testing::publish_sample(folder, 1);
-  CHECK(fs::read_symlink(home.path() / "latest") == "step-00000001");
-  CHECK(fs::exists(home.path() / "aside-latest" / "a user's"));
-  CHECK(testing::entries(home.path()) == 3);
+  CHECK(fs::read_symlink(folder.path() / "latest") == "step-00000001");
+  CHECK(fs::exists(folder.path() / "aside-latest" / "a user's"));
+  CHECK(testing::entries(folder.path()) == 3);
   // Of the same step, but another run's.
   Manifest other = testing::sample_manifest(1);
   other.texts["new"] = "yes";
-  fs::remove(home.path() / "latest");
-  fs::create_directory(home.path() / "latest");
-  testing::write_files(other, home.path() / "latest");
-  testing::write_text(home.path() / "latest" / "manifest.json", write_manifest(other));
+  fs::remove(folder.path() / "latest");
+  fs::create_directory(folder.path() / "latest");
+  testing::write_files(other, folder.path() / "latest");
+  testing::write_text(folder.path() / "latest" / "manifest.json", write_manifest(other));
   testing::publish_sample(folder, 2);
-  CHECK(CheckpointReader(home.path() / "aside-latest").manifest() == other);
+  CHECK(CheckpointReader(folder.path() / "aside-latest").manifest() == other);
 }
 
 TEST_CASE("where a file system has no links, latest and best are files that name a step") {
-  const testing::TemporaryFolder home;
-  const CheckpointFolder folder(home.path());
+  const SampleFolder folder;
   run_in_thread([&] {
     testing::refuse_links();
-    for (const std::int64_t step : {1, 2}) testing::publish_sample(folder, step);
+    folder.add({1, 2});
     folder.set_best(1);
     folder.prune(1);
   });
-  CHECK(testing::read_text(home.path() / "latest") == "step-00000002\n");
-  CHECK(testing::read_text(home.path() / "best") == "step-00000001\n");
+  CHECK(testing::read_text(folder.path() / "latest") == "step-00000002\n");
+  CHECK(testing::read_text(folder.path() / "best") == "step-00000001\n");
   CHECK(folder.latest() == 2);
   CHECK(folder.best() == 1);
   CHECK(folder.steps() == Steps{2, 1});
-  CHECK(testing::entries(home.path()) == 4);
-  CHECK(CheckpointReader(home.path() / "latest").folder() ==
-        fs::canonical(home.path()) / "step-00000002");
-  CHECK(CheckpointFolder::resolved(home.path() / "latest/") == folder.of_step(2));
-  (void)home.write("latest", "step-00000001\r\n");  // by another program
+  CHECK(testing::entries(folder.path()) == 4);
+  CHECK(CheckpointReader(folder.path() / "latest").folder() ==
+        fs::canonical(folder.path()) / "step-00000002");
+  CHECK(CheckpointFolder::resolved(folder.path() / "latest/") == folder.of_step(2));
+  (void)folder.write("latest", "step-00000001\r\n");  // by another program
   CHECK(folder.latest() == 1);
-  (void)home.write("latest", "step-00000009");
+  (void)folder.write("latest", "step-00000009");
   CHECK(folder.latest() == std::nullopt);
   for (const char* text : {"", "notes", "../step-00000001", "step-00000001/manifest.json"}) {
-    (void)home.write("latest", text);
+    (void)folder.write("latest", text);
     CHECK(folder.latest() == std::nullopt);
-    CHECK(CheckpointFolder::resolved(home.path() / "latest") == home.path() / "latest");
+    CHECK(CheckpointFolder::resolved(folder.path() / "latest") == folder.path() / "latest");
   }
   testing::publish_sample(folder, 3);
-  CHECK(fs::read_symlink(home.path() / "latest") == "step-00000003");
+  CHECK(fs::read_symlink(folder.path() / "latest") == "step-00000003");
 }
 
 TEST_CASE("a name is followed through links and files to a checkpoint's folder") {
@@ -492,15 +477,13 @@ TEST_CASE("a name is followed through links and files to a checkpoint's folder")
 
 TEST_CASE("a FIFO in place of latest or best is an error before a run goes on") {
   for (const char* link : {"latest", "best"}) {
-    const testing::TemporaryFolder home;
-    const CheckpointFolder folder(home.path());
-    testing::publish_sample(folder, 1);
-    fs::remove(home.path() / link);
-    REQUIRE(::mkfifo(home.path(link).c_str(), 0600) == 0);
+    const SampleFolder folder({1});
+    fs::remove(folder.path() / link);
+    REQUIRE(::mkfifo(folder.path(link).c_str(), 0600) == 0);
     CHECK(testing::message_of<DataError>([&] { (void)folder.set_aside_after(1); }) ==
-          home.path(link) + " is no folder and no file");
-    CHECK(testing::message_of<DataError>([&] { CheckpointReader(home.path() / link); }) ==
-          home.path(link) + " is no checkpoint: it has no manifest.json");
+          folder.path(link) + " is no folder and no file");
+    CHECK(testing::message_of<DataError>([&] { CheckpointReader(folder.path() / link); }) ==
+          folder.path(link) + " is no checkpoint: it has no manifest.json");
   }
 }
 
