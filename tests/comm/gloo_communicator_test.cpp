@@ -15,6 +15,8 @@ using testing::Backend;
 using testing::bytes;
 using testing::expect;
 using testing::in_threads;
+using testing::kFloat;
+using testing::kSum;
 using testing::Words;
 
 TEST_CASE("bytes on the wire are the optimum", "[gloo]") {
@@ -36,16 +38,16 @@ TEST_CASE("bytes on the wire are the optimum", "[gloo]") {
         const std::uint64_t now = group.ledger().rounds;
         return now - std::exchange(rounds, now);
       };
-      group.all_reduce(bytes(words), bytes(words), ElementType::float32, ReduceOp::sum);
+      group.all_reduce(bytes(words), bytes(words), kFloat, kSum);
       expect(sent() == 2 * (n - 1) * size / n, "all_reduce sends 2 (N-1)/N");
       expect(waited() == (n == 1 ? 0 : 2), "a large all_reduce takes two rounds");
-      group.reduce_scatter(bytes(words), bytes(part), ElementType::float32, ReduceOp::sum);
+      group.reduce_scatter(bytes(words), bytes(part), kFloat, kSum);
       expect(sent() == (n - 1) * size / n, "reduce_scatter sends (N-1)/N");
       group.all_gather(bytes(part), bytes(words));
       expect(sent() == (n - 1) * size / n, "all_gather sends (N-1)/N");
       expect(waited() == (n == 1 ? 0 : 2), "a round each");
       words.resize(256);
-      group.all_reduce(bytes(words), bytes(words), ElementType::float32, ReduceOp::sum);
+      group.all_reduce(bytes(words), bytes(words), kFloat, kSum);
       expect(sent() == (n - 1) * 1024, "a small all_reduce sends N-1 times its size");
       expect(waited() == (n == 1 ? 0 : 1), "a small all_reduce takes one round");
     }));
@@ -60,8 +62,7 @@ TEST_CASE("a replica that does not arrive is a Timeout that names it", "[failure
                       [](comm::Communicator& group) {
                         Words words(10);
                         if (group.rank() == 0) {
-                          group.all_reduce(bytes(words), bytes(words), ElementType::float32,
-                                           ReduceOp::sum);
+                          group.all_reduce(bytes(words), bytes(words), kFloat, kSum);
                         }
                       },
                       options),

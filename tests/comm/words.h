@@ -38,5 +38,15 @@ inline std::span<std::byte> bytes(Words& words) {
 inline void expect(bool holds, const std::string& message) {
   if (!holds) throw std::runtime_error(message);
 }
+/// That `call` throws an E whose message has this part.
+template <typename E, typename Call>
+void expect_error(const Call& call, const std::string& part) {
+  try {
+    call();
+  } catch (const E& error) {
+    return expect(std::string(error.what()).find(part) != std::string::npos, error.what());
+  }
+  throw std::runtime_error("no error that says '" + part + "'");
+}
 
 }  // namespace lockstep::testing
