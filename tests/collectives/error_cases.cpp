@@ -13,6 +13,7 @@
 #include "tests/collectives/case_parts.h"
 #include "tests/collectives/cases.h"
 #include "tests/collectives/refused.h"
+#include "tests/support/message_of.h"
 
 namespace lockstep::testing {
 namespace {
@@ -141,14 +142,8 @@ void call_sites() {
   };
   const auto at_line = [](unsigned line) { return str("(error_cases.cpp:", line, ")"); };
   const auto names = [](const std::function<void()>& call, const std::string& place) {
-    try {
-      call();
-    } catch (const NameError& error) {
-      expect(std::string(error.what()).find(place) != std::string::npos,
-             str(error.what(), " does not name ", place));
-      return;
-    }
-    expect(false, "no NameError");
+    const std::string error = message_of<NameError>(call);
+    expect(error.find(place) != std::string::npos, str(error, " does not name ", place));
   };
   const Tensor x = at::ones({1});
   const auto here = std::source_location::current();

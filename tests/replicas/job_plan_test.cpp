@@ -12,6 +12,7 @@
 #include "framework/base/record.h"
 #include "framework/comm/network/link.h"
 #include "tests/catch.h"
+#include "tests/support/message_of.h"
 #include "tests/support/settings.h"
 
 using namespace lockstep;
@@ -113,15 +114,11 @@ TEST_CASE("a worker reads its job's plan as the launcher has written it") {
 TEST_CASE("a layout that can't be is refused") {
   using Hosts = std::vector<JobLayout::Host>;
   const auto problem_of = [](const Hosts& hosts) {
-    try {
-      (void)decode<JobLayout>(encode(hosts), "a layout");
-    } catch (const DataError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return testing::message_of<DataError>(
+        [&] { (void)decode<JobLayout>(encode(hosts), "a layout"); });
   };
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  CHECK(problem_of({{{0, 3}, {0, 2}}, {{3, 0}, {2, 0}}, {{3, 2}, {2, 2}}}).empty());
+  CHECK(problem_of({{{0, 3}, {0, 2}}, {{3, 0}, {2, 0}}, {{3, 2}, {2, 2}}}) == "no error");
   for (const Hosts& wrong : std::initializer_list<Hosts>{{},
                                                          {{{0, 0}, {0, 0}}},
                                                          {{{0, 2}, {0, 0}}},
