@@ -161,6 +161,7 @@ TEST_CASE("shard_map_psum: the sum over all blocks is 6") {
 }
 
 TEST_CASE("the four pitfalls of shard_map_psum end in errors that say what is wrong") {
+  const std::string title = "shard_map over 'data' (shard_map_test.cpp): ";
   const Tensor y = at::tensor({1.0, 2.0, 3.0});
   const auto sum = [](const Tensor& block) { return psum(block.sum(), "data"); };
   const auto forgotten = [](const Tensor& block) { return block.sum(); };
@@ -176,26 +177,24 @@ TEST_CASE("the four pitfalls of shard_map_psum end in errors that say what is wr
     CHECK_THAT(refusal([&] {
                  (void)shard_map(forgotten, Mesh({{"data", 3}}), {P("data")}, P())(y);
                }),
-               ContainsSubstring("shard_map over 'data' (shard_map_test.cpp): result 0 differs "
-                                 "along 'data': index 1 has another value than index 0, and "
-                                 "its out spec does not name this axis. Is a psum missing?"));
+               ContainsSubstring(
+                   title + "result 0 differs along 'data': index 1 has another value than index 0, "
+                           "and its out spec does not name this axis. Is a psum missing?"));
     // One replica has nothing to differ from.
     CHECK(shard_map(forgotten, Mesh({{"data", 1}}), {P("data")}, P())(y).item().toDouble() == 6);
   }
   SECTION("a length that does not divide") {
     CHECK(refusal([&] {
             (void)shard_map(sum, Mesh({{"data", 2}}), {P("data")}, P())(y);
-          }) ==
-          "shard_map over 'data' (shard_map_test.cpp): leaf 0 of argument 0 has shape [3]; its "
-          "spec P('data') cuts dimension 0 into "
-          "2 blocks, which must divide 3");
+          }) == title +
+                    "leaf 0 of argument 0 has shape [3]; its spec P('data') cuts dimension 0 into "
+                    "2 blocks, which must divide 3");
   }
   SECTION("an out spec longer than the result") {
     for (const std::int64_t replicas : {1, 3}) {
       CHECK(refusal([&] {
               (void)shard_map(sum, Mesh({{"data", replicas}}), {P("data")}, P("data"))(y);
-            }) == "shard_map over 'data' (shard_map_test.cpp): result 0 of replica " +
-                      std::to_string(replicas - 1) +
+            }) == title + "result 0 of replica " + std::to_string(replicas - 1) +
                       " has shape [], but its spec P('data') has 1 dimension");
     }
   }
@@ -237,94 +236,84 @@ TEST_CASE("a replicated result that is built or shaped differently is told with 
       return std::vector<Tensor>(axis_index("data") == odd ? count : 1, x);
     };
   };
+  const std::string title = "shard_map over 'data' (shard_map_test.cpp): ";
   const std::string rule = "; its out spec does not name this axis";
-  CHECK_THAT(told(leaves_at(2, 2)),
-             ContainsSubstring("shard_map over 'data' (shard_map_test.cpp): result 0 differs along "
-                               "'data': it has 1 leaf at index 0 "
-                               "and 2 at index 2" +
-                               rule));
+  CHECK_THAT(
+      told(leaves_at(2, 2)),
+      ContainsSubstring(title +
+                        "result 0 differs along 'data': it has 1 leaf at index 0 and 2 at index 2" +
+                        rule));
   CHECK_THAT(told(leaves_at(1, 0)), ContainsSubstring("1 leaf at index 0 and 0 at index 1" + rule));
-  CHECK_THAT(told([](const Tensor& x) { return axis_index("data") == 1 ? x.flatten() : x; }),
-             ContainsSubstring("shard_map over 'data' (shard_map_test.cpp): result 0 differs along "
-                               "'data': it is [1, 2] Float at index 0 "
-                               "and [2] Float at index 1" +
-                               rule));
+  CHECK_THAT(
+      told([](const Tensor& x) { return axis_index("data") == 1 ? x.flatten() : x; }),
+      ContainsSubstring(
+          title +
+          "result 0 differs along 'data': it is [1, 2] Float at index 0 and [2] Float at index 1" +
+          rule));
   CHECK_THAT(told([](const Tensor& x) {
                std::vector<Tensor> tree(100, x);
                if (axis_index("data") == 2) tree[70] = x.to(at::kDouble);
                return tree;
              }),
-             ContainsSubstring("shard_map over 'data' (shard_map_test.cpp): result 0, leaf 70, "
-                               "differs along 'data': it is [1, 2] "
-                               "Float at index 0 and [1, 2] Double at index 2" +
+             ContainsSubstring(title +
+                               "result 0, leaf 70, differs along 'data': it is [1, 2] Float at "
+                               "index 0 and [1, 2] Double at index 2" +
                                rule));
   CHECK_THAT(told([](const Tensor&) { return Tensor(); }),
-             ContainsSubstring(
-                 "shard_map over 'data' (shard_map_test.cpp): result 0 is an undefined tensor"));
-  CHECK_THAT(
-      told([](const Tensor& x) {
-        return std::vector<Tensor>{x, Tensor()};
-      }),
-      ContainsSubstring(
-          "shard_map over 'data' (shard_map_test.cpp): result 0, leaf 1, is an undefined tensor"));
+             ContainsSubstring(title + "result 0 is an undefined tensor"));
+  CHECK_THAT(told([](const Tensor& x) {
+               return std::vector<Tensor>{x, Tensor()};
+             }),
+             ContainsSubstring(title + "result 0, leaf 1, is an undefined tensor"));
 }
 
 TEST_CASE("specs that do not fit are refused, with the mesh and the numbers") {
   const Tensor x = at::ones({6, 5});
+  const std::string title = "shard_map over ('data', 'model') (shard_map_test.cpp): ";
   const auto call = [&](const PartitionSpec& in, const OutSpecs& out) {
     return refusal([&] { (void)shard_map(same, two_by_three(), {in}, out)(x); });
   };
-  CHECK(call(P("batch"), P()) ==
-        "shard_map over ('data', 'model') (shard_map_test.cpp): in_specs: the spec P('batch') "
-        "names axis 'batch', which the mesh {'data': 2, "
-        "'model': 3} has not");
+  CHECK(call(P("batch"), P()) == title +
+                                     "in_specs: the spec P('batch') names axis 'batch', which the "
+                                     "mesh {'data': 2, 'model': 3} has not");
   CHECK(call(P(), P(none, "batch")) ==
-        "shard_map over ('data', 'model') (shard_map_test.cpp): out_specs: the spec P(none, "
-        "'batch') names axis 'batch', which the mesh "
-        "{'data': 2, 'model': 3} has not");
+        title +
+            "out_specs: the spec P(none, 'batch') names axis 'batch', which the mesh {'data': 2, "
+            "'model': 3} has not");
   CHECK(call(P("data", "data"), P()) ==
-        "shard_map over ('data', 'model') (shard_map_test.cpp): in_specs: the spec P('data', "
-        "'data') names axis 'data' twice");
+        title + "in_specs: the spec P('data', 'data') names axis 'data' twice");
   CHECK(call(P({"model", "model"}), P()) ==
-        "shard_map over ('data', 'model') (shard_map_test.cpp): in_specs: the spec P(('model', "
-        "'model')) names axis 'model' twice");
+        title + "in_specs: the spec P(('model', 'model')) names axis 'model' twice");
   CHECK(call(P("data", {"model", "data"}), P()) ==
-        "shard_map over ('data', 'model') (shard_map_test.cpp): in_specs: the spec P('data', "
-        "('model', 'data')) names axis 'data' twice");
+        title + "in_specs: the spec P('data', ('model', 'data')) names axis 'data' twice");
   CHECK(call(P(none, "model"), P()) ==
-        "shard_map over ('data', 'model') (shard_map_test.cpp): leaf 0 of argument 0 has shape [6, "
-        "5]; its spec P(none, 'model') cuts "
-        "dimension 1 into 3 blocks, which must divide 5");
+        title +
+            "leaf 0 of argument 0 has shape [6, 5]; its spec P(none, 'model') cuts dimension 1 "
+            "into 3 blocks, which must divide 5");
   CHECK(call(P(none, {"data", "model"}), P()) ==
-        "shard_map over ('data', 'model') (shard_map_test.cpp): leaf 0 of argument 0 has shape [6, "
-        "5]; its spec P(none, ('data', 'model')) "
-        "cuts dimension 1 into 6 blocks, which must divide 5");
+        title +
+            "leaf 0 of argument 0 has shape [6, 5]; its spec P(none, ('data', 'model')) cuts "
+            "dimension 1 into 6 blocks, which must divide 5");
   CHECK(call(P("data", none, "model"), P()) ==
-        "shard_map over ('data', 'model') (shard_map_test.cpp): leaf 0 of argument 0 has shape [6, "
-        "5], but its spec P('data', none, 'model') "
-        "has 3 dimensions");
+        title +
+            "leaf 0 of argument 0 has shape [6, 5], but its spec P('data', none, 'model') has 3 "
+            "dimensions");
   CHECK_THAT(call(P(), {P(), P()}),
-             ContainsSubstring("shard_map over ('data', 'model') (shard_map_test.cpp): out_specs: "
-                               "result 0 is one value, its entry has 2 parts"));
+             ContainsSubstring(title + "out_specs: result 0 is one value, its entry has 2 parts"));
   CHECK(refusal([&] {
           (void)shard_map(same, two_by_three(), {P(), P()}, P())(x);
-        }) ==
-        "shard_map over ('data', 'model') (shard_map_test.cpp): in_specs has 2 entries for 1 "
-        "argument");
+        }) == title + "in_specs has 2 entries for 1 argument");
   CHECK(refusal([&] { (void)shard_map(same, two_by_three(), {}, P())(x); }) ==
-        "shard_map over ('data', 'model') (shard_map_test.cpp): in_specs has 0 entries for 1 "
-        "argument");
+        title + "in_specs has 0 entries for 1 argument");
   CHECK(refusal([&] {
           (void)shard_map(same, two_by_three(), P(), {}, {.check_replicated = false})(x);
-        }) ==
-        "shard_map over ('data', 'model') (shard_map_test.cpp): out_specs has 0 entries for 1 "
-        "result");
+        }) == title + "out_specs has 0 entries for 1 result");
   CHECK(refusal([&] { (void)shard_map([](int) {}, two_by_three(), {P("data")}, P())(3); }) ==
-        "shard_map over ('data', 'model') (shard_map_test.cpp): in_specs: argument 0 is no tree of "
-        "tensors: its entry must be std::nullopt (P() in shard_map)");
+        title +
+            "in_specs: argument 0 is no tree of tensors: its entry must be std::nullopt (P() in "
+            "shard_map)");
   CHECK(refusal([&] { (void)shard_map(same, two_by_three(), {P()}, P())(Tensor()); }) ==
-        "shard_map over ('data', 'model') (shard_map_test.cpp): leaf 0 of argument 0 is an "
-        "undefined tensor");
+        title + "leaf 0 of argument 0 is an undefined tensor");
   const auto uneven = [](const Tensor&) { return at::ones({1 + axis_index("data")}); };
   CHECK(refusal([&] {
           (void)shard_map(uneven, Mesh({{"data", 2}}), {P()}, P("data"))(x);
