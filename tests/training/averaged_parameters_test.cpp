@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -41,36 +40,11 @@ ZeroOptions averaging(int stage) {
   return options;
 }
 
-// This replica's pieces of the state whose names begin with `kind`, by the rest of the name.
-struct Piece {
-  std::int64_t offset;
-  at::Tensor values;
-};
-std::map<std::string, Piece> pieces_of(ZeroTrainer& trainer, const std::string& kind) {
-  std::map<std::string, Piece> pieces;
-  trainer.visit_state([&](const StatePiece& piece) {
-    if (piece.name.rfind(kind, 0) != 0) return;
-    const std::string key =
-        piece.name.substr(kind.size()) + " from " + std::to_string(piece.offset);
-    pieces[key] = {piece.offset, piece.values.clone()};
-  });
-  return pieces;
-}
-
 // Those of the parameters that are trained; the frozen one has no average.
-std::map<std::string, Piece> values_of(ZeroTrainer& trainer) {
-  auto values = pieces_of(trainer, "parameters/");
-  std::erase_if(values, [](const auto& each) { return each.first.rfind("frozen", 0) == 0; });
+Pieces values_of(ZeroTrainer& trainer) {
+  Pieces values = state_pieces(trainer, "parameters/");
+  std::erase_if(values, [](const auto& each) { return each.first.first == "frozen"; });
   return values;
-}
-
-void expect_equal_pieces(const std::map<std::string, Piece>& actual,
-                         const std::map<std::string, Piece>& expected) {
-  expect(actual.size() == expected.size(), "other pieces");
-  for (const auto& [key, piece] : expected) {
-    expect(actual.contains(key) && actual.at(key).values.equal(piece.values),
-           "another average of " + key);
-  }
 }
 
 // A step with inputs of the model's dtype.
@@ -87,7 +61,7 @@ Parameters averaged(const ZeroOptions& options, at::ScalarType dtype) {
   OddModel model;
   if (dtype != at::kFloat) model.to(dtype);  // else one parameter is float64
   ZeroTrainer trainer(model, options);
-  auto expected = values_of(trainer);
+  Pieces expected = values_of(trainer);
   double updates = 0;
   for (std::int64_t step = 0; step < 4; ++step) {
     if (step == 2) {
@@ -99,36 +73,29 @@ Parameters averaged(const ZeroOptions& options, at::ScalarType dtype) {
     const double most = (1 + updates) / (10 + updates);  // 0.1, 2/11 and 0.25
     const double decay = options.ema_warmup.value_or(true) ? std::min(kDecay, most) : kDecay;
     ++updates;
-    for (auto& [key, piece] : values_of(trainer)) {
-      at::Tensor& average = expected.at(key).values;
-      average = average + (piece.values - average) * (1 - decay);
+    for (const auto& [place, values] : values_of(trainer)) {
+      at::Tensor& average = expected.at(place);
+      average = average + (values - average) * (1 - decay);
     }
   }
-  expect_equal_pieces(pieces_of(trainer, "ema/"), expected);
+  expect_same_pieces(state_pieces(trainer, "ema/"), expected);
 
-  Parameters before;
-  trainer.visit_parameters([&](const std::string& name, const at::Tensor& value) {
-    before[name] = value.detach().clone();
-  });
+  const Parameters before = visited_parameters(trainer);
   Parameters result;
   {
     const auto scope = trainer.averaged_parameters();
     result = copies(model);
     (void)model.forward(samples(0, 0, 2).inputs.to(dtype));
-    Parameters visited;
-    trainer.visit_parameters([&](const std::string& name, const at::Tensor& value) {
-      visited[name] = value.detach().clone();
-    });
-    expect(first_difference(visited, result).empty(), "visit_parameters() shows others");
+    expect(first_difference(visited_parameters(trainer), result).empty(),
+           "visit_parameters() shows others");
   }
-  for (const auto& [key, piece] : expected) {
-    const at::Tensor whole = result.at(key.substr(0, key.find(' ')));
-    const at::Tensor part = whole.flatten().narrow(0, piece.offset, piece.values.numel());
-    expect(part.equal(piece.values.to(part.scalar_type())), "another value of " + key);
+  for (const auto& [place, values] : expected) {
+    const auto& [name, offset] = place;
+    const at::Tensor part = result.at(name).flatten().narrow(0, offset, values.numel());
+    expect(part.equal(values.to(part.scalar_type())), "another value of " + name);
   }
-  trainer.visit_parameters([&](const std::string& name, const at::Tensor& value) {
-    expect(value.equal(before.at(name)), "the parameter does not return: " + name);
-  });
+  const std::string moved = first_difference(visited_parameters(trainer), before);
+  expect(moved.empty(), "the parameter does not return: " + moved);
   expect(first_difference(before, result) != "", "averages are the values");
   step_of(trainer, model, 5);
   return result;
@@ -270,8 +237,7 @@ TEST_CASE("averages start at what parameters are before the first step") {
         trainer.edit_parameters([&] {
           for (const at::Tensor& parameter : model.parameters()) parameter.fill_(0.5);
         });
-        const auto values = values_of(trainer);
-        expect_equal_pieces(pieces_of(trainer, "ema/"), values);
+        expect_same_pieces(state_pieces(trainer, "ema/"), values_of(trainer));
         const auto scope = trainer.averaged_parameters();
         for (const at::Tensor& parameter : model.parameters()) {
           expect(parameter.eq(0.5).all().item<bool>(), "another start");

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -19,7 +18,6 @@
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/replicas/pmap.h"
 #include "framework/training/data_parallel.h"
 #include "framework/training/process_generator.h"
 #include "framework/training/sharded_optimizer.h"
@@ -38,36 +36,24 @@ std::function<at::Tensor(const std::string&)> values_of(const torch::nn::Module&
   return [values = copies(like)](const std::string& name) { return values.at(name); };
 }
 
-// The parameters after three steps, of replica 0.
-struct Job {
-  ZeroOptions options;
-  bool is_deferred = false;
-  std::mutex mutex{};
-  Parameters result{};
-
-  void run() {
-    OddModel model;
-    ZeroOptions own = options;
-    if (is_deferred) {
-      own.initialize = values_of(model);
-      defer(model);
-    }
-    ZeroTrainer trainer(model, own);
-    for (std::int64_t step = 0; step < 3; ++step) {
-      train_step(trainer, model, step, own.accumulate, own.axis_name);
-    }
-    trainer.check_agreement();
-    const auto whole = trainer.whole_parameters();
-    const std::lock_guard lock(mutex);
-    if (axis_index(own.axis_name) == 0) result = copies(model);
+// The parameters after three steps.
+Parameters trained(ZeroOptions options, bool is_deferred) {
+  OddModel model;
+  if (is_deferred) {
+    options.initialize = values_of(model);
+    defer(model);
   }
-};
+  ZeroTrainer trainer(model, options);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    train_step(trainer, model, step, options.accumulate, options.axis_name);
+  }
+  trainer.check_agreement();
+  const auto whole = trainer.whole_parameters();
+  return copies(model);
+}
 
 Parameters trained_in_map(std::int64_t replicas, int stage, bool is_deferred) {
-  Job job{.options = adam(stage), .is_deferred = is_deferred};
-  job.options.axis_name = "i";
-  pmap([&] { job.run(); }, {.axis_size = replicas})();
-  return job.result;
+  return result_of_map(replicas, [&] { return trained(adam(stage, "i"), is_deferred); });
 }
 
 // One large and one small Block, and a parameter outside of them.
@@ -129,10 +115,9 @@ TEST_CASE("deferred parameters train with the bits of a module made whole, at ev
         for (const std::int64_t workers : {std::int64_t{1}, replicas / 2, replicas}) {
           if (workers == 0) continue;
           const LaunchOptions launched = threads(replicas, backend, workers);
-          Job job{.options = adam(stage), .is_deferred = true};
           INFO(workers << " workers, gloo " << (backend == Backend::gloo));
-          REQUIRE(launch([&] { job.run(); }, launched) == 0);
-          CHECK(first_difference(job.result, expected) == "");
+          const auto train = [&] { return trained(adam(stage), true); };
+          CHECK(first_difference(result_of_job(launched, train), expected) == "");
         }
       }
     }

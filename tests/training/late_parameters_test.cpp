@@ -49,13 +49,6 @@ void check_late(int stage, Backend backend, const Check& check) {
   }
 }
 
-Parameters visited(ZeroTrainer& trainer) {
-  Parameters all;
-  trainer.visit_parameters(
-      [&](const std::string& name, const at::Tensor& value) { all[name] = value.clone(); });
-  return all;
-}
-
 at::Tensor output_of(OddModel& model) {
   const c10::AutoGradMode no_grad(false);
   return model.forward(samples(9, 0, 2).inputs);
@@ -109,7 +102,7 @@ TEST_CASE("whoever reads late parameters by the trainer or a Block sees what all
   const Quiet quiet;
   for (const int stage : {1, 2}) {
     check_late(stage, Backend::gloo,
-               [](ZeroTrainer& trainer, OddModel&) { return visited(trainer); });
+               [](ZeroTrainer& trainer, OddModel&) { return visited_parameters(trainer); });
     check_late(stage, Backend::gloo, [](ZeroTrainer&, OddModel& model) {
       return Parameters{{"output", output_of(model)}};
     });
@@ -123,14 +116,14 @@ TEST_CASE("whoever reads late parameters by the trainer or a Block sees what all
     });
     check_late(stage, Backend::gloo, [](ZeroTrainer& trainer, OddModel&) {
       trainer.check_agreement();
-      return visited(trainer);
+      return visited_parameters(trainer);
     });
     check_late(stage, Backend::gloo, [](ZeroTrainer& trainer, OddModel& model) {
       trainer.edit_parameters([&] {
         const c10::AutoGradMode no_grad(false);
         for (const at::Tensor& parameter : model.parameters()) parameter.mul_(0.5);
       });
-      return visited(trainer);
+      return visited_parameters(trainer);
     });
     check_late(stage, Backend::gloo, [](ZeroTrainer& trainer, OddModel&) {
       Parameters state;
@@ -143,7 +136,7 @@ TEST_CASE("whoever reads late parameters by the trainer or a Block sees what all
     check_late(stage, Backend::gloo, [](ZeroTrainer& trainer, OddModel&) {
       trainer.backward({});
       (void)trainer.step(kRate);
-      return visited(trainer);
+      return visited_parameters(trainer);
     });
   }
 }

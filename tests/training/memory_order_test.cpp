@@ -1,4 +1,3 @@
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -60,24 +59,6 @@ class FilterNet : public torch::nn::Module {
   at::Tensor scale = register_parameter("scale", at::full({3}, 2.0));
 };
 
-// All that a training saves on this replica: by name and offset the values, in the order of shapes.
-std::map<std::pair<std::string, std::int64_t>, at::Tensor> saved(Stateful& training) {
-  std::map<std::pair<std::string, std::int64_t>, at::Tensor> pieces;
-  training.visit_state([&](const StatePiece& piece) {
-    pieces[{piece.name, piece.offset}] = piece.values.clone();
-  });
-  return pieces;
-}
-
-void expect_same_state(Stateful& a, Stateful& b) {
-  const auto of_a = saved(a);
-  const auto of_b = saved(b);
-  expect(of_a.size() == of_b.size(), "other pieces");
-  for (const auto& [place, values] : of_a) {
-    expect(of_b.contains(place) && of_b.at(place).equal(values), "another " + place.first);
-  }
-}
-
 }  // namespace
 
 TEST_CASE("channels_last weights keep their order, and train to the bits of others") {
@@ -110,7 +91,7 @@ TEST_CASE("channels_last weights keep their order, and train to the bits of othe
         if (!net.first->weight.is_meta()) {
           expect(alias.equal(net.first->weight.detach()), "what shares its memory was left behind");
         }
-        expect_same_state(trainer, reference);
+        expect_same_pieces(state_pieces(trainer), state_pieces(reference));
         for (auto* const each : {&reference, &trainer}) {
           FilterNet& its = each == &trainer ? net : plain;
           each->edit_parameters([&] { its.second->weight.mul_(0.5); });
@@ -165,7 +146,7 @@ TEST_CASE("channels_last weights keep their order with optimizers of LibTorch's,
       }
       expect(net.is_in_order(), "another order");
       expect(first_difference(copies(net), copies(plain)).empty(), "other bits");
-      if (sharded) expect_same_state(*shards[1], *shards[0]);
+      if (sharded) expect_same_pieces(state_pieces(*shards[1]), state_pieces(*shards[0]));
       shards.clear();
       expect(net.is_in_order(), "another order at the end");
     }

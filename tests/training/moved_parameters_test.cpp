@@ -59,6 +59,12 @@ void step(ZeroTrainer& trainer, const Line& model) {
   (void)trainer.step(0.125);
 }
 
+// Writes into a parameter, of which its trainer is not told.
+void halve(const at::Tensor& parameter) {
+  const c10::AutoGradMode no_grad(false);
+  parameter.mul_(0.5);
+}
+
 void expect_values(const Line& model, double w, double b) {
   expect(model.w.allclose(at::full({7}, w)),
          "w is " + std::to_string(model.w[0].item<double>()) + ", not " + std::to_string(w));
@@ -147,10 +153,7 @@ TEST_CASE("a program writes parameters together with the other replicas") {
       Line model;
       ZeroTrainer trainer(model, sgd(stage));
       step(trainer, model);
-      {
-        const c10::AutoGradMode no_grad(false);
-        model.w.mul_(0.5);
-      }
+      halve(model.w);
       const std::string refused = message_of<ValueError>([&] { trainer.backward(model.loss(1)); });
       expect_contains(refused, "ZeroTrainer::backward over 'data' (moved_parameters_test.cpp:");
       expect_contains(refused, "parameter 'w' was written to since the last step");
@@ -161,10 +164,7 @@ TEST_CASE("a program writes parameters together with the other replicas") {
       ZeroTrainer accumulates(between, two);
       accumulates.backward(between.loss(1));
       barrier("data");  // replicas may have w in common
-      {
-        const c10::AutoGradMode no_grad(false);
-        between.w.mul_(0.5);
-      }
+      halve(between.w);
       expect_contains(message_of<ValueError>([&] { accumulates.backward(between.loss(1)); }),
                       "parameter 'w' was written to since the last step");
       Line other;
@@ -262,10 +262,7 @@ TEST_CASE("the parameters of a sharded optimizer follow the same rule") {
       expect_values(model, 4 - 0.125 * 2 * 4 * mean_factor(), 1 - 0.25 * mean_factor());
       optimizer.edit_parameters([&] { model.b.fill_(1); });
       parallel.backward(model.loss(own_factor()));
-      {
-        const c10::AutoGradMode no_grad(false);
-        model.w.mul_(0.5);
-      }
+      halve(model.w);
       expect_contains(message_of<ValueError>([&] { optimizer.step(); }),
                       "parameter 'leaf 0' was written to since the last step");
     }

@@ -1,7 +1,6 @@
 #include <cstdint>
 #include <functional>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -39,6 +38,7 @@
 #include "tests/catch.h"
 #include "tests/support/settings.h"
 #include "tests/training/placements.h"
+#include "tests/training/random_models.h"
 #include "tests/training/zero_jobs.h"
 
 // Random small programs of a user's own, each run by plain LibTorch, one replica's part after the
@@ -338,16 +338,6 @@ at::Tensor to_freeze(RandomNet& net, std::size_t step) {
     }
   }
   return trained.empty() ? at::Tensor() : trained[step % trained.size()];
-}
-
-using State = std::map<std::string, at::Tensor>;
-
-State state_of(const RandomNet& net) {
-  State state = copies(net);
-  for (const auto& item : net.named_buffers()) {
-    state.emplace("buffer " + item.key(), item.value().clone());
-  }
-  return state;
 }
 
 // Plain LibTorch.

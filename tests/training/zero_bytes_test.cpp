@@ -141,10 +141,7 @@ TEST_CASE("at most two blocks are gathered, also where forwards without a backwa
     trainer.backward(model->forward(inputs).sum());
     const MemoryUse use = trainer.memory();
     // One block at a time is there for who visits all parameters.
-    Parameters visited;
-    trainer.visit_parameters([&](const std::string& name, const at::Tensor& value) {
-      visited.emplace(name, value.detach().clone());
-    });
+    const Parameters visited = visited_parameters(trainer);
     const MemoryUse use_of_visit = trainer.memory();
     const auto whole = trainer.whole_parameters();
     if (first_difference(visited, copies(*model)) != "") throw Error("visited are others");

@@ -5,11 +5,15 @@
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/pmap.h"
+#include "tests/collectives/cases.h"
 
 namespace lockstep::testing {
 
-ZeroOptions adam(int stage) {
-  return {.stage = stage, .optimizer = {.name = "adam", .lr = kRate}, .clip_norm = 0.05};
+ZeroOptions adam(int stage, const AxisNames& axis) {
+  return {.axis_name = axis,
+          .stage = stage,
+          .optimizer = {.name = "adam", .lr = kRate},
+          .clip_norm = 0.05};
 }
 
 StepReport train_step(ZeroTrainer& trainer, OddModel& model, std::int64_t step,
@@ -59,6 +63,30 @@ Parameters trained_in_pmap(std::int64_t replicas, ZeroOptions options, std::int6
 Parameters trained_in_job(const LaunchOptions& launch_options, const ZeroOptions& options,
                           std::int64_t large) {
   return result_of_job(launch_options, [&] { return trained(options, large); });
+}
+
+Parameters visited_parameters(ZeroTrainer& trainer) {
+  Parameters all;
+  trainer.visit_parameters([&](const std::string& name, const at::Tensor& value) {
+    all[name] = value.detach().clone();
+  });
+  return all;
+}
+
+Pieces state_pieces(Stateful& training, const std::string& kind) {
+  Pieces pieces;
+  training.visit_state([&](const StatePiece& piece) {
+    if (!piece.name.starts_with(kind)) return;
+    pieces[{piece.name.substr(kind.size()), piece.offset}] = piece.values.clone();
+  });
+  return pieces;
+}
+
+void expect_same_pieces(const Pieces& actual, const Pieces& expected) {
+  expect(actual.size() == expected.size(), "other pieces");
+  for (const auto& [place, values] : expected) {
+    expect(actual.contains(place) && actual.at(place).equal(values), "another " + place.first);
+  }
 }
 
 LaunchOptions threads(std::int64_t replicas, Backend backend, std::int64_t workers) {

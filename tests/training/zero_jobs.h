@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -24,8 +25,8 @@ using Parameters = std::map<std::string, at::Tensor>;
 inline constexpr std::int64_t kBatch = 3;  // samples a replica and microbatch
 inline constexpr double kRate = 0.01;
 
-/// Adam with clipping, at a stage.
-[[nodiscard]] ZeroOptions adam(int stage);
+/// Adam with clipping, at a stage, over an axis.
+[[nodiscard]] ZeroOptions adam(int stage, const AxisNames& axis = "data");
 
 /// One step on the part of the global batch that is this replica's.
 StepReport train_step(ZeroTrainer& trainer, OddModel& model, std::int64_t step,
@@ -57,6 +58,16 @@ template <typename Train>
 /// and the same as threads of a job.
 [[nodiscard]] Parameters trained_in_job(const LaunchOptions& launch_options,
                                         const ZeroOptions& options, std::int64_t large = 37);
+
+/// Copies of what visit_parameters() shows.
+[[nodiscard]] Parameters visited_parameters(ZeroTrainer& trainer);
+
+/// What this replica has of a training's state whose names begin with `kind`: by the rest of the
+/// name and the offset.
+using Pieces = std::map<std::pair<std::string, std::int64_t>, at::Tensor>;
+[[nodiscard]] Pieces state_pieces(Stateful& training, const std::string& kind = "");
+/// Throws unless both have the same bits.
+void expect_same_pieces(const Pieces& actual, const Pieces& expected);
 
 /// A job in threads.
 [[nodiscard]] LaunchOptions threads(std::int64_t replicas, Backend backend,

@@ -100,8 +100,7 @@ TEST_CASE("training agrees with a plain loop on the whole batch and torch's Adam
       optimizer.step();
       plain_losses.push_back(loss.item<double>());
     }
-    ZeroOptions options = adam(2);
-    options.axis_name = "i";
+    ZeroOptions options = adam(2, "i");
     // Infinity clips nothing, as in torch.nn.utils.clip_grad_norm_().
     options.clip_norm = options.clip_value = std::numeric_limits<double>::infinity();
     pmap(
@@ -127,8 +126,7 @@ TEST_CASE("training agrees with a plain loop on the whole batch and torch's Adam
 
 TEST_CASE("frozen parameters stay, unused ones have gradients of zero, shared ones stay shared") {
   const int stage = GENERATE(0, 1, 2, 3);
-  ZeroOptions options = adam(stage);
-  options.axis_name = "i";
+  ZeroOptions options = adam(stage, "i");
   pmap(
       [&] {
         OddModel model(37, /*has_unused=*/true);
@@ -147,8 +145,7 @@ TEST_CASE("frozen parameters stay, unused ones have gradients of zero, shared on
 }
 
 TEST_CASE("a replica without samples takes part with zeros") {
-  ZeroOptions options = adam(2);
-  options.axis_name = "i";
+  ZeroOptions options = adam(2, "i");
   const auto train = [&](bool second_has_samples) {
     return result_of_map(2, [&] {
       OddModel model;
@@ -189,8 +186,7 @@ TEST_CASE("gradients compressed to bfloat16 train as well") {
   constexpr std::int64_t kSteps = 80;
   const auto final_loss = [&](Compression compression, int stage) {
     double loss = 0;
-    ZeroOptions options = adam(stage);
-    options.axis_name = "i";
+    ZeroOptions options = adam(stage, "i");
     options.clip_norm.reset();
     options.compression = compression;
     pmap(
