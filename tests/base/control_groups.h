@@ -11,11 +11,7 @@ namespace lockstep::testing {
 class ControlGroups {
  public:
   explicit ControlGroups(const std::string& own) { write("proc/self/cgroup", own); }
-  void write(const std::string& file, const std::string& text) const {
-    const std::filesystem::path path = folder_.path() / file;
-    std::filesystem::create_directories(path.parent_path());
-    write_text(path, text);
-  }
+  void write(const std::string& file, const std::string& text) const { folder_.write(file, text); }
   [[nodiscard]] const std::filesystem::path& root() const { return folder_.path(); }
 
  private:

@@ -84,25 +84,21 @@ TEST_CASE("the fingerprint of pictures in memory is that of pixels and labels") 
 
 TEST_CASE("the fingerprint of a folder of pictures needs names and sizes alone") {
   const TemporaryFolder folder;
-  const auto write = [&](const std::string& name, const std::string& bytes) {
-    std::filesystem::create_directories(std::filesystem::path(folder.path(name)).parent_path());
-    (void)folder.write(name, bytes);
-  };
   const auto print = [&] {
     return load_image_folder({.root = folder.path().string()}).train->fingerprint();
   };
-  write("cat/a.png", "no picture");
-  write("dog/b.png", "none");
+  folder.write("cat/a.png", "no picture");
+  folder.write("dog/b.png", "none");
   const std::string expected = print();
   CHECK(print() == expected);
-  write("dog/c.png", "another");
+  folder.write("dog/c.png", "another");
   CHECK(print() != expected);
   std::filesystem::remove(folder.path("dog/c.png"));
   CHECK(print() == expected);
-  write("dog/b.png", "longer");
+  folder.write("dog/b.png", "longer");
   CHECK(print() != expected);
   std::filesystem::remove(folder.path("dog/b.png"));
-  write("dog/d.png", "none");
+  folder.write("dog/d.png", "none");
   CHECK(print() != expected);
 }
 

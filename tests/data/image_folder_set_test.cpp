@@ -1,6 +1,5 @@
 #include <cstdint>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -41,12 +40,6 @@ std::string striped(std::uint32_t height, const std::vector<std::uint8_t>& colum
       rows);
 }
 
-void write_picture(const TemporaryFolder& folder, const std::string& name,
-                   const std::string& bytes) {
-  std::filesystem::create_directories(std::filesystem::path(folder.path(name)).parent_path());
-  folder.write(name, bytes);
-}
-
 // Pixels as they are, from 0 to 255.
 ImageFolderOptions gray_form(const TemporaryFolder& folder, std::int64_t height,
                              std::int64_t width) {
@@ -58,13 +51,13 @@ ImageFolderOptions gray_form(const TemporaryFolder& folder, std::int64_t height,
 
 // Two classes to train on and to validate, one picture each, and three pictures in all to test.
 void write_sets(const TemporaryFolder& folder) {
-  write_picture(folder, "train/cat/a.png", striped(2, {10, 20}));
-  write_picture(folder, "train/dog/b.png", striped(2, {30, 40}));
-  write_picture(folder, "val/cat/c.png", striped(2, {50, 60}));
-  write_picture(folder, "val/dog/d.png", striped(2, {70, 80}));
-  write_picture(folder, "test/cat/e.png", striped(2, {90, 91}));
-  write_picture(folder, "test/cat/f.png", striped(2, {92, 93}));
-  write_picture(folder, "test/dog/g.png", striped(2, {94, 95}));
+  folder.write("train/cat/a.png", striped(2, {10, 20}));
+  folder.write("train/dog/b.png", striped(2, {30, 40}));
+  folder.write("val/cat/c.png", striped(2, {50, 60}));
+  folder.write("val/dog/d.png", striped(2, {70, 80}));
+  folder.write("test/cat/e.png", striped(2, {90, 91}));
+  folder.write("test/cat/f.png", striped(2, {92, 93}));
+  folder.write("test/dog/g.png", striped(2, {94, 95}));
 }
 
 }  // namespace
@@ -89,8 +82,8 @@ TEST_CASE("a folder of pictures has its sets, classes and pixels") {
 
 TEST_CASE("a picture is scaled to cover the size, and its middle is taken") {
   const TemporaryFolder folder;
-  write_picture(folder, "wide/a.png", striped(2, {9, 9, 50, 60, 9, 9}));
-  write_picture(folder, "tall/b.png", striped(6, {50, 60}));
+  folder.write("wide/a.png", striped(2, {9, 9, 50, 60, 9, 9}));
+  folder.write("tall/b.png", striped(6, {50, 60}));
   const auto pixels = [&](std::int64_t height, std::int64_t width) {
     const DataSets sets = load_image_folder(gray_form(folder, height, width));
     return floats_of(whole(*sets.train).inputs);
@@ -107,9 +100,8 @@ TEST_CASE("a picture is scaled to cover the size, and its middle is taken") {
 TEST_CASE("pictures are upright, and their middle is torchvision's, unless keys say otherwise") {
   const TemporaryFolder folder;
   const std::string rows("\0\1\2\3\4\5", 6);
-  write_picture(folder, "a/a.png",
-                testing::png_file({.width = 5, .height = 1, .color_type = 0}, rows,
-                                  testing::png_chunk("eXIf", testing::exif_data(6))));
+  folder.write("a/a.png", testing::png_file({.width = 5, .height = 1, .color_type = 0}, rows,
+                                            testing::png_chunk("eXIf", testing::exif_data(6))));
   const auto pixels = [&](const ImageFolderOptions& options) {
     return floats_of(load_image_folder(options).train->batch(std::vector<std::int64_t>{0}).inputs);
   };
@@ -118,7 +110,7 @@ TEST_CASE("pictures are upright, and their middle is torchvision's, unless keys 
   lying.form.exif = false;
   CHECK(pixels(lying) == std::vector<float>{1, 2, 3, 4, 5});
   // Three pixels are left over: half of them is 1.5, of which the even one is 2.
-  write_picture(folder, "a/a.png", striped(2, {1, 2, 3, 4, 5}));
+  folder.write("a/a.png", striped(2, {1, 2, 3, 4, 5}));
   ImageFolderOptions middle = gray_form(folder, 2, 2);
   CHECK(pixels(middle) == std::vector<float>{3, 4, 3, 4});
   middle.form.crop_rounding = formats::CropRounding::down;
@@ -127,7 +119,7 @@ TEST_CASE("pictures are upright, and their middle is torchvision's, unless keys 
 
 TEST_CASE("pictures have ImageNet's mean and deviation, unless others are given") {
   const TemporaryFolder folder;
-  write_picture(folder, "train/one/a.png", striped(1, {255}));
+  folder.write("train/one/a.png", striped(1, {255}));
   ImageFolderOptions options{.root = folder.path(), .form = {.height = 1, .width = 1}};
   const std::vector<std::int64_t> first{0};
   CHECK(floats_of(load_image_folder(options).train->batch(first).inputs) ==
@@ -174,7 +166,7 @@ TEST_CASE("kept pictures need their files once") {
 TEST_CASE("a picture that can't be decoded is told when it is asked for") {
   const TemporaryFolder folder;
   write_sets(folder);
-  write_picture(folder, "train/dog/b.png", "no picture");
+  folder.write("train/dog/b.png", "no picture");
   for (const bool cache : {false, true}) {
     ImageFolderOptions options = gray_form(folder, 2, 2);
     options.form.cache = cache;
@@ -191,7 +183,7 @@ TEST_CASE("the classes of pictures are the training set's, of which other sets m
   const TemporaryFolder folder;
   write_sets(folder);
   const auto error = [&] { return load_error<DataError>(gray_form(folder, 2, 2)); };
-  write_picture(folder, "test/eel/h.png", striped(1, {1}));
+  folder.write("test/eel/h.png", striped(1, {1}));
   CHECK_THAT(error(),
              ContainsSubstring(folder.path("test")) &&
                  ContainsSubstring("its class 'eel' is none of those trained on: cat, dog"));
@@ -212,8 +204,8 @@ TEST_CASE("the classes of pictures are the training set's, of which other sets m
   std::filesystem::create_directory(folder.path("validation"));
   CHECK_THAT(error(), ContainsSubstring("it has both val and validation: keep one of them"));
   std::filesystem::remove_all(folder.path("val"));
-  write_picture(folder, "validation/cat/a.png", striped(1, {1}));
-  write_picture(folder, "validation/dog/a.png", striped(1, {1}));
+  folder.write("validation/cat/a.png", striped(1, {1}));
+  folder.write("validation/dog/a.png", striped(1, {1}));
   CHECK(load_image_folder(gray_form(folder, 2, 2)).validation->size() == 2);
   ImageFolderOptions none = gray_form(folder, 2, 2);
   none.root = folder.path("nowhere");
@@ -224,15 +216,15 @@ TEST_CASE("the classes of pictures are the training set's, of which other sets m
 
 TEST_CASE("pictures of other folders are of the classes trained on, by name") {
   const TemporaryFolder folder;
-  write_picture(folder, "cat/a.png", striped(1, {1}));
-  write_picture(folder, "dog/b.png", striped(1, {2}));
+  folder.write("cat/a.png", striped(1, {1}));
+  folder.write("dog/b.png", striped(1, {2}));
   const ImageFolderOptions options = gray_form(folder, 1, 1);
   const Fitted fitted{.classes = {"bee", "cat", "dog"}, .class_count = 3};
   const auto set = load_image_folder(options, {.fitted = fitted}).train;
   CHECK(set->type() == class_sample({1, 1, 1}, 3));
   CHECK(set->class_names() == fitted.classes);
   CHECK(integers_of(whole(*set).targets) == std::vector<std::int64_t>{1, 2});
-  write_picture(folder, "eel/c.png", striped(1, {3}));
+  folder.write("eel/c.png", striped(1, {3}));
   CHECK_THAT(load_error<DataError>(options, {.fitted = fitted}),
              ContainsSubstring(folder.path().string()) &&
                  ContainsSubstring("its class 'eel' is none of those trained on: bee, cat, dog"));
@@ -240,8 +232,8 @@ TEST_CASE("pictures of other folders are of the classes trained on, by name") {
 
 TEST_CASE("pictures to predict need no folder for each class") {
   const TemporaryFolder folder;
-  write_picture(folder, "b.png", striped(1, {2}));
-  write_picture(folder, "a/c.png", striped(1, {1}));
+  folder.write("b.png", striped(1, {2}));
+  folder.write("a/c.png", striped(1, {1}));
   ImageFolderOptions options = gray_form(folder, 1, 1);
   options.augmentation = {.crop = 1, .flip = true};
   const Fitted fitted{.classes = {"cat", "dog"}, .class_count = 2};
@@ -267,7 +259,7 @@ TEST_CASE("pictures to predict need no folder for each class") {
   CHECK_THAT(load_error<DataError>(options, {.fitted = fitted}),
              ContainsSubstring("its class 'a' is none of those trained on"));
   // No picture is left out where some lie beside the classes' folders.
-  write_picture(folder, "dog/d.png", striped(1, {3}));
+  folder.write("dog/d.png", striped(1, {3}));
   CHECK(names_in(*load_image_folder(options, context).train) ==
         Names{"a/c.png", "b.png", "dog/d.png"});
   std::filesystem::remove(folder.path("b.png"));
@@ -300,14 +292,14 @@ TEST_CASE("a set of pictures that is wanted alone needs no other") {
   bare.needs_targets = false;
   CHECK(load_image_folder(options, bare).test->sample_name(2) == "e.png");
   // A folder of that name among others is one of a class, or of no class.
-  write_picture(folder, "dog/a.png", striped(1, {1}));
+  folder.write("dog/a.png", striped(1, {1}));
   CHECK(load_image_folder(options, bare).test == nullptr);
 }
 
 TEST_CASE("folders of sets beside others are sets where the one to train on has classes") {
   const TemporaryFolder folder;
-  write_picture(folder, "train/a.png", striped(1, {1}));
-  write_picture(folder, "val/b.png", striped(1, {2}));
+  folder.write("train/a.png", striped(1, {1}));
+  folder.write("val/b.png", striped(1, {2}));
   const ImageFolderOptions options = gray_form(folder, 1, 1);
   const DataContext context{.fitted = Fitted{.classes = {"cat", "dog"}, .class_count = 2},
                             .needs_targets = false};
@@ -315,13 +307,13 @@ TEST_CASE("folders of sets beside others are sets where the one to train on has 
   CHECK(sizes() == Sizes{1, 1, 0});
   folder.write("notes.txt", "");
   CHECK(sizes() == Sizes{1, 1, 0});
-  write_picture(folder, "other/c.png", striped(1, {3}));
+  folder.write("other/c.png", striped(1, {3}));
   CHECK(sizes() == Sizes{3, 0, 0});
-  write_picture(folder, "validation/d.png", striped(1, {4}));
+  folder.write("validation/d.png", striped(1, {4}));
   CHECK(sizes() == Sizes{4, 0, 0});
   std::filesystem::remove_all(folder.path("validation"));
   // As it is trained on, with what training passes over.
-  write_picture(folder, "train/cat/e.png", striped(1, {5}));
+  folder.write("train/cat/e.png", striped(1, {5}));
   CHECK(sizes() == Sizes{2, 1, 0});
   std::filesystem::remove(folder.path("train/a.png"));
   CHECK(load_image_folder(options, context).train->has_targets());
@@ -332,13 +324,13 @@ namespace {
 // Sets with damaged pictures in between: one is cut, one empty, one no picture.
 void write_damaged_sets(const TemporaryFolder& folder, bool has_damaged) {
   write_sets(folder);
-  write_picture(folder, "train/cat/m.png", striped(2, {15, 25}));
-  write_picture(folder, "train/dog/z.png", striped(2, {35, 45}));
+  folder.write("train/cat/m.png", striped(2, {15, 25}));
+  folder.write("train/dog/z.png", striped(2, {35, 45}));
   if (!has_damaged) return;
   const std::string whole = striped(2, {1, 2});
-  write_picture(folder, "train/cat/b.png", whole.substr(0, whole.size() - 14));
-  write_picture(folder, "train/dog/a.png", "");
-  write_picture(folder, "test/cat/ee.jpg", "no picture");
+  folder.write("train/cat/b.png", whole.substr(0, whole.size() - 14));
+  folder.write("train/dog/a.png", "");
+  folder.write("test/cat/ee.jpg", "no picture");
 }
 
 void check_same_samples(const DataSets& made, const DataSets& expected) {
@@ -435,7 +427,7 @@ TEST_CASE("pictures that lead nowhere are damaged as others are") {
 TEST_CASE("a class, or a set, of which all pictures are damaged is an error that names it") {
   const TemporaryFolder folder;
   write_sets(folder);
-  write_picture(folder, "train/dog/b.png", "");
+  folder.write("train/dog/b.png", "");
   ImageFolderOptions options = gray_form(folder, 2, 2);
   options.on_damaged = OnDamaged::skip;
   CHECK(load_error<DataError>(options) ==
@@ -443,7 +435,7 @@ TEST_CASE("a class, or a set, of which all pictures are damaged is an error that
   // A set to be predicted may lack classes.
   DataContext context{.fitted = Fitted{.classes = {"cat", "dog"}, .class_count = 2}};
   CHECK(load_image_folder(options, context).train->size() == 1);
-  write_picture(folder, "train/cat/a.png", "");
+  folder.write("train/cat/a.png", "");
   CHECK(load_error<DataError>(options, context) ==
         "all 2 pictures are damaged, such as '" + folder.path("train/cat/a.png") + "'");
 }

@@ -1,4 +1,3 @@
-#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
@@ -34,7 +33,7 @@ std::shared_ptr<const TextCorpus> corpus_of(const TemporaryFolder& folder, std::
 }
 
 // How often each byte is a target that counts; checks that it follows its input.
-std::map<std::int64_t, int> targets_of(const TextSet& set, std::int64_t epoch) {
+std::map<std::int64_t, int> targets_of(const Dataset& set, std::int64_t epoch) {
   const Batch batch = testing::whole(set, epoch);
   const auto inputs = integers_of(batch.inputs);
   const auto targets = integers_of(batch.targets);
@@ -57,7 +56,6 @@ std::map<std::int64_t, int> once(std::int64_t first, std::int64_t last) {
 
 TEST_CASE("a folder of texts holds files out for the test, and passes over others") {
   const TemporaryFolder folder;
-  std::filesystem::create_directory(folder.path("texts"));
   folder.write("texts/a", "aaaaaaaaaaaa");
   folder.write("texts/a.dat", "xxxx");
   folder.write("texts/b", "bbbbbbbbbbbb");
@@ -146,9 +144,9 @@ TEST_CASE(
   const DataSets sets = load_data(keys::Picked("text", TextSetOptions{.path = path, .context = 9}),
                                   {.seed = 1, .validation = 0.2});
   CHECK(sets.test == nullptr);
-  CHECK(targets_of(dynamic_cast<const TextSet&>(*sets.validation), 0) == once(161, 196));
+  CHECK(targets_of(*sets.validation, 0) == once(161, 196));
   for (std::int64_t epoch = 0; epoch < 40; ++epoch) {
-    CHECK(targets_of(dynamic_cast<const TextSet&>(*sets.train), epoch).rbegin()->first < 160);
+    CHECK(targets_of(*sets.train, epoch).rbegin()->first < 160);
   }
   for (const double part : {0.02, 0.98}) {
     CHECK_THAT(message_of<ValueError>(
@@ -166,8 +164,8 @@ TEST_CASE("texts that are held out are files of their own") {
                          .every_byte = true};
   const DataSets sets = load_text(options, {.validation = 0.5});
   CHECK(sets.train->size() == 5);
-  CHECK(targets_of(dynamic_cast<const TextSet&>(*sets.validation), 0) == once(1, 7));
-  CHECK(targets_of(dynamic_cast<const TextSet&>(*sets.test), 0) == once(1, 8));
+  CHECK(targets_of(*sets.validation, 0) == once(1, 7));
+  CHECK(targets_of(*sets.test, 0) == once(1, 8));
   CHECK(sets.train->type() == token_sample(5, 256));
   CHECK(sets.test->type().ignored == kIgnoredTarget);
   options.every_byte = false;
@@ -208,7 +206,7 @@ TEST_CASE("a text that is wanted alone needs no other") {
        .validation = 0.2,
        .wanted = {.train = false, .test = false}});
   CHECK(split.train == nullptr);
-  CHECK(targets_of(dynamic_cast<const TextSet&>(*split.validation), 0) == once(161, 196));
+  CHECK(targets_of(*split.validation, 0) == once(161, 196));
 }
 
 }  // namespace lockstep

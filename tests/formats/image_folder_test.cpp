@@ -30,10 +30,7 @@ class SampleFolder {
   explicit SampleFolder(const std::vector<std::string>& names) {
     for (const std::string& name : names) add(name);
   }
-  void add(const std::string& name) const {
-    fs::create_directories(fs::path(folder_.path(name)).parent_path());
-    (void)folder_.write(name, "");
-  }
+  void add(const std::string& name) const { folder_.write(name, ""); }
   [[nodiscard]] std::string root() const { return folder_.path().string(); }
   [[nodiscard]] std::string path(const std::string& name) const { return folder_.path(name); }
 

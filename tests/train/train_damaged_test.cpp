@@ -44,7 +44,6 @@ struct Pictures {
     for (const auto& [set, count] : {std::pair{"train", 5}, {"val", 2}, {"test", 2}}) {
       for (const std::string name : {"dark", "light"}) {
         const std::string place = str("pictures/", set, "/", name, "/");
-        fs::create_directories(folder.path(place));
         for (int i = 0; i < count; ++i) {
           const int gray = (name == "dark" ? 20 : 200) + 5 * i;
           folder.write(str(place, i, ".png"), picture(static_cast<std::uint8_t>(gray)));
@@ -362,7 +361,6 @@ TEST_CASE("train check names all damaged texts, arrays and batches of pictures")
     CHECK(end.status == (named.empty() ? 0 : 2));
     for (const std::string& name : named) CHECK_THAT(end.out, ContainsSubstring(name + "': "));
   };
-  fs::create_directories(folder.path("texts"));
   folder.write("texts/a", std::string(100, 'a'));
   const std::string text = "data: {name: text, path: texts, context: 8}\n";
   check(text, {});
@@ -389,7 +387,6 @@ TEST_CASE("train check names all damaged texts, arrays and batches of pictures")
   check(arrays, {"train, sample 1: data file 'x.npy", "train, sample 3: data file 'x.npy"});
 
   const std::string record(3073, '\1');
-  fs::create_directories(folder.path("cifar"));
   const std::string cifar = "data: {name: cifar10, root: cifar}\n";
   for (int batch = 1; batch <= 5; ++batch) {
     folder.write(str("cifar/data_batch_", batch, ".bin"), record);

@@ -390,7 +390,6 @@ TEST_CASE("pictures in one folder are predicted by their files' names, without t
       "parallel: {replicas: 1}\n"
       "trainer: {epochs: 200}\n");
   const auto write = [&](const std::string& name, std::uint8_t gray) {
-    fs::create_directories(fs::path(job.folder.path(name)).parent_path());
     job.folder.write(name, png_file({.width = 1, .height = 1, .color_type = 0},
                                     {'\0', static_cast<char>(gray)}));
   };
@@ -521,7 +520,6 @@ TEST_CASE("a run tells of what its data and its validation lack, and goes on") {
       "optimizer: {name: sgd, lr: 0.1}\n"
       "trainer: {epochs: 1}\n");
   for (const char* const name : {"train/bee", "train/cat", "train/dog", "val/cat", "val/dog"}) {
-    fs::create_directories(pictures.folder.path(str("data/", name)));
     pictures.folder.write(str("data/", name, "/1.png"),
                           png_file({.width = 1, .height = 1, .color_type = 0}, {'\0', '\1'}));
   }
@@ -534,7 +532,6 @@ TEST_CASE("a run tells of what its data and its validation lack, and goes on") {
       "data: {name: text, path: data, context: 4, batch_size: 2}\n"
       "optimizer: {name: sgd, lr: 0.1}\n"
       "trainer: {steps: 1}\n");
-  fs::create_directory(text.folder.path("data"));
   text.folder.write("data/a.txt", std::string(100, 'a'));
   text.folder.write("data/Thumbs.db", std::string(100, '\0'));
   CHECK_THAT(text.must_run().err,

@@ -46,7 +46,6 @@ void write_pictures(const TemporaryFolder& folder) {
   for (const auto& [set, count] : {std::pair{"train", 70}, {"val", 10}, {"test", 20}}) {
     for (const std::string name : {"left", "right"}) {
       const std::string place = str("pictures/", set, "/", name);
-      fs::create_directories(folder.path(place));
       for (int i = 0; i < count; ++i) {
         folder.write(str(place, "/", i, ".png"), picture(number++, name == "right"));
       }
@@ -56,7 +55,6 @@ void write_pictures(const TemporaryFolder& folder) {
 
 // Noise that looks like Fashion-MNIST's files, in the folder `fashion`.
 void write_fashion(const TemporaryFolder& folder) {
-  fs::create_directories(folder.path("fashion"));
   for (const auto& [set, count] : {std::pair{"train", 400U}, {"t10k", 100U}}) {
     std::string pixels(count * 784, '\0'), labels(count, '\0');
     for (std::size_t i = 0; i < pixels.size(); ++i) {
@@ -76,9 +74,7 @@ void prepare(const TemporaryFolder& folder) {
   fs::copy_file(source / "README.md", folder.path() / "README.md");
   write_fashion(folder);
   write_pictures(folder);
-  fs::create_directories(folder.path("holidays"));
   for (int i = 0; i < 3; ++i) folder.write(str("holidays/", i, ".png"), picture(900, i == 1));
-  fs::create_directories(folder.path("trainers"));
   folder.write("trainers/run.sh", str(R"(#!/bin/sh
 [ $# -gt 0 ] || set -- --config configs/pmean_linear.yaml --replicas 4
 case "$*" in *configs/fashion_mnist*) set -- "$@" --set data.root=fashion ;; esac

@@ -38,8 +38,9 @@ class TemporaryFolder : private NonCopyable {
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] std::string path(const std::string& name) const { return (path_ / name).string(); }
 
-  /// Writes a file and returns its path.
+  /// Writes a file, in folders that are made for it, and returns its path.
   std::string write(const std::string& name, const std::string& bytes) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
     write_text(path_ / name, bytes);
     return path(name);
   }
