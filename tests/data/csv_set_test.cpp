@@ -1,7 +1,6 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
