@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <regex>
@@ -8,6 +7,8 @@
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/support/files.h"
+#include "tests/support/programs.h"
 
 namespace {
 
@@ -28,10 +29,7 @@ std::size_t place_of(const std::string& folder) {
 }
 
 std::vector<std::string> lines_of(const fs::path& path) {
-  std::ifstream in(path);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
+  return lockstep::testing::lines_of(lockstep::testing::read_text(path));
 }
 
 }  // namespace

@@ -33,25 +33,10 @@ std::set<std::string> pages_there() {
   return names;
 }
 
-// The text outside of blocks, by line.
-std::vector<std::string> prose_of(const Page& page) {
-  std::vector<std::string> prose;
-  std::istringstream lines(page.text);
-  bool is_inside = false;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("```")) {
-      is_inside = !is_inside;
-    } else if (!is_inside) {
-      prose.push_back(line);
-    }
-  }
-  return prose;
-}
-
 // The anchors of a page's headings, as GitHub makes them.
 std::set<std::string> anchors_of(const Page& page) {
   std::set<std::string> anchors;
-  for (const std::string& line : prose_of(page)) {
+  for (const std::string& line : page.prose) {
     const std::size_t begin = line.find_first_not_of('#');
     if (begin == 0 || begin == std::string::npos || line[begin] != ' ') continue;
     std::string anchor;
@@ -100,7 +85,8 @@ TEST_CASE("every link of a page leads to what is there") {
   const std::regex link("\\]\\(([^)\\s]+)\\)|src=\"([^\"]+)\"");
   std::size_t links = 0;
   for (const std::string& name : pages_there()) {
-    for (const std::string& line : prose_of(read_page(name))) {
+    const Page page = read_page(name);
+    for (const std::string& line : page.prose) {
       for (auto match = std::sregex_iterator(line.begin(), line.end(), link);
            match != std::sregex_iterator(); ++match) {
         const std::string target = (*match)[1].matched ? (*match)[1] : (*match)[2];

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <regex>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -25,8 +24,7 @@ inline std::vector<std::string> flag_rows(const std::vector<Flag>& flags) {
 /// The rows of flags that a page has.
 inline std::vector<std::string> flag_rows(const Page& page) {
   std::vector<std::string> rows;
-  std::istringstream lines(page.text);
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : page.prose) {
     if (line.starts_with("| `--")) rows.push_back(line);
   }
   return rows;

@@ -37,7 +37,8 @@ struct PageCommand {
 /// A page of the documentation.
 struct Page {
   std::string text;
-  std::vector<PageBlock> blocks;
+  std::vector<PageBlock> blocks = {};
+  std::vector<std::string> prose = {};  ///< the lines outside of blocks
 
   /// The first block that shows this file.
   [[nodiscard]] const PageBlock& showing(const std::string& file) const {
@@ -50,7 +51,7 @@ struct Page {
 
 /// A page of the repository, by its path.
 inline Page read_page(const std::string& name) {
-  Page page{.text = read_text(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / name), .blocks = {}};
+  Page page{.text = read_text(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / name)};
   std::istringstream lines(page.text);
   bool is_inside = false;
   for (std::string line; std::getline(lines, line);) {
@@ -59,6 +60,8 @@ inline Page read_page(const std::string& name) {
       is_inside = !is_inside;
     } else if (is_inside) {
       page.blocks.back().text += line + "\n";
+    } else {
+      page.prose.push_back(line);
     }
   }
   if (is_inside) throw std::runtime_error(name + ": a block does not end");
