@@ -6,10 +6,11 @@
 #include <string>
 #include <utility>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/gather.h>
 #include <ATen/ops/isfinite.h>
-#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
@@ -41,9 +42,7 @@ Json number(const at::Tensor& value) {
 // One value, or a list of several.
 Json entry_of(const at::Tensor& values, const std::function<Json(const at::Tensor&)>& convert) {
   if (values.numel() == 1) return convert(values[0]);
-  Json list = Json::array();
-  for (std::int64_t i = 0; i < values.numel(); ++i) list.push_back(convert(values[i]));
-  return list;
+  return mapped(values.unbind(), convert);
 }
 
 // The samples' lines as objects.
@@ -128,12 +127,9 @@ class PredictionRows {
     if (classes_ > 0 || scales_.empty()) return values;
     require(values.size(1) == std::ssize(scales_), "the model's outputs have ", values.size(1),
             " values a sample, and the data ", scales_.size());
-    std::vector<at::Tensor> columns;
-    for (std::size_t i = 0; i < scales_.size(); ++i) {
-      const at::Tensor column = values.select(1, static_cast<std::int64_t>(i)).to(at::kDouble);
-      columns.push_back(column * scales_[i].deviation + scales_[i].mean);
-    }
-    return at::stack(columns, 1).to(values.scalar_type());
+    const at::Tensor means = at::tensor(mapped(scales_, &ColumnScale::mean));
+    const at::Tensor deviations = at::tensor(mapped(scales_, &ColumnScale::deviation));
+    return (values.to(at::kDouble) * deviations + means).to(values.scalar_type());
   }
 
   // A target that is no class, such as one that a loss ignores, has no name.

@@ -22,31 +22,21 @@ bool is_utf8(const std::string& text) {
 }
 
 Json json_of(const std::vector<std::string>& names) {
-  Json list = Json::array();
-  for (const std::string& name : names) {
-    list.push_back(is_utf8(name) ? Json(name)
-                                 : Json(std::vector<std::uint8_t>(name.begin(), name.end())));
-  }
-  return list;
+  return mapped(names, [](const std::string& name) {
+    return is_utf8(name) ? Json(name) : Json(std::vector<std::uint8_t>(name.begin(), name.end()));
+  });
 }
 
 std::vector<std::string> names_in(const Json& list) {
-  std::vector<std::string> names;
-  for (const Json& name : list) {
-    if (name.is_string()) {
-      names.push_back(name.get<std::string>());
-      continue;
-    }
+  return mapped(list, [](const Json& name) {
+    if (name.is_string()) return name.get<std::string>();
     const auto bytes = name.get<std::vector<std::uint8_t>>();
-    names.emplace_back(bytes.begin(), bytes.end());
-  }
-  return names;
+    return std::string(bytes.begin(), bytes.end());
+  });
 }
 
 Json json_of(const std::vector<ColumnScale>& scales) {
-  Json list = Json::array();
-  for (const auto& [mean, deviation] : scales) list.push_back({mean, deviation});
-  return list;
+  return mapped(scales, [](const ColumnScale& scale) { return Json{scale.mean, scale.deviation}; });
 }
 
 std::vector<ColumnScale> scales_in(const Json& list) {
