@@ -98,7 +98,7 @@ TEST_CASE("launch: much output on both streams arrives complete and in order") {
 TEST_CASE("launch: inside a replica it is refused") {
   for (const LaunchMode outer : kModes) {
     for (const LaunchMode inner : kModes) {
-      const Ended ended = launched(
+      check_launched(
           [&] {
             const std::string message =
                 message_of<ValueError>([&] { (void)launch([] {}, {.mode = inner}); });
@@ -106,7 +106,6 @@ TEST_CASE("launch: inside a replica it is refused") {
             meet();
           },
           {.replicas = 2, .mode = outer});
-      check_status(ended, 0);
     }
   }
 }
@@ -149,10 +148,7 @@ TEST_CASE("pmap in a launched function spans the job") {
       meet();  // the job's own axis works between maps
     }
   };
-  for (const LaunchMode mode : kModes) {
-    INFO(name_of(mode));
-    check_status(launched(body, {.replicas = 3, .mode = mode}), 0);
-  }
+  for (const LaunchMode mode : kModes) check_launched(body, {.replicas = 3, .mode = mode});
 }
 
 TEST_CASE("pmap in a launched function: one replica's error ends the job, as the root cause") {

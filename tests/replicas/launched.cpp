@@ -20,6 +20,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
+#include "tests/support/ended.h"
 #include "tests/support/message_of.h"
 #include "trainers/bench/testing/free_port.h"
 #include "trainers/bench/testing/temporary_folder.h"
@@ -67,6 +68,17 @@ std::function<int()> launching(std::function<void()> replica, LaunchOptions opti
 
 Ended launched(const std::function<void()>& replica, const LaunchOptions& options) {
   return run_forked(launching(replica, options));
+}
+
+std::string text_of(const LaunchOptions& options) {
+  return str(options.replicas, " replicas, ", options.workers, " workers, ", name_of(options.mode),
+             options.backend == Backend::gloo ? ", gloo" : "");
+}
+
+void check_launched(const std::function<void()>& replica, const LaunchOptions& options,
+                    std::source_location where) {
+  INFO(text_of(options));
+  check_status(launched(replica, options), 0, where);
 }
 
 std::vector<Ended> launched_on_hosts(const std::function<void()>& replica,

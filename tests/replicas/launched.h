@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,11 @@ class SharedNumbers : private NonCopyable {
 /// The same, to its end.
 [[nodiscard]] Ended launched(const std::function<void()>& replica, const LaunchOptions& options);
 
+/// The options that tell the jobs of a test apart, as "3 replicas, 2 workers, threads, gloo".
+[[nodiscard]] std::string text_of(const LaunchOptions& options);
+/// Checks that the job ends well. A failure shows its options, and all that it has written.
+void check_launched(const std::function<void()>& replica, const LaunchOptions& options,
+                    std::source_location where = std::source_location::current());
 /// The same job with a launcher for each of `hosts` hosts, all of them on this machine.
 [[nodiscard]] std::vector<Ended> launched_on_hosts(const std::function<void()>& replica,
                                                    const LaunchOptions& options,

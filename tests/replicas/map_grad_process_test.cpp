@@ -33,11 +33,7 @@ namespace {
 
 // Runs `body` in every member of a job, which has to end well.
 void check_in_jobs(std::int64_t members, const std::function<void()>& body) {
-  for (const LaunchMode mode : kModes) {
-    const Ended ended = launched(body, {.replicas = members, .mode = mode});
-    INFO(members << " " << name_of(mode) << ": " << ended.err);
-    CHECK(ended.status == 0);
-  }
+  for (const LaunchMode mode : kModes) check_launched(body, {.replicas = members, .mode = mode});
 }
 
 // Runs `body` in a job of two, which a CollectiveMismatch has to end.

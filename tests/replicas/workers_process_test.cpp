@@ -104,7 +104,7 @@ TEST_CASE("workers: no more replicas run at once than there are workers") {
   for (const LaunchMode mode : kModes) {
     const SharedNumbers running(2);
     const SharedNumbers most(2);
-    const Ended ended = launched(
+    check_launched(
         [&] {
           const std::size_t worker = own_index() < 3 ? 0 : 1;
           for (int round = 0; round < 20; ++round) {
@@ -116,7 +116,6 @@ TEST_CASE("workers: no more replicas run at once than there are workers") {
           }
         },
         {.replicas = 5, .workers = 2, .mode = mode});
-    check_status(ended, 0);
     CHECK(most[0] == 1);
     CHECK(most[1] == 1);
   }
@@ -152,10 +151,8 @@ TEST_CASE("workers: maps in replicas that share a worker") {
   };
   for (const Sharing& sharing : kSharings) {
     for (const LaunchMode mode : kModes) {
-      INFO(sharing.replicas << " on " << sharing.workers << " " << name_of(mode));
-      check_status(
-          launched(body, {.replicas = sharing.replicas, .workers = sharing.workers, .mode = mode}),
-          0);
+      check_launched(body,
+                     {.replicas = sharing.replicas, .workers = sharing.workers, .mode = mode});
     }
   }
 }
@@ -189,12 +186,10 @@ TEST_CASE("workers: verbs of a subgroup") {
   for (const Sharing& sharing : kSharings) {
     for (const LaunchMode mode : kModes) {
       for (const Backend backend : kBackends) {
-        INFO(sharing.replicas << " on " << sharing.workers << " " << name_of(mode));
-        check_status(launched(body, {.replicas = sharing.replicas,
-                                     .workers = sharing.workers,
-                                     .mode = mode,
-                                     .backend = backend}),
-                     0);
+        check_launched(body, {.replicas = sharing.replicas,
+                              .workers = sharing.workers,
+                              .mode = mode,
+                              .backend = backend});
       }
     }
   }
