@@ -48,9 +48,9 @@ void all_reduce(comm::Communicator& group, std::size_t count) {
   Words words = values_of(group.rank(), count);
   const Words expected = sum_of(everyone(group.size()), count);
   Words apart(count);
-  group.all_reduce(bytes(std::as_const(words)), bytes(apart), ElementType::float32, ReduceOp::sum);
+  group.all_reduce(bytes(std::as_const(words)), bytes(apart), kFloat, kSum);
   expect(apart == expected, "all_reduce");
-  group.all_reduce(bytes(std::as_const(words)), bytes(words), ElementType::float32, ReduceOp::sum);
+  group.all_reduce(bytes(std::as_const(words)), bytes(words), kFloat, kSum);
   expect(words == expected, "all_reduce in place");
 }
 
@@ -59,7 +59,7 @@ void reduce_scatter_and_gather(comm::Communicator& group, std::size_t count) {
   const auto me = static_cast<std::ptrdiff_t>(group.rank());
   const Words words = values_of(group.rank(), count * n);
   Words own(count);
-  group.reduce_scatter(bytes(words), bytes(own), ElementType::float32, ReduceOp::sum);
+  group.reduce_scatter(bytes(words), bytes(own), kFloat, kSum);
   const Words expected = sum_of(everyone(group.size()), count * n);
   const auto slice = expected.begin() + me * static_cast<std::ptrdiff_t>(count);
   expect(own == Words(slice, slice + static_cast<std::ptrdiff_t>(count)), "reduce_scatter");
@@ -376,8 +376,7 @@ TEST_CASE("calls that differ end with a mismatch on every replica, and move noth
       group.begin(watch::CallRecord{odd ? 3U : 2U, odd ? "pmean at b.cpp:2" : "psum at a.cpp:1"});
       Words words(5, 1);
       try {
-        group.all_reduce(bytes(std::as_const(words)), bytes(words), ElementType::float32,
-                         ReduceOp::sum);
+        group.all_reduce(bytes(std::as_const(words)), bytes(words), kFloat, kSum);
       } catch (const CollectiveMismatch& error) {
         const std::string text = error.what();
         // Who is told of depends on who has come by then.
@@ -398,8 +397,7 @@ TEST_CASE("calls with other sizes end with one mismatch, which names the sizes, 
   // Verbs in which each replica needs all others: none ends before it has seen the mismatch.
   const auto sum = [](comm::Communicator& group, std::size_t count) {
     Words words(count);
-    group.all_reduce(bytes(std::as_const(words)), bytes(words), ElementType::float32,
-                     ReduceOp::sum);
+    group.all_reduce(bytes(std::as_const(words)), bytes(words), kFloat, kSum);
   };
   const auto all_gather = [](comm::Communicator& group, std::size_t count) {
     const Words words(count);
