@@ -173,20 +173,6 @@ TEST_CASE("scaled_sum: twice the data, summed over the devices") {
   CHECK(scaled_sum(at::arange(4)).equal(at::tensor({12, 12, 12, 12}, at::kLong)));
 }
 
-TEST_CASE("vdot of two long arrays, a part of them on each of eight replicas") {
-  INFO("seed " << kSeed);
-  const Tensor x = normal("x", {8000, 3});
-  const Tensor y = normal("y", {8000, 3});
-  const double serial = (x * y).sum().item().toDouble();
-  const auto vdot = pmap([](const Tensor& a, const Tensor& b) { return psum((a * b).sum(), "i"); },
-                         {.out_axes = std::nullopt});
-  const auto parts = [](const Tensor& all) { return all.view({8, 1000, 3}); };
-  CHECK(vdot(parts(x), parts(y)).item().toDouble() == Approx(serial).epsilon(1e-12));
-  const Tensor single = vdot(parts(x.to(at::kFloat)), parts(y.to(at::kFloat)));
-  CHECK(single.scalar_type() == at::kFloat);
-  CHECK(single.item().toDouble() == Approx(serial).epsilon(1e-5));
-}
-
 TEST_CASE("replicas with the same shard, and shards of the same replica") {
   // Two copies of a model (along "data"), each cut into four shards (along "model"). Gradients are
   // averaged among the holders of the same shard; the model's norm is summed over the shards of the

@@ -13,7 +13,6 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <c10/core/GradMode.h>
 
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
@@ -263,10 +262,4 @@ TEST_CASE("complex tensors that require a gradient are refused, as arguments and
   };
   CHECK(at::allclose(grad([&](const Tensor& at) { return pmap(squared)(at).sum(); })(x.detach()),
                      2 * x.detach()));
-}
-
-TEST_CASE("nothing is recorded in no_grad mode") {
-  const Tensor x = normal("x", {3, 2}).requires_grad_();
-  const c10::AutoGradMode no_grad(false);
-  CHECK(!pmap([](const Tensor& part) { return psum(part, "i"); })(x).requires_grad());
 }

@@ -39,16 +39,6 @@ Tensor twice(const Tensor& x) {
 
 }  // namespace
 
-TEST_CASE("scaled_sum: psum of twice the data") {
-  const auto scaled_sum =
-      pmap([](const Tensor& x) { return psum(2 * x, "devices"); }, {.axis_name = "devices"});
-  const std::map<std::int64_t, double> expected{{2, 2}, {3, 6}, {4, 12}};
-  for (const auto& [replicas, sum] : expected) {
-    const Tensor result = scaled_sum(at::arange(replicas, at::kFloat));
-    CHECK(result.equal(at::full({replicas}, sum, at::kFloat)));
-  }
-}
-
 TEST_CASE("arguments are cut, broadcast or static, results stacked") {
   const Tensor xs = at::arange(24).view({2, 3, 4});
   const auto f = [](const Tensor& x, const Tensor& whole, int scale, const std::string& word) {
