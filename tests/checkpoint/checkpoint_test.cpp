@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <map>
@@ -30,10 +29,10 @@
 #include "framework/training/data_parallel.h"
 #include "framework/training/sharded_optimizer.h"
 #include "tests/catch.h"
+#include "tests/support/files.h"
 #include "tests/support/message_of.h"
 #include "tests/training/placements.h"
 #include "tests/training/zero_jobs.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 namespace fs = std::filesystem;
 using namespace lockstep;
@@ -409,12 +408,7 @@ TEST_CASE("a damaged checkpoint is refused on all replicas before anything is re
   const Quiet quiet;
   const TemporaryFolder folder;
   (void)trained({.replicas = 2}, adam(0), 0, kStepsBefore, "", folder.path());
-  const fs::path file = folder.path() / "latest" / "shard-00001-of-00002.safetensors";
-  {
-    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
-    stream.seekp(-1, std::ios::end);
-    stream.put('\x55');
-  }
+  change_last_byte(folder.path() / "latest" / "shard-00001-of-00002.safetensors");
   run({.replicas = 3}, [&] {
     OddModel model;
     ZeroTrainer trainer(model, adam(0));

@@ -193,10 +193,7 @@ TEST_CASE("an export that can't be written leaves nothing behind") {
   CHECK(refusal(sample.to(), kModel) ==
         sample.to().string() + " exists already: name another file");
 
-  const fs::path file = sample.path / sample.manifest.files[1].name;
-  std::string bytes = testing::read_text(file);
-  bytes.back() = static_cast<char>(bytes.back() ^ 1);
-  testing::write_text(file, bytes);
+  testing::change_last_byte(sample.path / sample.manifest.files[1].name);
   CHECK_THAT(refusal(sample.to("other.safetensors"), kModel), ContainsSubstring("is damaged"));
 }
 

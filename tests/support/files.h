@@ -21,6 +21,13 @@ inline std::string read_text(const std::filesystem::path& path) {
   return text.str();
 }
 
+/// Damages a file, at its end.
+inline void change_last_byte(const std::filesystem::path& path) {
+  std::string bytes = read_text(path);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write_text(path, bytes);
+}
+
 /// How many entries a folder has, hidden ones too.
 inline std::ptrdiff_t entries(const std::filesystem::path& folder) {
   return std::distance(std::filesystem::directory_iterator(folder),

@@ -35,9 +35,7 @@ struct TrainedRun {
   std::string damage(const std::string& checkpoint) const {
     const fs::path file =
         folder.path() / "run/checkpoints" / checkpoint / "shard-00001-of-00002.safetensors";
-    std::string bytes = read_text(file);
-    bytes.back() = static_cast<char>(bytes.back() ^ 1);
-    write_text(file, bytes);
+    change_last_byte(file);
     return fs::canonical(file);
   }
 
