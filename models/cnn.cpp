@@ -26,10 +26,8 @@ void check(const CnnOptions& options, const std::vector<std::int64_t>& image,
            std::int64_t outputs) {
   CnnOptions checked = options;
   keys::check("model cnn", cnn_keys(checked));
-  for (const std::int64_t size : image) {
-    require(size >= 1, "model cnn: images (channels, height, width) must not be empty, not (",
-            join(image), ")");
-  }
+  require(std::ranges::min(image) >= 1,
+          "model cnn: images (channels, height, width) must not be empty, not (", join(image), ")");
   require(outputs >= 1, "model cnn: outputs must be at least 1, not ", outputs);
   const std::size_t convolutions = options.channels.size();
   require(convolutions <= 62 && std::min(image[1], image[2]) >> convolutions > 0,

@@ -83,9 +83,8 @@ at::Tensor Model::initial_value(const std::string& name) const {
 }
 
 std::map<std::string, at::Tensor> parameter_map(const torch::nn::Module& module) {
-  std::map<std::string, at::Tensor> parameters;
-  for (const auto& item : module.named_parameters()) parameters.emplace(item.key(), item.value());
-  return parameters;
+  const auto parameters = module.named_parameters().pairs();
+  return {parameters.begin(), parameters.end()};
 }
 
 std::map<std::string, at::Tensor> buffer_map(const torch::nn::Module& module) {

@@ -1,5 +1,6 @@
 #include "models/resnet.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -95,10 +96,9 @@ void check_resnet(const ResnetOptions& options, const std::vector<std::int64_t>&
                   std::int64_t classes) {
   ResnetOptions checked = options;
   keys::check("model resnet", resnet_keys(checked));
-  for (const std::int64_t size : image) {
-    require(size >= 1, "model resnet: images (channels, height, width) must not be empty, not (",
-            join(image), ")");
-  }
+  require(std::ranges::min(image) >= 1,
+          "model resnet: images (channels, height, width) must not be empty, not (", join(image),
+          ")");
   require(classes >= 1, "model resnet: classes must be at least 1, not ", classes);
 }
 
