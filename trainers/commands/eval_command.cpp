@@ -75,11 +75,10 @@ int run_eval(int argc, const char* const* argv) {
                          {"data", "parallel"}),
                 {"--quiet", "", "Print the figures, errors and warnings only", sets(quiet)}},
       .more = kEvalHelp};
-  const auto parallel =
-      parallel_flags(overrides, {.replicas = "the run's",
-                                 .workers = "the run's number; with --replicas all",
-                                 .launch = "the run's"});
-  line.flags.insert(line.flags.begin() + 1, parallel.begin(), parallel.end());
+  add_parallel_flags(line, overrides,
+                     {.replicas = "the run's",
+                      .workers = "the run's number; with --replicas all",
+                      .launch = "the run's"});
   if (!parse_command_line(argc, argv, line)) return print(help_text(line));
   set_quiet(quiet);
   // With another number of replicas the run's own number of workers, and of samples a step, may not

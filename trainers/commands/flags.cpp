@@ -112,8 +112,8 @@ Flag set_flag(std::vector<keys::Override>& overrides, const std::string& help,
           }};
 }
 
-std::vector<Flag> parallel_flags(std::vector<keys::Override>& overrides,
-                                 const ParallelDefaults& defaults) {
+void add_parallel_flags(CommandLine& line, std::vector<keys::Override>& overrides,
+                        const ParallelDefaults& defaults) {
   const auto set = [&overrides](const Argument& argument) {
     overrides.push_back({"parallel." + argument.flag.substr(2), argument.value,
                          str(argument.flag, " ", cut(argument.value, 200))});
@@ -124,9 +124,11 @@ std::vector<Flag> parallel_flags(std::vector<keys::Override>& overrides,
     return {name, argument,
             str(what, " (", key, otherwise.empty() ? "" : "; default: ", otherwise, ")"), set};
   };
-  return {row("--replicas", "N", "Number of replicas", defaults.replicas),
-          row("--workers", "W", "How many of them run at once", defaults.workers),
-          row("--launch", "HOW", "How replicas run, processes or threads", defaults.launch)};
+  line.flags.insert(
+      line.flags.begin() + 1,
+      {row("--replicas", "N", "Number of replicas", defaults.replicas),
+       row("--workers", "W", "How many of them run at once", defaults.workers),
+       row("--launch", "HOW", "How replicas run, processes or threads", defaults.launch)});
 }
 
 CommandLine train_command_line(Flags& flags) {
@@ -182,8 +184,7 @@ CommandLine train_command_line(Flags& flags) {
               flags.text = config_help();
             }}},
       .more = after_flags()};
-  const auto parallel = parallel_flags(flags.overrides);
-  line.flags.insert(line.flags.begin() + 1, parallel.begin(), parallel.end());
+  add_parallel_flags(line, flags.overrides);
   return line;
 }
 

@@ -50,9 +50,9 @@ struct ParallelDefaults {
   std::string workers = "all";
   std::string launch = {};
 };
-/// --replicas, --workers and --launch, for keys of `parallel`.
-[[nodiscard]] std::vector<Flag> parallel_flags(std::vector<keys::Override>& overrides,
-                                               const ParallelDefaults& defaults = {});
+/// Puts --replicas, --workers and --launch, for keys of `parallel`, behind the line's first flag.
+void add_parallel_flags(CommandLine& line, std::vector<keys::Override>& overrides,
+                        const ParallelDefaults& defaults = {});
 
 /// The config of a command whose flags are --config and --set. Without one its help was asked for,
 /// and is printed.
