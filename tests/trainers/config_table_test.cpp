@@ -125,7 +125,8 @@ TEST_CASE("what a key was before its default changed is written as it is printed
 
 TEST_CASE("a record of before a default of data changed keeps what it was read by") {
   const auto value = [](const std::string& data, const std::string& key) {
-    return values_of(parse_recorded_config("model: {name: linear}\ndata: " + data + "\n", "record"))
+    return values_of(parse_config("model: {name: linear}\ndata: " + data + "\n", "record", {},
+                                  keys::KeysText::recorded))
         .at("data." + key);
   };
   CHECK(value("{name: image_folder, root: a}", "exif") == "false");

@@ -41,28 +41,18 @@ bool operator==(const Config& a, const Config& b) {
 }
 
 Config parse_config(const std::string& text, const std::string& name,
-                    const std::vector<keys::Override>& overrides) {
+                    const std::vector<keys::Override>& overrides, keys::KeysText kind) {
   Config config;
-  config.places = keys::read_keys(text, name, config_table(config), overrides);
-  return config;
-}
-
-Config parse_recorded_config(const std::string& text, const std::string& name,
-                             const std::vector<keys::Override>& overrides) {
-  Config config;
-  config.places =
-      keys::read_keys(text, name, config_table(config), overrides, keys::KeysText::recorded);
+  config.places = keys::read_keys(text, name, config_table(config), overrides, kind);
   return config;
 }
 
 std::vector<std::string> keep_defaults_of(const Config& recorded, Config& config) {
   const auto values = values_of(recorded);
-  std::vector<std::string> lines;
-  for (const std::string& key :
-       keys::keep_values_before(config_table(config), config.places, values)) {
-    lines.push_back(str(key, " stays ", values.at(key), ", as it was when the run began"));
-  }
-  return lines;
+  return mapped(keys::keep_values_before(config_table(config), config.places, values),
+                [&](const std::string& key) {
+                  return str(key, " stays ", values.at(key), ", as it was when the run began");
+                });
 }
 
 Config load_config(const std::filesystem::path& file,

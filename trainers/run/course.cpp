@@ -26,7 +26,7 @@ const std::string kPhasePlace = "phase_place";
 Course course_before(const ResumePoint& point) {
   Course before;
   for (const auto& [name, count] : kCounts) before.*count = count_of(point, name);
-  before.phase_place = figure_of(point, kPhasePlace);
+  before.phase_place = recorded_entry(point.checkpoint, point.info.figures, kPhasePlace);
   before.is_fixed = point.info.counts.contains(kScheduleFixed);
   return before;
 }
@@ -49,13 +49,10 @@ std::int64_t steps_left(const Config& config, const Sampler& sampler, const Cour
 }  // namespace
 
 double Course::place_of(std::int64_t step) const {
-  if (is_fixed) {
-    const double advance = static_cast<double>(batch) / static_cast<double>(schedule_batch);
-    return phase_place + static_cast<double>(step - phase_step) * advance;
-  }
-  if (phase_steps == 0) return phase_place;
-  const double advance =
-      (static_cast<double>(schedule_steps) - phase_place) / static_cast<double>(phase_steps);
+  if (!is_fixed && phase_steps == 0) return phase_place;
+  const double advance = is_fixed ? static_cast<double>(batch) / static_cast<double>(schedule_batch)
+                                  : (static_cast<double>(schedule_steps) - phase_place) /
+                                        static_cast<double>(phase_steps);
   return phase_place + static_cast<double>(step - phase_step) * advance;
 }
 
@@ -82,17 +79,12 @@ Course course_of(const Config& config, const DataSets& data, const ResumePoint* 
   course.phase_steps = steps_left(config, sampler, course, course.phase_place, run_steps);
   course.total_steps = course.first_step + course.phase_steps;
   if (course.batch != before.batch || course.is_fixed != before.is_fixed) return course;
+  if (!course.is_fixed && course.schedule_steps != before.schedule_steps) return course;
   // The same numbers as without the interruption, to the last bit.
-  if (course.is_fixed) {
-    course.phase_step = before.phase_step;
-    course.phase_steps = course.total_steps - course.phase_step;
-    course.phase_place = before.phase_place;
-  } else if (course.schedule_steps == before.schedule_steps) {
-    course.phase_step = before.phase_step;
-    course.phase_steps = before.phase_steps;
-    course.phase_place = before.phase_place;
-    course.total_steps = before.phase_step + before.phase_steps;
-  }
+  course.phase_step = before.phase_step;
+  course.phase_place = before.phase_place;
+  if (!course.is_fixed) course.total_steps = before.phase_step + before.phase_steps;
+  course.phase_steps = course.total_steps - course.phase_step;
   return course;
 }
 

@@ -45,7 +45,8 @@ void allow_changes(ResumePoint& point, const char* difference, const char* what,
 
 void compare(ResumePoint& point, Config& config) {
   const std::string text = recorded_entry(point.checkpoint, point.info.texts, kConfigText);
-  const Config recorded = parse_recorded_config(text, name_of_config(point.checkpoint));
+  const Config recorded =
+      parse_config(text, name_of_config(point.checkpoint), {}, keys::KeysText::recorded);
   point.changes = keep_defaults_of(recorded, config);
   const auto before = values_of(recorded);
   const std::set<std::string> changeable = changeable_keys();
@@ -109,10 +110,6 @@ std::int64_t count_of(const ResumePoint& point, const std::string& name) {
   return checked_count(point.checkpoint, point.info.counts, name);
 }
 
-double figure_of(const ResumePoint& point, const std::string& name) {
-  return recorded_entry(point.checkpoint, point.info.figures, name);
-}
-
 std::string versions_text() {
   return str("Lockstep " LOCKSTEP_VERSION ", ", replicas::libtorch_version(), ", ",
              replicas::blas().name);
@@ -120,8 +117,8 @@ std::string versions_text() {
 
 Config config_of_checkpoint(const fs::path& checkpoint, const CheckpointInfo& info,
                             const std::vector<keys::Override>& overrides) {
-  Config config = parse_recorded_config(recorded_entry(checkpoint, info.texts, kConfigText),
-                                        name_of_config(checkpoint), overrides);
+  Config config = parse_config(recorded_entry(checkpoint, info.texts, kConfigText),
+                               name_of_config(checkpoint), overrides, keys::KeysText::recorded);
   if (config.launch.threads_per_replica == 0) {
     config.launch.threads_per_replica = checked_count(checkpoint, info.counts, kThreadsCount);
   }

@@ -59,9 +59,8 @@ struct ResumePoint {
 /// the run, computed otherwise. Returns that reason; "" if there is none.
 [[nodiscard]] std::string waive_convolutions(ResumePoint& point);
 
-/// What the checkpoint says. DataError if it does not, and for a count below 0 or above 2^53.
+/// What the checkpoint says. DataError if it does not, and for a number below 0 or above 2^53.
 [[nodiscard]] std::int64_t count_of(const ResumePoint& point, const std::string& name);
-[[nodiscard]] double figure_of(const ResumePoint& point, const std::string& name);
 
 /// The folder of a run's checkpoints.
 [[nodiscard]] std::filesystem::path checkpoints_of(const std::filesystem::path& output);
