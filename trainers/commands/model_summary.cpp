@@ -28,9 +28,8 @@ class RunRecorder final : public training::BlockRunner {
     return output;
   }
 
-  [[nodiscard]] std::vector<SeenRun> runs_of(const torch::nn::Module& module) const {
-    const auto found = runs_.find(&module);
-    return found == runs_.end() ? std::vector<SeenRun>() : found->second;
+  [[nodiscard]] const std::vector<SeenRun>& runs_of(const torch::nn::Module& module) {
+    return runs_[&module];
   }
 
  private:

@@ -29,17 +29,15 @@ std::int64_t draw_token(const at::Tensor& scores, const TextSamplingOptions& opt
                         double uniform) {
   const at::Tensor wide = scores.to(at::kDouble).contiguous();
   const std::vector<double> values(wide.data_ptr<double>(), wide.data_ptr<double>() + wide.numel());
-  for (const double value : values) {
-    if (!std::isfinite(value)) throw Error(str("the model's score of a token is ", value));
-  }
+  for (const double value : values)
+    require<Error>(std::isfinite(value), "the model's score of a token is ", value);
   std::vector<std::size_t> order = consecutive(std::size_t{0}, values.size());
   std::ranges::stable_sort(order, std::greater(), [&](std::size_t token) { return values[token]; });
   if (options.temperature == 0) return static_cast<std::int64_t>(order.front());
   order.resize(std::min(order.size(), static_cast<std::size_t>(options.top_k)));
-  std::vector<double> weights;
-  for (const std::size_t token : order) {
-    weights.push_back(std::exp((values[token] - values[order.front()]) / options.temperature));
-  }
+  const auto weights = mapped(order, [&](std::size_t token) {
+    return std::exp((values[token] - values[order.front()]) / options.temperature);
+  });
   double left = uniform * std::accumulate(weights.begin(), weights.end(), 0.0);
   for (std::size_t i = 0; i < order.size(); ++i) {
     left -= weights[i];

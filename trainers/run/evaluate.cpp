@@ -21,11 +21,9 @@
 namespace lockstep {
 
 const Metric& Objective::metric(const std::string& name) const {
-  std::vector<std::string> names;
-  for (const auto& [known, metric] : metrics) {
-    if (known == name) return *metric;
-    names.push_back(known);
-  }
+  const auto found = std::ranges::find(metrics, name, &NamedMetric::first);
+  if (found != metrics.end()) return *found->second;
+  const auto names = mapped(metrics, &NamedMetric::first);
   throw ValueError(str("'", name, "' is none of the evaluation's figures",
                        did_you_mean(name, names), ": these are ", join(names)));
 }
@@ -62,9 +60,7 @@ Objective make_objective(const Config& config, const SampleType& sample) {
   if (names.empty() && sample.classes > 0) names = {"accuracy"};
   names.insert(names.begin(), "loss");
   for (const std::string& name : names) {
-    const bool is_known = std::ranges::any_of(
-        objective.metrics, [&](const auto& known) { return known.first == name; });
-    if (is_known) continue;
+    if (std::ranges::count(objective.metrics, name, &NamedMetric::first) > 0) continue;
     objective.metrics.emplace_back(name, make_metric(name, objective.loss));
     try_metric(name, *objective.metrics.back().second, sample);
   }

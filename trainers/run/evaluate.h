@@ -16,11 +16,12 @@
 
 namespace lockstep {
 
+using NamedMetric = std::pair<std::string, std::shared_ptr<const Metric>>;
+
 /// What a run makes small, and the figures of its evaluations.
 struct Objective {
   std::shared_ptr<const Loss> loss;
-  /// By name; the first is "loss".
-  std::vector<std::pair<std::string, std::shared_ptr<const Metric>>> metrics;
+  std::vector<NamedMetric> metrics;  ///< the first is "loss"
 
   /// ValueError, with the nearest name, if there is none.
   [[nodiscard]] const Metric& metric(const std::string& name) const;

@@ -93,11 +93,9 @@ void Reporter::print_parameters(const std::string& title, const Model& model) {
   if (!metrics_) return;
   std::vector<std::string> texts;
   for (const auto& [name, parameter] : model.named_parameters().pairs()) {
-    std::vector<double> numbers;
-    const at::Tensor flat = parameter.detach().flatten();
-    for (std::int64_t i = 0; i < flat.numel(); ++i) {
-      numbers.push_back(shortest_decimal(flat[i].item<float>()));
-    }
+    const auto numbers = mapped(parameter.detach().flatten().unbind(), [](const at::Tensor& value) {
+      return shortest_decimal(value.item<float>());
+    });
     const std::string text = join(numbers);
     texts.push_back(name + " = " + (numbers.size() == 1 ? text : "[" + text + "]"));
   }
