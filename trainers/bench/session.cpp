@@ -61,15 +61,13 @@ int run(int argc, const char* const* argv) {
   const replicas::ChildrenToWaitFor their_ends_are_seen;
   if (argc > 1 && std::string(argv[1]) == "worker") return run_worker({argv + 2, argv + argc});
   const Options options = parse_flags(argc, argv);
-  std::cout << options.text;
-  for (const Benchmark& benchmark : benchmarks()) {
-    if (!options.text.empty() || benchmark.name != options.measurement) continue;
-    const Workplace workplace;
-    const std::string plotter = options.plot.empty() ? "" : find_plotter(workplace, options);
-    const std::string json = benchmark.run(workplace, options);
-    if (!options.json.empty()) File(options.json, O_CREAT | O_WRONLY | O_TRUNC).write(json);
-    if (!options.plot.empty()) draw(workplace, options, plotter, json);
-  }
+  if (!options.text.empty()) return print(options.text);
+  const auto benchmark = std::ranges::find(benchmarks(), options.measurement, &Benchmark::name);
+  const Workplace workplace;
+  const std::string plotter = options.plot.empty() ? "" : find_plotter(workplace, options);
+  const std::string json = benchmark->run(workplace, options);
+  if (!options.json.empty()) File(options.json, O_CREAT | O_WRONLY | O_TRUNC).write(json);
+  if (!options.plot.empty()) draw(workplace, options, plotter, json);
   if (!std::cout.flush()) throw Error("stdout cannot be written");
   return 0;
 }
@@ -106,8 +104,8 @@ Contestants find_contestants(const Workplace& workplace, const Options& options,
 }
 
 Heading begin_report(const std::vector<System>& systems, const std::vector<LeftOut>& left_out) {
-  Heading heading{.machine = machine_facts(), .systems = {}, .left_out = left_out};
-  for (const System& system : systems) heading.systems.push_back(system.facts);
+  const Heading heading{
+      .machine = machine_facts(), .systems = mapped(systems, &System::facts), .left_out = left_out};
   std::cout << heading_text(heading) << std::endl;
   return heading;
 }

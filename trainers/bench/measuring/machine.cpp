@@ -123,10 +123,9 @@ MemoryBandwidth measure_memory_bandwidth(std::int64_t threads) {
       }
     }
   };
-  std::vector<std::thread> others;
+  std::vector<std::jthread> others;
   for (std::int64_t i = 1; i < threads; ++i) others.emplace_back(work, false);
   work(true);
-  for (std::thread& other : others) other.join();
   return best;
 }
 

@@ -46,17 +46,10 @@ class OrdinaryTensors : public Collective {
  public:
   void call() override {
     output_ = Tensor();  // as in x = psum(f(x)), where nobody needs the result of the step before
-    switch (operation_) {
-      case Operation::all_reduce:
-        output_ = psum(input_, kAxis);
-        break;
-      case Operation::reduce_scatter:
-        output_ = psum_scatter(input_, kAxis, {.tiled = true});
-        break;
-      case Operation::all_gather:
-        output_ = all_gather(input_, kAxis, {.tiled = true});
-        break;
-    }
+    if (operation_ == Operation::all_reduce) output_ = psum(input_, kAxis);
+    if (operation_ == Operation::reduce_scatter)
+      output_ = psum_scatter(input_, kAxis, {.tiled = true});
+    if (operation_ == Operation::all_gather) output_ = all_gather(input_, kAxis, {.tiled = true});
   }
 
  private:
@@ -72,17 +65,9 @@ class OrdinaryTensors : public Collective {
 class SymmetricTensors : public Collective {
  public:
   void call() override {
-    switch (operation_) {
-      case Operation::all_reduce:
-        psum_(input_, kAxis);
-        break;
-      case Operation::reduce_scatter:
-        psum_scatter_into(output_, input_, kAxis);
-        break;
-      case Operation::all_gather:
-        all_gather_into(output_, input_, kAxis);
-        break;
-    }
+    if (operation_ == Operation::all_reduce) psum_(input_, kAxis);
+    if (operation_ == Operation::reduce_scatter) psum_scatter_into(output_, input_, kAxis);
+    if (operation_ == Operation::all_gather) all_gather_into(output_, input_, kAxis);
   }
 
  private:
@@ -111,14 +96,12 @@ std::vector<System> collective_systems(const std::vector<LaunchMode>& modes) {
 }
 
 std::vector<System> collective_systems_on_hosts(std::int64_t hosts) {
-  std::vector<System> systems;
-  for (const char* const way : {"symmetric", "psum"})
-    systems.push_back(own_system("collectives", way, way));
-  System& tcp = systems.emplace_back(own_system("collectives", kPlainTcp, kPlainTcp,
-                                                LaunchMode::processes, "both directions at once"));
+  System tcp = own_system("collectives", kPlainTcp, kPlainTcp, LaunchMode::processes,
+                          "both directions at once");
   tcp.facts.own = false;
   tcp.replicas = hosts;
-  return systems;
+  return {own_system("collectives", "symmetric", "symmetric"),
+          own_system("collectives", "psum", "psum"), tcp};
 }
 
 std::unique_ptr<ReplicaTask> make_collective(const std::string& way) {
