@@ -50,7 +50,7 @@ void check_groups(const AxisCall& call, const AxisIndexGroups& groups, std::int6
 std::pair<std::vector<std::int64_t>, std::int64_t> own_group(const AxisIndexGroups& groups,
                                                              std::int64_t index) {
   for (const auto& group : groups) {
-    const auto found = std::find(group.begin(), group.end(), index);
+    const auto found = std::ranges::find(group, index);
     if (found != group.end()) return {group, found - group.begin()};
   }
   return {{}, index};

@@ -4,11 +4,14 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <optional>
 #include <ranges>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 namespace lockstep {
@@ -45,6 +48,22 @@ template <typename T>
   std::vector<T> chosen;
   for (const int place : places) chosen.push_back(items[static_cast<std::size_t>(place)]);
   return chosen;
+}
+
+/// Those of `values` that have this property, in their order.
+template <std::ranges::range Values, typename Property>
+[[nodiscard]] auto filtered(const Values& values, const Property& has) {
+  std::vector<std::ranges::range_value_t<Values>> found;
+  std::ranges::copy_if(values, std::back_inserter(found), has);
+  return found;
+}
+
+/// The sum of f(value) over `values`; `f` may be a pointer to a member.
+template <std::ranges::range Values, typename F>
+[[nodiscard]] auto sum_of(const Values& values, const F& f) {
+  std::decay_t<std::invoke_result_t<const F&, std::ranges::range_reference_t<const Values>>> sum{};
+  for (const auto& value : values) sum += std::invoke(f, value);
+  return sum;
 }
 
 /// The product of these sizes and `factor`; none if it needs more than 63 bits.

@@ -58,11 +58,11 @@ template <typename Range>
   return out.str();
 }
 
-/// f(value) of each of `values`; `f` may be a pointer to a member.
+/// f(value) of each of `values`, which it may change or move; `f` may be a pointer to a member.
 template <typename Range, typename F>
-[[nodiscard]] auto mapped(const Range& values, const F& f) {
+[[nodiscard]] auto mapped(Range&& values, const F& f) {
   std::vector<std::decay_t<decltype(std::invoke(f, *std::begin(values)))>> results;
-  for (const auto& value : values) results.push_back(std::invoke(f, value));
+  for (auto&& value : values) results.push_back(std::invoke(f, value));
   return results;
 }
 

@@ -111,9 +111,7 @@ void Together::reduce_scatter(Verbs verbs) {
     for (const int place : places)
       theirs.push_back({static_cast<std::size_t>(place) * bytes, bytes});
   }
-  std::vector<Bytes> outputs;
-  for (const Verb* mine : verbs) outputs.push_back(mine->output);
-  add_up(own_sums(verbs), ranges, outputs, *verbs[0]);
+  add_up(own_sums(verbs), ranges, mapped(verbs, &Verb::output), *verbs[0]);
 }
 
 // Each worker w gets these `ranges` of all sums, and adds them up to the `results` of its ranges.

@@ -82,9 +82,7 @@ Subset::Subset(std::shared_ptr<const Dataset> whole, data::IndexList indices)
 }
 
 Batch Subset::gather(std::span<const std::int64_t> indices, std::int64_t epoch) const {
-  std::vector<std::int64_t> of_whole;
-  of_whole.reserve(indices.size());
-  for (const std::int64_t index : indices) of_whole.push_back(indices_[index]);
+  const auto of_whole = mapped(indices, [&](std::int64_t index) { return indices_[index]; });
   return whole_->batch(of_whole, epoch);
 }
 

@@ -122,11 +122,8 @@ std::vector<std::int64_t> numbers_of(const PictureFolder& set, const LeftOut& da
   const auto names = damaged.find(set_name);
   if (names == damaged.end()) return {};
   const std::set<std::string> wanted(names->second.begin(), names->second.end());
-  std::vector<std::int64_t> numbers;
-  for (std::int64_t i = 0; i < set.size(); ++i) {
-    if (wanted.contains(set.sample_name(i))) numbers.push_back(i);
-  }
-  return numbers;
+  return filtered(consecutive(std::int64_t{0}, set.size()),
+                  [&](std::int64_t i) { return wanted.contains(set.sample_name(i)); });
 }
 
 // The numbers of a set's pictures that can't be decoded, with a warning that names some.
@@ -179,7 +176,7 @@ keys::ConfigKeys image_folder_keys(ImageFolderOptions& options) {
        "start",
        {.may_change = true}},
   };
-  for (keys::ConfigKey& key : augmentation_keys(options.augmentation)) keys.push_back(key);
+  std::ranges::move(augmentation_keys(options.augmentation), std::back_inserter(keys));
   return keys;
 }
 

@@ -202,11 +202,7 @@ void check(const std::string& user, const ConfigKeys& keys);
 /// A list of maps. `keys_of` returns the keys of one map.
 template <typename T>
 [[nodiscard]] Value maps(std::vector<T>& variable, ConfigKeys (*keys_of)(T&)) {
-  const auto keys = [&variable, keys_of] {
-    std::vector<ConfigKeys> all;
-    for (T& map : variable) all.push_back(keys_of(map));
-    return all;
-  };
+  const auto keys = [&variable, keys_of] { return mapped(variable, keys_of); };
   return {.words = "a list of maps",
           .read = {},
           .print = [keys] { return print_maps(keys()); },

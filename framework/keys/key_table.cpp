@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 #include "framework/base/errors.h"
@@ -39,11 +40,8 @@ bool belongs(const ConfigKey& key, const std::string& choice) {
 
 // The names of the keys that belong to `choice`.
 std::vector<std::string> names_of(const ConfigKeys& keys, const std::string& choice) {
-  std::vector<std::string> names;
-  for (const ConfigKey& key : keys) {
-    if (belongs(key, choice)) names.push_back(key.name);
-  }
-  return names;
+  const auto has = [&](const ConfigKey& key) { return belongs(key, choice); };
+  return mapped(keys | std::views::filter(has), &ConfigKey::name);
 }
 
 // Calls use(name, key, is_used) for every key: "section.key", and whether what its section picks

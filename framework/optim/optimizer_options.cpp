@@ -23,10 +23,8 @@ ParameterSettings parameter_settings(const OptimizerOptions& options, const std:
 
 void check_groups(const OptimizerOptions& options, const std::vector<std::string>& names) {
   for (auto group = options.groups.begin(); group != options.groups.end(); ++group) {
-    std::vector<std::string> matched;
-    for (const std::string& name : names) {
-      if (matches_pattern(group->pattern, name)) matched.push_back(name);
-    }
+    const auto matched = filtered(
+        names, [&](const std::string& name) { return matches_pattern(group->pattern, name); });
     require(!matched.empty(), "optimizer.groups: no parameter matches the pattern '",
             group->pattern, "'; the parameters are ", listed(names));
     const bool holds = std::ranges::any_of(

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -355,10 +356,8 @@ class Supervisor {
 
   // Says which workers nobody but the launcher can end, or "".
   std::string patrol() {
-    std::vector<std::string> stopped;
-    for (const Watched& w : workers_) {
-      if (!w.wait_status && w.stopped) stopped.push_back(text_of(w));
-    }
+    const auto is_stopped = [](const Watched& w) { return !w.wait_status && w.stopped; };
+    const auto stopped = mapped(workers_ | std::views::filter(is_stopped), text_of);
     if (stopped.size() < running()) all_stopped_ = Waited();
     if (all_stopped_.look() >= timeout_ + kStillGrace) {
       return str(join(stopped), stopped.size() == 1 ? " has" : " have",

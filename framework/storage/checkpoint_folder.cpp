@@ -163,15 +163,12 @@ std::vector<std::int64_t> CheckpointFolder::steps() const {
 }
 
 std::vector<fs::path> CheckpointFolder::folders() const {
-  std::vector<std::pair<std::int64_t, fs::path>> found;
-  for (const std::int64_t step : steps()) found.emplace_back(step, of_step(step));
+  auto found = mapped(steps(), [&](std::int64_t step) { return std::pair(step, of_step(step)); });
   for (const char* link : {kLatest, kBest}) {
     if (const auto step = copied(link)) found.emplace_back(*step, path_ / link);
   }
   std::ranges::stable_sort(found, std::greater<>(), &std::pair<std::int64_t, fs::path>::first);
-  std::vector<fs::path> folders;
-  for (auto& [step, folder] : found) folders.push_back(std::move(folder));
-  return folders;
+  return mapped(found, [](auto& one) { return std::move(one.second); });
 }
 
 void CheckpointFolder::begin(std::int64_t step) const {

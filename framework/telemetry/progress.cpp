@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <ranges>
 #include <stop_token>
 #include <utility>
 #include <vector>
@@ -52,11 +53,8 @@ std::vector<Field> fields(const ProgressState& state) {
 }
 
 std::string joined(const std::vector<Field>& all, int max_rank) {
-  std::vector<std::string> texts;
-  for (const Field& field : all) {
-    if (field.rank <= max_rank) texts.push_back(field.text);
-  }
-  return join(texts, kGap);
+  const auto fits = [&](const Field& field) { return field.rank <= max_rank; };
+  return join(mapped(all | std::views::filter(fits), &Field::text), kGap);
 }
 
 // `width` columns, the brackets among them.

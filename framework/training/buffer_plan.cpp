@@ -112,9 +112,7 @@ std::int64_t BufferPlan::gathered_bytes() const {
 }
 
 std::int64_t BufferPlan::set_bytes() const {
-  std::int64_t sum = 0;
-  for (const BucketPlan& bucket : buckets) sum += bucket.gradients.bytes();
-  return sum;
+  return sum_of(buckets, [](const BucketPlan& bucket) { return bucket.gradients.bytes(); });
 }
 
 std::int64_t BufferPlan::saved_bytes() const {

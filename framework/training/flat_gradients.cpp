@@ -213,10 +213,8 @@ void FlatGradients::start_closed() {
 
 std::vector<std::size_t> FlatGradients::finish() {
   const c10::AutoGradMode no_grad(false);
-  std::vector<std::size_t> without;
-  for (std::size_t index = 0; index < has_.size(); ++index) {
-    if (!has_[index]) without.push_back(index);
-  }
+  std::vector<std::size_t> without = filtered(consecutive(std::size_t{0}, has_.size()),
+                                              [&](std::size_t index) { return !has_[index]; });
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
     buckets_[index].is_closed = true;
     if (sums_ || !reduces_now()) complete_own(index);
@@ -224,8 +222,7 @@ std::vector<std::size_t> FlatGradients::finish() {
   if (!reduces_now()) return without;
   if (sums_) {
     // The own gradients become a part of sums; one of these may be what this replica brings.
-    WorkerGradientSums::Set own;
-    for (Bucket& bucket : buckets_) own.push_back(std::move(bucket.own));
+    auto own = mapped(buckets_, [](Bucket& bucket) { return std::move(bucket.own); });
     sums_->give(plan_.replica, std::move(own));
     barrier(axis_);
     own = sums_->brought_by(plan_.replica);

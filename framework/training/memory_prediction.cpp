@@ -65,8 +65,7 @@ training::BufferPlan plan_of(std::int64_t replica, const training::ModuleParamet
 // What all replicas take must fit in 63 bits: no sum below overflows.
 void check_size(const training::ModuleParameters& parameters) {
   constexpr std::int64_t kMost = std::int64_t{1} << 46;
-  std::int64_t count = 0;
-  for (const at::Tensor& tensor : parameters.tensors) count += tensor.numel();
+  const std::int64_t count = sum_of(parameters.tensors, &at::Tensor::numel);
   require(count <= kMost, "the model's ", counted(count, "parameter"), " alone take ",
           text_of_bytes(count * 4), " a copy, and this host has ",
           text_of_bytes(available_memory()), " of memory left");

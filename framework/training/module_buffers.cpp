@@ -139,8 +139,7 @@ ModuleBuffers::Named ModuleBuffers::all(std::unordered_set<const void*> seen) co
 }
 
 void ModuleBuffers::synchronize(const std::vector<at::Tensor>& buffers, Buffers rule) {
-  std::int64_t bytes = 0;  // of the message
-  for (const at::Tensor& buffer : buffers) bytes += room_for(buffer);
+  const std::int64_t bytes = sum_of(buffers, room_for);  // of the message
   if (bytes == 0) return;
   const c10::AutoGradMode no_grad(false);
   if (!message_.defined() || message_.numel() != bytes) message_ = at::zeros({bytes}, at::kByte);

@@ -54,8 +54,7 @@ void WorkerGradientSums::give(std::int64_t replica, Set set) {
   Sum sum{{replica, 1}, std::move(set)};
   // As long as the other half of the next larger subtree is there, too.
   for (;;) {
-    const auto other = std::find_if(sums_.begin(), sums_.end(),
-                                    [&](const Sum& each) { return each.of == sum.of.sibling(); });
+    const auto other = std::ranges::find(sums_, sum.of.sibling(), &Sum::of);
     if (other == sums_.end()) break;
     Sum left = std::move(*other);
     sums_.erase(other);

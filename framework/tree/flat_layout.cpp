@@ -58,9 +58,7 @@ FlatLayout::FlatLayout(const std::vector<FlatItem>& items, const std::vector<std
   }
   std::vector<std::size_t> by_end = consecutive(std::size_t{0}, buckets_.size());
   std::ranges::sort(by_end, {}, [&](std::size_t bucket) { return last_of[bucket]; });
-  std::vector<FlatBucket> sorted;
-  for (const std::size_t bucket : by_end) sorted.push_back(std::move(buckets_[bucket]));
-  buckets_ = std::move(sorted);
+  buckets_ = mapped(by_end, [&](std::size_t bucket) { return std::move(buckets_[bucket]); });
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
     buckets_[index].size = round_up(buckets_[index].size, shards * kBlock);
     for (const std::size_t item : buckets_[index].items) places_[item].bucket = index;
@@ -78,9 +76,7 @@ std::vector<FlatPiece> FlatLayout::pieces(std::size_t bucket, const Range& part)
 }
 
 std::int64_t FlatLayout::total() const noexcept {
-  std::int64_t sum = 0;
-  for (const FlatBucket& bucket : buckets_) sum += bucket.size;
-  return sum;
+  return sum_of(buckets_, &FlatBucket::size);
 }
 
 }  // namespace lockstep::tree

@@ -19,6 +19,14 @@ TEST_CASE("shards cover everything once, in order, in sizes that differ by at mo
   }
 }
 
+TEST_CASE("numbers are chosen by a property and added up by what they are worth") {
+  const std::vector<int> numbers = consecutive(1, 5);
+  const auto is_odd = [](int number) { return number % 2 != 0; };
+  CHECK(filtered(numbers, is_odd) == std::vector<int>{1, 3, 5});
+  CHECK(sum_of(numbers, [](int number) { return std::int64_t{number} * number; }) == 55);
+  CHECK(sum_of(std::vector<Range>{}, &Range::size) == 0);
+}
+
 TEST_CASE("the intersection of two ranges holds what is in both") {
   constexpr std::int64_t kMost = 7;
   const auto holds = [](const Range& range, std::int64_t number) {

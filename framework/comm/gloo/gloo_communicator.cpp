@@ -222,10 +222,8 @@ class GlooLink final : public MessageLink {
   // message that is half read or half written: its waiter would wait in vain. So one message from
   // every peer never begins, and the thread that waits for these tells all other waiters.
   void watch(const std::stop_token& stop) {
-    std::vector<int> peers;
-    for (int peer = 0; peer < size_; ++peer) {
-      if (peer != rank_) peers.push_back(peer);
-    }
+    std::vector<int> peers = consecutive(0, size_);
+    std::erase(peers, rank_);
     for (;;) {
       std::byte nothing{};
       const auto message = context_->createUnboundBuffer(&nothing, sizeof nothing);
