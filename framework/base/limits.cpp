@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cstring>
 #include <system_error>
 
@@ -12,7 +11,6 @@
 
 #include "framework/base/control_groups.h"
 #include "framework/base/memory.h"
-#include "framework/base/text.h"
 
 namespace lockstep {
 namespace {

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "framework/base/text.h"
 
 namespace lockstep {
 
@@ -35,6 +38,13 @@ struct MemoryLimit {
 /// What the system says of an error number, with the limit that may be why: of files' size
 /// (file_limit_text) or of open files (ulimit -n).
 [[nodiscard]] std::string text_of_errno(int number);
+/// Throws an E unless a call to the system `succeeded`: str(parts...), and what errno says.
+template <typename E, typename... Parts>
+void require_done(bool succeeded, const Parts&... parts) {
+  if (!succeeded) [[unlikely]] {
+    throw E(lockstep::str(parts..., ": ", text_of_errno(errno)));
+  }
+}
 /// The end of a message that a thread can't be started: the limits that are near, which may be why.
 /// Control groups are read below `root`.
 [[nodiscard]] std::string thread_limit_text(const std::filesystem::path& root = "/");

@@ -43,9 +43,8 @@ bool wait_for(std::chrono::milliseconds patience, const std::function<bool()>& l
 }  // namespace
 
 void Meeting::arrive() const {
-  if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) {
-    throw Error(str(folder_.string(), " can't be made: ", text_of_errno(errno)));
-  }
+  require_done<Error>(::mkdir(folder_.c_str(), 0700) == 0 || errno == EEXIST, folder_.string(),
+                      " can't be made");
   write_file_atomically(file_of("here", replica_), "");
 }
 

@@ -1,7 +1,6 @@
 #include "framework/comm/store.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <thread>
 
 #include <sys/socket.h>
@@ -48,9 +47,8 @@ void MemoryStore::abort(const std::string& reason) noexcept {
 
 std::pair<Descriptor, Descriptor> make_socket_pair() {
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    throw CommError(str("cannot make a socket pair: ", text_of_errno(errno)));
-  }
+  require_done<CommError>(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0,
+                          "cannot make a socket pair");
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 

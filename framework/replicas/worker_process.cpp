@@ -40,10 +40,8 @@ bool has_one_thread() {
   for (int looks = 20;; --looks) {
     std::error_code error;
     const std::filesystem::directory_iterator threads("/proc/self/task", error);
-    if (error) {
-      throw CommError("launch: /proc is needed and cannot be read: " +
-                      text_of_errno(error.value()));
-    }
+    require<CommError>(
+        !error, "launch: /proc is needed and cannot be read: ", text_of_errno(error.value()));
     if (std::distance(begin(threads), end(threads)) == 1) return true;
     if (looks == 0) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -83,9 +81,8 @@ std::vector<std::string> command_line() {
 
 std::pair<Descriptor, Descriptor> make_pipe(int flags) {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC | flags) != 0) {
-    throw CommError(str("launch: cannot make a pipe: ", text_of_errno(errno)));
-  }
+  require_done<CommError>(::pipe2(ends.data(), O_CLOEXEC | flags) == 0,
+                          "launch: cannot make a pipe");
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 

@@ -1,7 +1,6 @@
 #include "framework/storage/checkpoint_reader.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <functional>
 #include <set>
 #include <span>
@@ -32,9 +31,7 @@ constexpr std::size_t kMostOpen = 128;
 fs::path resolved(const fs::path& folder) {
   std::error_code error;
   fs::path path = fs::canonical(CheckpointFolder::resolved(folder), error);
-  if (error) {
-    throw DataError(str("checkpoint ", folder.string(), ": ", text_of_errno(error.value())));
-  }
+  require<DataError>(!error, "checkpoint ", folder.string(), ": ", text_of_errno(error.value()));
   return path;
 }
 
@@ -42,9 +39,7 @@ fs::path resolved(const fs::path& folder) {
 // or lead out of the folder.
 std::uint64_t regular_size(const fs::path& path) {
   struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0) {
-    throw DataError(str(path.string(), ": ", text_of_errno(errno)));
-  }
+  require_done<DataError>(::lstat(path.c_str(), &status) == 0, path.string());
   require<DataError>(S_ISREG(status.st_mode), path.string(), " is no regular file");
   return static_cast<std::uint64_t>(status.st_size);
 }

@@ -1,7 +1,6 @@
 #include "framework/storage/staged_shard.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <system_error>
 
 #include <fcntl.h>
@@ -30,10 +29,8 @@ void GrowingMemory::append(ConstBytes bytes) {
                             ? ::mmap(nullptr, capacity, PROT_READ | PROT_WRITE,
                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
                             : ::mremap(memory_, capacity_, capacity, MREMAP_MAYMOVE);
-    if (grown == MAP_FAILED) {
-      throw Error(str("no memory to copy ", size_ + bytes.size(),
-                      " bytes for a checkpoint: ", text_of_errno(errno)));
-    }
+    require_done<Error>(grown != MAP_FAILED, "no memory to copy ", size_ + bytes.size(),
+                        " bytes for a checkpoint");
     memory_ = static_cast<std::byte*>(grown);
     capacity_ = capacity;
   }

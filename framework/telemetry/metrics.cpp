@@ -1,6 +1,5 @@
 #include "framework/telemetry/metrics.h"
 
-#include <cerrno>
 #include <cmath>
 #include <fstream>
 #include <string_view>
@@ -121,8 +120,7 @@ std::uint64_t bytes_up_to(const std::filesystem::path& path, std::int64_t step) 
     if (!is_up_to(line, step)) break;
     kept += line.size() + 1;
   }
-  if (!lines.is_open() || lines.bad())
-    throw Error(str(path.string(), " can't be read: ", text_of_errno(errno)));
+  require_done<Error>(lines.is_open() && !lines.bad(), path.string(), " can't be read");
   return kept;
 }
 
@@ -161,8 +159,8 @@ void cut_metrics(const std::filesystem::path& folder, std::int64_t step) {
   if (!std::filesystem::exists(std::filesystem::symlink_status(path, missing))) return;
   const File file(path, O_RDWR);
   const std::uint64_t kept = bytes_up_to(path, step);
-  const bool is_cut = ::ftruncate(file.descriptor(), static_cast<off_t>(kept)) == 0;
-  require<Error>(is_cut, path.string(), " can't be cut: ", text_of_errno(errno));
+  require_done<Error>(::ftruncate(file.descriptor(), static_cast<off_t>(kept)) == 0, path.string(),
+                      " can't be cut");
 }
 
 std::string result_json(const RunResult& result) {

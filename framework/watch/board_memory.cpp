@@ -2,7 +2,6 @@
 
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <chrono>
 #include <iterator>
 #include <utility>
@@ -90,10 +89,8 @@ BoardMemory::BoardMemory(int workers, int copies)
 BoardMemory::BoardMemory(int workers, int descriptor, std::size_t offset) : workers_(workers) {
   const std::size_t end = offset + Board::bytes_for(workers);
   struct stat status {};
-  if (::fstat(descriptor, &status) != 0) {
-    throw CommError(str("the board of pending calls: descriptor ", descriptor,
-                        " can't be read: ", text_of_errno(errno)));
-  }
+  require_done<CommError>(::fstat(descriptor, &status) == 0,
+                          "the board of pending calls: descriptor ", descriptor, " can't be read");
   require<CommError>(status.st_size >= 0 && static_cast<std::size_t>(status.st_size) >= end,
                      "the board of pending calls: descriptor ", descriptor, " has ", status.st_size,
                      " bytes; a board of ", workers, " workers at ", offset, " ends at ", end);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "framework/base/errors.h"
 #include "tests/base/control_groups.h"
@@ -31,6 +32,15 @@ bool has_part_under(__rlimit_resource resource, rlim_t number, const std::string
 }
 
 }  // namespace
+
+TEST_CASE("a call to the system that has failed is an error with what the system says") {
+  const auto make = [](const char* folder) {
+    require_done<DataError>(::mkdir(folder, 0700) == 0, folder, " can't be made");
+  };
+  CHECK(testing::message_of<DataError>([&] { make("/proc/none/x"); }) ==
+        "/proc/none/x can't be made: No such file or directory");
+  CHECK_NOTHROW(require_done<DataError>(true, "nothing is wrong"));
+}
 
 TEST_CASE("limits are told by their names, with their numbers") {
   CHECK(has_part_under(RLIMIT_FSIZE, 3 << 20, "; files may have no more than 3.0 MiB (ulimit -f)",

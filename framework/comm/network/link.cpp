@@ -211,9 +211,9 @@ void Link::limit_silence(milliseconds limit) noexcept {
 std::string Link::own_address() const {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
-  if (::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    throw CommError(str("no own address: ", text_of_errno(errno)));
-  }
+  require_done<CommError>(
+      ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0,
+      "no own address");
   return address_text(address, length, /*with_port=*/false);
 }
 
@@ -331,7 +331,7 @@ std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milli
     if (unknown != 0) last = ::gai_strerror(unknown);
     for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
       Descriptor socket(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-      if (socket.get() < 0) throw CommError(str("cannot make a socket: ", text_of_errno(errno)));
+      require_done<CommError>(socket.open(), "cannot make a socket");
       if (const int error = connect_one(socket.get(), *each, deadline)) {
         last = text_of_errno(error);
         if (error == ECONNREFUSED && job) {

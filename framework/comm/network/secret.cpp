@@ -36,9 +36,8 @@ void make_folders(const fs::path& folder) {
   std::error_code error;
   if (folder.empty() || fs::is_directory(folder, error)) return;
   make_folders(folder.parent_path());
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    throw DataError(str(folder.string(), " can't be made: ", text_of_errno(errno)));
-  }
+  require_done<DataError>(::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST, folder.string(),
+                          " can't be made");
 }
 
 }  // namespace

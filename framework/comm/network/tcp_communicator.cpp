@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
 #include <deque>
 #include <exception>
@@ -74,7 +73,7 @@ class TcpLink final : public MessageLink {
     for (int peer = 0; peer < size; ++peer) peers_.push_back(std::make_unique<Peer>(dead_));
     if (size == 1) return;
     wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!wake_.open()) throw CommError(str("cannot make an eventfd: ", text_of_errno(errno)));
+    require_done<CommError>(wake_.open(), "cannot make an eventfd");
     listener_.emplace(HostAndPort{network.address, 0}, network.secret, network.job,
                       Listener::Limits{});
     store_->set(address_of(rank), HostAndPort{network.address, listener_->port()}.text());

@@ -84,9 +84,7 @@ SharedExtents::SharedExtents(int descriptor, std::size_t start, std::size_t byte
       bytes_(bytes),
       used_(std::reinterpret_pointer_cast<Word>(map_shared(descriptor, start, kPage))),
       descriptor_(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)) {
-  if (!descriptor_.open()) {
-    throw CommError(str("descriptor ", descriptor, ": ", text_of_errno(errno)));
-  }
+  require_done<CommError>(descriptor_.open(), "descriptor ", descriptor);
 }
 
 std::shared_ptr<SharedExtents::Extent> SharedExtents::allocate(std::size_t bytes) {
