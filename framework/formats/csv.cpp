@@ -291,10 +291,8 @@ std::size_t CsvFile::column(std::string_view name) const {
 }
 
 std::string_view CsvFile::text(std::size_t row, std::size_t column) const {
-  if (row >= rows_ || column >= columns()) {
-    throw ValueError(str("csv: there is no row ", row, " with a column ", column, ": '", path_,
-                         "' has ", rows(), " rows and ", columns(), " columns"));
-  }
+  require(row < rows_ && column < columns(), "csv: there is no row ", row, " with a column ",
+          column, ": '", path_, "' has ", rows(), " rows and ", columns(), " columns");
   return field(row * columns() + column);
 }
 

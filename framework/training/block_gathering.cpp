@@ -19,12 +19,9 @@ at::Tensor Block::run(const at::Tensor& input, const training::BlockForward& how
   const bool has_gradient = c10::GradMode::is_enabled() && input.requires_grad();
   const at::Tensor own_input = has_gradient ? input.view_as(input) : input;
   if (const auto runner = runner_.lock()) return runner->run(*this, own_input, how);
-  if (had_runner_) {
-    throw Error(
-        "the parameters of block '" + name() +
-        "' were cut into shards by a ZeroTrainer that is gone, or were still under way: call its "
-        "release_parameters() before it ends");
-  }
+  require<Error>(!had_runner_, "the parameters of block '", name(),
+                 "' were cut into shards by a ZeroTrainer that is gone, or were still under way: "
+                 "call its release_parameters() before it ends");
   return how(own_input);
 }
 

@@ -44,9 +44,8 @@ void JobWatch::progress() {
 void JobWatch::hear(std::size_t from, const BoardMessage& message) {
   const bool is_for_first = std::holds_alternative<ReadingsWanted>(message) ||
                             std::holds_alternative<BoardWords>(message);
-  if (is_for_first != (own_ == 0) || from >= copy_.workers().size()) {
-    throw DataError("host 0 alone reads the boards of all hosts");
-  }
+  require<DataError>(is_for_first == (own_ == 0) && from < copy_.workers().size(),
+                     "host 0 alone reads the boards of all hosts");
   std::visit([&](const auto& each) { take(from, each); }, message);
 }
 
