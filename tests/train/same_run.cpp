@@ -8,15 +8,6 @@ namespace lockstep::testing {
 
 using Json = nlohmann::json;
 
-std::vector<Json> metrics_of(const std::filesystem::path& run) {
-  std::vector<Json> lines = read_json_lines(run / "metrics.jsonl");
-  for (Json& line : lines) {
-    line.erase("elapsed_s");
-    line.erase("samples_per_s");
-  }
-  return lines;
-}
-
 void check_same(const std::filesystem::path& run, const std::filesystem::path& expected) {
   const Json result = result_of(run);
   const Json other = result_of(expected);

@@ -3,8 +3,6 @@
 #include <filesystem>
 #include <system_error>
 
-#include "tests/support/files.h"
-
 namespace lockstep::testing {
 
 Flags operator+(Flags flags, const Flags& more) {
@@ -33,10 +31,6 @@ std::string config_file(const std::string& name) {
   return std::string(LOCKSTEP_SOURCE_DIR) + "/configs/" + name;
 }
 
-nlohmann::json read_json(const std::filesystem::path& file) {
-  return nlohmann::json::parse(read_text(file));
-}
-
 nlohmann::json result_of(const std::filesystem::path& run) {
   return read_json(run / "result.json");
 }
@@ -48,14 +42,6 @@ std::string digest_of(const std::filesystem::path& run) {
 bool has_logged(const std::filesystem::path& run) {
   std::error_code missing;
   return std::filesystem::file_size(run / "metrics.jsonl", missing) > 0 && !missing;
-}
-
-std::vector<nlohmann::json> read_json_lines(const std::filesystem::path& file) {
-  std::vector<nlohmann::json> values;
-  for (const std::string& line : lines_of(read_text(file))) {
-    values.push_back(nlohmann::json::parse(line));
-  }
-  return values;
 }
 
 std::vector<std::string> fields(const nlohmann::json& object) {

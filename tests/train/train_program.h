@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/programs.h"
+#include "tests/support/run_files.h"
 
 namespace lockstep::testing {
 
@@ -23,14 +24,11 @@ using Flags = std::vector<std::string>;
 /// A config of the repository, as a path.
 [[nodiscard]] std::string config_file(const std::string& name);
 
-[[nodiscard]] nlohmann::json read_json(const std::filesystem::path& file);
 /// A run's result.json, and the digest of its parameters there.
 [[nodiscard]] nlohmann::json result_of(const std::filesystem::path& run);
 [[nodiscard]] std::string digest_of(const std::filesystem::path& run);
 /// Whether a run has logged a step.
 [[nodiscard]] bool has_logged(const std::filesystem::path& run);
-/// One JSON value a line.
-[[nodiscard]] std::vector<nlohmann::json> read_json_lines(const std::filesystem::path& file);
 /// The names of a JSON object's fields, in their order.
 [[nodiscard]] std::vector<std::string> fields(const nlohmann::json& object);
 

@@ -23,7 +23,6 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/comm/run_lock.h"
 #include "framework/replicas/launch.h"
-#include "framework/replicas/pmap.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/run_folder.h"
@@ -38,7 +37,7 @@
 #include "tests/support/message_of.h"
 #include "tests/support/programs.h"
 #include "tests/support/settings.h"
-#include "tests/trainers/run_outcome.h"
+#include "tests/trainers/runs.h"
 #include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/run/resume.h"
 #include "trainers/run/trainer.h"
@@ -281,7 +280,7 @@ TEST_CASE("whatever throws in a run leaves the state after the last finished ste
 
       CHECK(run(config, placement.hosts, output, /*goes_on=*/true) == 0);
       CHECK(result_in(output) == result_in(whole));
-      CHECK(metrics_in(output) == metrics_in(whole));
+      CHECK(metrics_of(output) == metrics_of(whole));
       CHECK(said_in(checkpoints / "latest") == said_in(checkpoints_of(whole) / "latest"));
       CHECK(tensors_of(checkpoints / "latest") == tensors_of(checkpoints_of(whole) / "latest"));
     }
@@ -315,12 +314,9 @@ TEST_CASE("an error says where the state is, and the final state is saved before
     const DataSets data = faulty_data();
     const fs::path output = folder.path() / str(its.where, its.after, checkpoint.size());
     for (auto& each : steps_done) each = 0;
-    const RunFolderLock lock = claim_run_folder(output, to_yaml(config));
     fault = its;
-    const std::string message = message_of<DataError>([&] {
-      pmap([&] { Trainer(config, data, options_of(output)).run(); },
-           {.axis_name = "data", .axis_size = 3})();
-    });
+    const std::string message =
+        message_of<DataError>([&] { train_in_map(config, data, options_of(output)); });
     fault.reset();
     return std::pair(message, output);
   };

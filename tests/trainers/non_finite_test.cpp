@@ -10,12 +10,11 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/data/finite.h"
-#include "framework/replicas/pmap.h"
-#include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
 #include "tests/support/captured_stderr.h"
 #include "tests/support/message_of.h"
+#include "tests/trainers/runs.h"
 #include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/run/trainer.h"
 
@@ -51,15 +50,12 @@ std::string trained_on(const DataSets& data, const std::string& trainer,
       parse_config("model: " + model +
                        "\n"
                        "data: {name: pmean_example, batch_size: 2, shuffle: false}\n"
-                       "parallel: {axis_name: i, replicas: 2}\n"
+                       "parallel: {replicas: 2}\n"
                        "trainer: {epochs: 1" +
                        trainer + "}\n",
                    "test");
-  const RunFolderLock lock = claim_run_folder(folder.path(), to_yaml(config));
-  return message_of<DataError>([&] {
-    pmap([&] { Trainer(config, data, {.output = folder.path(), .quiet = true}).run(); },
-         {.axis_size = 2})();
-  });
+  return message_of<DataError>(
+      [&] { testing::train_in_map(config, data, {.output = folder.path()}); });
 }
 
 DataSets sets_of(std::shared_ptr<const Dataset> train, std::shared_ptr<const Dataset> test = {}) {

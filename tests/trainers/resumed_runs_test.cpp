@@ -24,7 +24,7 @@
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
 #include "tests/support/settings.h"
-#include "tests/trainers/run_outcome.h"
+#include "tests/trainers/runs.h"
 #include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/run/trainer.h"
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,11 +14,10 @@
 
 #include "framework/base/errors.h"
 #include "framework/checkpoint/checkpoint.h"
-#include "framework/replicas/pmap.h"
-#include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
 #include "tests/support/message_of.h"
+#include "tests/trainers/runs.h"
 #include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/run/check_job.h"
 #include "trainers/run/resume.h"
@@ -53,17 +51,6 @@ struct Outcome {
   std::vector<json> metrics;
 };
 
-Outcome outcome_of(const fs::path& folder) {
-  Outcome outcome;
-  std::ifstream result(folder / "result.json");
-  if (result) outcome.result = json::parse(result);
-  std::ifstream lines(folder / "metrics.jsonl");
-  for (std::string line; std::getline(lines, line);) {
-    outcome.metrics.push_back(json::parse(line));
-  }
-  return outcome;
-}
-
 Config config_of(const std::string& text, std::int64_t replicas) {
   const bool has_data = text.starts_with("data: ");
   return parse_config("model: {name: mlp, hidden: [8]}\n" +
@@ -75,11 +62,9 @@ Outcome run(const std::string& text, std::int64_t replicas, const DataSets& data
             const fs::path& folder, RunOptions options = {}) {
   const Config config = config_of(text, replicas);
   options.output = folder;
-  options.quiet = true;
-  const RunFolderLock lock = claim_run_folder(folder, to_yaml(config));
-  pmap([&] { Trainer(config, data, options).run(); },
-       {.axis_name = "data", .axis_size = replicas})();
-  return outcome_of(folder);
+  testing::train_in_map(config, data, options);
+  return {testing::read_json(folder / "result.json"),
+          testing::read_json_lines(folder / "metrics.jsonl")};
 }
 
 }  // namespace

@@ -2,12 +2,11 @@
 
 #include <atomic>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <regex>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 
@@ -18,6 +17,7 @@
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
 #include "tests/support/message_of.h"
+#include "tests/trainers/runs.h"
 #include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/config/config_options.h"
 #include "trainers/run/data_record.h"
@@ -44,32 +44,23 @@ MadeOptions folder_removing_samples(const std::filesystem::path& folder) {
   }};
 }
 
-// The text of result.json after two epochs with global batches of 6 samples.
-std::string result_of(std::int64_t replicas, const std::filesystem::path& folder) {
+// What result.json says after two epochs with global batches of 6 samples.
+nlohmann::json result_of(std::int64_t replicas, const std::filesystem::path& folder) {
   const Config config = parse_config(
       "model: {name: linear}\n"
       "data: {name: pmean_example, batch_size: " +
           std::to_string(6 / replicas) +
           "}\n"
           "optimizer: {name: sgd, lr: 0.1}\n"
-          "parallel: {axis_name: i, replicas: " +
+          "parallel: {replicas: " +
           std::to_string(replicas) +
           "}\n"
           "trainer: {epochs: 2, seed: 3}\n",
       "test");
   const auto samples = made_set(thirteen_samples());
   const DataSets data{.train = samples, .test = samples};
-  const RunFolderLock lock = claim_run_folder(folder, to_yaml(config));
-  pmap([&] { Trainer(config, data, {.output = folder, .quiet = true}).run(); },
-       {.axis_size = replicas})();
-  std::ifstream in(folder / "result.json");
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-double number_after(const std::string& text, const std::string& key) {
-  const std::size_t at = text.find('"' + key + "\":");
-  REQUIRE(at != std::string::npos);
-  return std::stod(text.substr(at + key.size() + 3));
+  train_in_map(config, data, {.output = folder});
+  return read_json(folder / "result.json");
 }
 
 }  // namespace
@@ -77,14 +68,17 @@ double number_after(const std::string& text, const std::string& key) {
 TEST_CASE(
     "batches that do not divide, and replicas without a sample, change nothing but rounding") {
   const TemporaryFolder folder;
-  const std::string one = result_of(1, folder.path() / "1");
+  const auto one = result_of(1, folder.path() / "1");
   for (const std::int64_t replicas : {2, 3, 6}) {
-    const std::string several = result_of(replicas, folder.path() / std::to_string(replicas));
-    for (const char* const key : {"w", "b", "loss"}) {
-      INFO(replicas << " replicas: " << key);
-      CHECK(number_after(several, key) == Approx(number_after(one, key)).epsilon(1e-5));
-    }
-    CHECK(number_after(several, "steps") == 6);
+    const auto several = result_of(replicas, folder.path() / std::to_string(replicas));
+    INFO(replicas << " replicas: " << several);
+    const auto check = [](double found, double expected) {
+      CHECK(found == Approx(expected).epsilon(1e-5));
+    };
+    check(several["parameters"]["w"], one["parameters"]["w"]);
+    check(several["parameters"]["b"], one["parameters"]["b"]);
+    check(several["loss"], one["loss"]);
+    CHECK(several["steps"] == 6);
   }
 }
 
@@ -109,21 +103,15 @@ TEST_CASE("the learning rate follows the schedule, and metrics say so") {
       "test");
   const DataSets data{.train = made_set(thirteen_samples())};
   const auto output = folder.path() / "run";
-  const RunFolderLock lock = claim_run_folder(output, to_yaml(config));
-  pmap([&] { Trainer(config, data, {.output = output, .quiet = true}).run(); },
-       {.axis_name = "data", .axis_size = 1})();
-  std::ifstream metrics(output / "metrics.jsonl");
-  for (const double lr : {0.25, 0.5, 0.375, 0.25, 0.125}) {
-    std::string line;
-    REQUIRE(std::getline(metrics, line));
-    CHECK(number_after(line, "lr") == lr);
-  }
-  std::ifstream in(output / "result.json");
-  const std::string result{std::istreambuf_iterator<char>(in), {}};
-  const double moved = std::fabs(number_after(result, "w") - 1);
+  train_in_map(config, data, {.output = output});
+  std::vector<double> rates;
+  for (const auto& line : read_json_lines(output / "metrics.jsonl")) rates.push_back(line.at("lr"));
+  CHECK(rates == std::vector<double>{0.25, 0.5, 0.375, 0.25, 0.125});
+  const auto parameters = read_json(output / "result.json")["parameters"];
+  const double moved = std::fabs(parameters["w"].get<double>() - 1);
   CHECK(moved > 0);
   CHECK(moved < 0.001 * (0.25 + 0.5 + 0.375 + 0.25 + 0.125) + 1e-6);
-  CHECK(number_after(result, "b") == 0);
+  CHECK(parameters["b"] == 0);
 }
 
 TEST_CASE("a run whose folder is removed stops, and once all is computed tells the digest first") {
@@ -139,11 +127,8 @@ TEST_CASE("a run whose folder is removed stops, and once all is computed tells t
         "test");
     const DataSets data{.train = made_set(thirteen_samples()),
                         .test = made_set(folder_removing_samples(output))};
-    const RunFolderLock lock = claim_run_folder(output, to_yaml(config));
-    const std::string message = message_of<Error>([&] {
-      pmap([&] { Trainer(config, data, {.output = output, .quiet = true}).run(); },
-           {.axis_name = "data", .axis_size = 2})();
-    });
+    const std::string message =
+        message_of<Error>([&] { train_in_map(config, data, {.output = output}); });
     INFO(message);
     CHECK_THAT(message, ContainsSubstring("the output folder " + output.string() +
                                           " or its metrics.jsonl was removed, renamed or "
@@ -171,11 +156,9 @@ TEST_CASE("checkpoints say of the data what a trainer is told, or what replica 0
     counted.fingerprint = [&taken] { return str("taken ", ++taken, " times"); };
     const auto samples = made_set(counted);
     const DataSets data{.train = samples, .fitted = {.inputs = {"x"}}};
-    RunOptions options{.output = folder.path() / (is_told ? "told" : "found"), .quiet = true};
-    if (is_told) options.sets = told;
-    const RunFolderLock lock = claim_run_folder(options.output, to_yaml(config));
-    pmap([&] { Trainer(config, data, options).run(); }, {.axis_name = "data", .axis_size = 2})();
-    const auto checkpoint = newest_checkpoint(checkpoints_of(options.output));
+    const auto output = folder.path() / (is_told ? "told" : "found");
+    train_in_map(config, data, {.output = output, .sets = is_told ? told : SetRecords{}});
+    const auto checkpoint = newest_checkpoint(checkpoints_of(output));
     REQUIRE(checkpoint);
     const DataRecord record = data_record(*checkpoint, checkpoint_info(*checkpoint));
     const Fitted fitted{.inputs = {"x"}, .sample = samples->type()};

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <string>
@@ -13,13 +12,25 @@
 
 #include "framework/base/text.h"
 #include "framework/checkpoint/checkpoint.h"
+#include "framework/replicas/pmap.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/storage/checkpoint_reader.h"
 #include "framework/storage/checksum.h"
 #include "framework/storage/safetensors.h"
+#include "framework/telemetry/run_folder.h"
+#include "tests/support/run_files.h"
 #include "trainers/run/resume.h"
+#include "trainers/run/trainer.h"
 
 namespace lockstep::testing {
+
+/// Trains as the config says, on the replicas of a map, in the folder `options.output`.
+inline void train_in_map(const Config& config, const DataSets& data, RunOptions options) {
+  options.quiet = true;
+  const RunFolderLock lock = claim_run_folder(options.output, to_yaml(config));
+  pmap([&] { Trainer(config, data, options).run(); },
+       {.axis_name = config.launch.axis_name, .axis_size = config.launch.replicas})();
+}
 
 /// The steps of a run's checkpoints.
 inline std::set<std::int64_t> steps_in(const std::filesystem::path& output) {
@@ -42,22 +53,9 @@ inline std::map<std::string, std::string> tensors_of(const std::filesystem::path
   return checksums;
 }
 
-/// The lines of metrics, without times and rates.
-inline std::vector<nlohmann::json> metrics_in(const std::filesystem::path& output) {
-  std::vector<nlohmann::json> lines;
-  std::ifstream in(output / "metrics.jsonl");
-  for (std::string line; std::getline(in, line);) {
-    lines.push_back(nlohmann::json::parse(line));
-    lines.back().erase("elapsed_s");
-    lines.back().erase("samples_per_s");
-  }
-  return lines;
-}
-
 /// What result.json says of the model and its figures.
 inline nlohmann::json result_in(const std::filesystem::path& output) {
-  std::ifstream in(output / "result.json");
-  nlohmann::json result = nlohmann::json::parse(in);
+  const nlohmann::json result = read_json(output / "result.json");
   nlohmann::json parts;
   for (const char* const part : {"steps", "skipped_steps", "loss", "eval", "validation",
                                  "parameters_sha256", "buffers_sha256"}) {

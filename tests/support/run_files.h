@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/files.h"
+#include "tests/support/programs.h"
+
+namespace lockstep::testing {
+
+[[nodiscard]] inline nlohmann::json read_json(const std::filesystem::path& file) {
+  return nlohmann::json::parse(read_text(file));
+}
+
+/// One JSON value a line.
+[[nodiscard]] inline std::vector<nlohmann::json> read_json_lines(
+    const std::filesystem::path& file) {
+  std::vector<nlohmann::json> values;
+  for (const std::string& line : lines_of(read_text(file))) {
+    values.push_back(nlohmann::json::parse(line));
+  }
+  return values;
+}
+
+/// The lines of a run's metrics, without times and rates.
+[[nodiscard]] inline std::vector<nlohmann::json> metrics_of(const std::filesystem::path& run) {
+  std::vector<nlohmann::json> lines = read_json_lines(run / "metrics.jsonl");
+  for (nlohmann::json& line : lines) {
+    line.erase("elapsed_s");
+    line.erase("samples_per_s");
+  }
+  return lines;
+}
+
+}  // namespace lockstep::testing
