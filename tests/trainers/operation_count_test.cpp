@@ -1,7 +1,6 @@
 #include "trainers/commands/operation_count.h"
 
 #include <cstdint>
-#include <functional>
 
 #include <ATen/Functions.h>
 #include <torch/nn/modules/activation.h>
@@ -16,9 +15,10 @@
 namespace lockstep {
 namespace {
 
-std::int64_t multiply_adds_of(const std::function<void()>& work) {
+template <typename Work>
+std::int64_t count(Work work) {
   const OperationCount operations;
-  work();
+  (void)work();
   return operations.multiply_adds();
 }
 
@@ -29,9 +29,6 @@ at::Tensor ones(const std::vector<std::int64_t>& sizes) {
 }  // namespace
 
 TEST_CASE("products of matrices and vectors count once, whoever calls them") {
-  const auto count = [](const std::function<at::Tensor()>& work) {
-    return multiply_adds_of([&] { (void)work(); });
-  };
   CHECK(count([] { return at::mm(ones({2, 3}), ones({3, 5})); }) == 2 * 3 * 5);
   CHECK(count([] { return at::addmm(ones({5}), ones({2, 3}), ones({3, 5})); }) == 2 * 3 * 5);
   CHECK(count([] { return at::bmm(ones({7, 2, 3}), ones({7, 3, 5})); }) == 7 * 2 * 3 * 5);
@@ -52,9 +49,6 @@ TEST_CASE("products of matrices and vectors count once, whoever calls them") {
 }
 
 TEST_CASE("convolutions count a kernel an output, transposed ones a kernel an input") {
-  const auto count = [](const std::function<at::Tensor()>& work) {
-    return multiply_adds_of([&] { (void)work(); });
-  };
   const at::Tensor images = ones({2, 4, 9, 7});
   CHECK(count([&] {
           return at::conv2d(images, ones({6, 4, 3, 3}), {}, 1, 1);
@@ -79,16 +73,16 @@ TEST_CASE("LibTorch's own layers are counted") {
                      torch::nn::MultiheadAttention(width, heads));
   });
   const c10::AutoGradMode no_grad(false);
-  CHECK(multiply_adds_of([&, its = lstm]() mutable {
+  CHECK(count([&, its = lstm]() mutable {
           (void)its->forward(ones({5, 3, 4}));
         }) == 5 * 3 * (4 * 6) * (4 + 6));
   const at::Tensor x = ones({positions, samples, width});
   // Four projections; products of queries with keys, and of what they give with values.
-  CHECK(multiply_adds_of([&, its = attention]() mutable { (void)its->forward(x, x, x); }) ==
+  CHECK(count([&, its = attention]() mutable { (void)its->forward(x, x, x); }) ==
         4 * positions * samples * width * width + 2 * samples * positions * positions * width);
 #if TORCH_VERSION_MAJOR >= 2
   const at::Tensor q = ones({samples, heads, positions, 4});
-  CHECK(multiply_adds_of([&] {
+  CHECK(count([&] {
           (void)at::scaled_dot_product_attention(q, q, ones({samples, heads, positions, 6}), {},
                                                  /*dropout_p=*/0.0, /*is_causal=*/true);
         }) == samples * heads * positions * positions * (4 + 6));
@@ -98,13 +92,13 @@ TEST_CASE("LibTorch's own layers are counted") {
 TEST_CASE("a count sees what runs while it lives") {
   const auto work = [] { (void)at::mm(ones({2, 3}), ones({3, 5})); };
   work();
-  CHECK(multiply_adds_of([] {}) == 0);
-  CHECK(multiply_adds_of([&] {
+  CHECK(count([] {}) == 0);
+  CHECK(count([&] {
           work();
           work();
         }) == 60);
   // An operator that throws leaves the count as it was.
-  CHECK(multiply_adds_of([&] {
+  CHECK(count([&] {
           CHECK_THROWS((void)at::mm(ones({2, 3}), ones({4, 5})));
           work();
         }) >= 30);
