@@ -24,8 +24,6 @@
 #include "framework/comm/run_lock.h"
 #include "framework/replicas/launch.h"
 #include "framework/storage/checkpoint_folder.h"
-#include "framework/telemetry/metrics.h"
-#include "framework/telemetry/run_folder.h"
 #include "framework/training/batch_norm.h"
 #include "framework/training/block.h"
 #include "models/layers.h"
@@ -208,16 +206,7 @@ std::string errors_of_run;  // of the newest, on all hosts
 int run(Config config, std::int64_t hosts, const fs::path& output, bool goes_on = false) {
   RunOptions options = options_of(output);
   for (auto& each : steps_done) each = 0;
-  std::optional<RunFolderLock> lock;
-  if (goes_on) {
-    lock.emplace(output);
-    options.resume = find_resume_point("auto", output, false, config);
-    REQUIRE(options.resume);
-    (void)set_aside_checkpoints(checkpoints_of(output), options.resume->info.step);
-    cut_metrics(output, options.resume->info.step);
-  } else {
-    lock.emplace(claim_run_folder(output, to_yaml(config)));
-  }
+  const RunFolderLock lock = folder_of_run(config, options, goes_on);
   const DataSets data = faulty_data();
   const auto train = [&] { Trainer(config, data, options).run(); };
   const std::vector<Ended> ended = hosts == 1 ? std::vector{launched(train, config.launch)}

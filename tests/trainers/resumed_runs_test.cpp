@@ -19,8 +19,6 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/objectives/metric.h"
 #include "framework/replicas/pmap.h"
-#include "framework/telemetry/metrics.h"
-#include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
 #include "tests/support/settings.h"
@@ -117,15 +115,7 @@ void run_part(const std::string& text, const DataSets& data, const fs::path& out
     note(trainer,
          str(evaluation.set, " after ", evaluation.step, evaluation.is_best ? ", best" : ""));
   };
-  std::optional<RunFolderLock> lock;
-  if (part.goes_on) {
-    lock.emplace(output);
-    options.resume = find_resume_point("auto", output, false, config);
-    REQUIRE(options.resume);
-    cut_metrics(output, options.resume->info.step);
-  } else {
-    lock.emplace(claim_run_folder(output, to_yaml(config)));
-  }
+  const RunFolderLock lock = folder_of_run(config, options, part.goes_on);
   pmap([&] { Trainer(config, data, options).run(); },
        {.axis_name = "data", .axis_size = config.launch.replicas})();
 }

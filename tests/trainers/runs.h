@@ -17,7 +17,9 @@
 #include "framework/storage/checkpoint_reader.h"
 #include "framework/storage/checksum.h"
 #include "framework/storage/safetensors.h"
+#include "framework/telemetry/metrics.h"
 #include "framework/telemetry/run_folder.h"
+#include "tests/catch.h"
 #include "tests/support/run_files.h"
 #include "trainers/run/resume.h"
 #include "trainers/run/trainer.h"
@@ -30,6 +32,19 @@ inline void train_in_map(const Config& config, const DataSets& data, RunOptions 
   const RunFolderLock lock = claim_run_folder(options.output, to_yaml(config));
   pmap([&] { Trainer(config, data, options).run(); },
        {.axis_name = config.launch.axis_name, .axis_size = config.launch.replicas})();
+}
+
+/// Claims the folder of a run, or takes it again for one that goes on from its newest checkpoint.
+[[nodiscard]] inline RunFolderLock folder_of_run(Config& config, RunOptions& options,
+                                                 bool goes_on) {
+  if (!goes_on) return claim_run_folder(options.output, to_yaml(config));
+  RunFolderLock lock(options.output);
+  options.resume = find_resume_point("auto", options.output, false, config);
+  REQUIRE(options.resume);
+  const std::int64_t step = options.resume->info.step;
+  (void)set_aside_checkpoints(checkpoints_of(options.output), step);
+  cut_metrics(options.output, step);
+  return lock;
 }
 
 /// The steps of a run's checkpoints.

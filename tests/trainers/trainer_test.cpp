@@ -13,7 +13,6 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/replicas/pmap.h"
-#include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
 #include "tests/support/message_of.h"
@@ -169,23 +168,20 @@ TEST_CASE("checkpoints say of the data what a trainer is told, or what replica 0
 
 TEST_CASE("a run from before convolutions were safe says what goes on with other bits") {
   // `began`: what the run's first checkpoint has of it.
-  const auto waived_in = [](const std::filesystem::path& folder, std::int64_t width,
+  const auto waived_in = [](const std::filesystem::path& folder,
                             std::optional<std::int64_t> began) {
     const auto run = [&](std::int64_t steps, bool goes_on) {
-      Config config = parse_config(
-          str("model: {name: resnet, depth: 8, width: ", width,
-              "}\ndata: {name: fashion_mnist, batch_size: 4}\ntrainer: {steps: ", steps, "}\n"),
-          "test");
+      Config config =
+          parse_config(str("model: {name: resnet, depth: 8, width: 4}\n"
+                           "data: {name: fashion_mnist, batch_size: 4}\ntrainer: {steps: ",
+                           steps, "}\n"),
+                       "test");
       RunOptions options{.output = folder, .quiet = true};
-      std::optional<RunFolderLock> lock;
+      const RunFolderLock lock = folder_of_run(config, options, goes_on);
       if (goes_on) {
-        lock.emplace(folder);
-        options.resume = find_resume_point("auto", folder, false, config);
         auto& counts = options.resume->info.counts;
         counts.erase(kSafeConvolutionsCount);
         if (began) counts.emplace(kSafeConvolutionsCount, *began);
-      } else {
-        lock.emplace(claim_run_folder(folder, to_yaml(config)));
       }
       DataSets data = load_data(config.data, data_context(config));
       data.test = nullptr;
@@ -199,9 +195,9 @@ TEST_CASE("a run from before convolutions were safe says what goes on with other
     return waived == info.texts.end() ? "" : waived->second;
   };
   const TemporaryFolder folder;
-  CHECK(waived_in(folder.path() / "new", 4, kSafeConvolutions).empty());
+  CHECK(waived_in(folder.path() / "new", kSafeConvolutions).empty());
   for (const auto began : {std::optional<std::int64_t>(), std::optional<std::int64_t>(1)}) {
-    CHECK_THAT(waived_in(folder.path() / (began ? "first" : "old"), 4, began),
+    CHECK_THAT(waived_in(folder.path() / (began ? "first" : "old"), began),
                ContainsSubstring("some convolutions, as strided 1x1 ones of few channels"));
   }
 }
