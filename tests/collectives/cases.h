@@ -15,6 +15,10 @@ struct Case {
   std::function<void()> body;
 };
 
+/// Adds the same case for each of several numbers of replicas, which its name says.
+void add_cases(std::vector<Case>& cases, const std::string& name,
+               const std::vector<std::int64_t>& replicas, const std::function<void()>& body);
+
 /// Throws a std::runtime_error with `message` unless `holds`: Catch2's own checks are for one
 /// thread.
 void expect(bool holds, const std::string& message);

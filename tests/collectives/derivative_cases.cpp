@@ -306,19 +306,15 @@ std::vector<Example> examples() {
 
 std::vector<Case> derivative_cases() {
   std::vector<Case> cases{{"gradients at ties, 4 replicas", 4, ties},
-                          {"gradients through trees of several dtypes, 1 replica", 1, mixed_trees},
-                          {"gradients through trees of several dtypes, 3 replicas", 3, mixed_trees},
-                          {"gradients through moved trees, 1 replica", 1, moved_mixed_trees},
-                          {"gradients through moved trees, 3 replicas", 3, moved_mixed_trees},
                           {"what requires no gradient, 2 replicas", 2, without_gradients}};
+  add_cases(cases, "gradients through trees of several dtypes", {1, 3}, mixed_trees);
+  add_cases(cases, "gradients through moved trees", {1, 3}, moved_mixed_trees);
   std::vector<Example> all = examples();
   const std::vector<Example> moving = moving_examples();
   all.insert(all.end(), moving.begin(), moving.end());
   for (const Example& example : all) {
-    for (const std::int64_t replicas : example.replicas) {
-      cases.push_back({str("derivatives of ", example.name, ", ", replicas, " replicas"), replicas,
-                       [=] { check_derivatives(example.sizes, example.operation); }});
-    }
+    add_cases(cases, "derivatives of " + example.name, example.replicas,
+              [=] { check_derivatives(example.sizes, example.operation); });
   }
   return cases;
 }

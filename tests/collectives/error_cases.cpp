@@ -155,15 +155,12 @@ void call_sites() {
 
 std::vector<Case> error_cases() {
   std::vector<Case> cases;
-  const auto add = [&](const std::string& name, const std::function<void()>& body) {
-    for (const std::int64_t n : {1, 4}) cases.push_back({str(name, ", ", n, " replicas"), n, body});
-  };
-  add("axes that are not bound", unbound_axes);
-  add("groups that are no partition", wrong_groups);
-  add("dimensions that do not fit", wrong_dimensions);
-  add("tensors that cannot travel", wrong_tensors);
-  add("call sites in messages", call_sites);
-  add("refused calls leave replicas in step", [] {
+  add_cases(cases, "axes that are not bound", {1, 4}, unbound_axes);
+  add_cases(cases, "groups that are no partition", {1, 4}, wrong_groups);
+  add_cases(cases, "dimensions that do not fit", {1, 4}, wrong_dimensions);
+  add_cases(cases, "tensors that cannot travel", {1, 4}, wrong_tensors);
+  add_cases(cases, "call sites in messages", {1, 4}, call_sites);
+  add_cases(cases, "refused calls leave replicas in step", {1, 4}, [] {
     still_in_step({unbound_axes, wrong_groups, wrong_dimensions, wrong_tensors});
   });
   return cases;

@@ -11,6 +11,11 @@ void expect(bool holds, const std::string& message) {
   if (!holds) throw std::runtime_error(message);
 }
 
+void add_cases(std::vector<Case>& cases, const std::string& name,
+               const std::vector<std::int64_t>& replicas, const std::function<void()>& body) {
+  for (const std::int64_t n : replicas) cases.push_back({str(name, ", ", n, " replicas"), n, body});
+}
+
 std::vector<Case> all_cases(std::int64_t rounds) {
   std::vector<Case> cases;
   for (const auto& some :

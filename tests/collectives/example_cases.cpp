@@ -226,23 +226,19 @@ void canonical_order() {
 
 std::vector<Case> example_cases() {
   std::vector<Case> cases;
-  const auto add = [&](const std::string& name, std::vector<std::int64_t> sizes,
-                       const std::function<void()>& body) {
-    for (const auto n : sizes) cases.push_back({str(name, ", ", n, " replicas"), n, body});
-  };
-  add("scaled_sum", {1, 2, 3, 4, 8}, scaled_sum);
-  add("numbers", {1, 2, 4, 5}, reduced_numbers);
-  add("numbers in groups", {4}, numbers_in_groups);
-  add("pmean step in float64", {1, 2, 4, 8}, [] { pmean_step(at::kDouble, 1e-12); });
-  add("pmean step in float32", {1, 2, 4, 8}, [] { pmean_step(at::kFloat, 2e-6); });
-  add("psum_scatter and all_gather", {4}, scatter_and_gather);
-  add("psum of a sum", {1, 3}, sharded_sum);
-  add("vdot in float32", {8}, [] { vdot(at::kFloat, 1e-5); });
-  add("vdot in float64", {8}, [] { vdot(at::kDouble, 1e-12); });
-  add("gradient of the whole batch", {1, 2, 4}, gradient_of_whole_batch);
-  add("trees, and ways to name an axis", {1, 3}, trees_and_names);
-  add("any, all and NaN", {1, 2, 5}, extremes);
-  add("the canonical order", {1, 2, 3, 4, 5}, canonical_order);
+  add_cases(cases, "scaled_sum", {1, 2, 3, 4, 8}, scaled_sum);
+  add_cases(cases, "numbers", {1, 2, 4, 5}, reduced_numbers);
+  add_cases(cases, "numbers in groups", {4}, numbers_in_groups);
+  add_cases(cases, "pmean step in float64", {1, 2, 4, 8}, [] { pmean_step(at::kDouble, 1e-12); });
+  add_cases(cases, "pmean step in float32", {1, 2, 4, 8}, [] { pmean_step(at::kFloat, 2e-6); });
+  add_cases(cases, "psum_scatter and all_gather", {4}, scatter_and_gather);
+  add_cases(cases, "psum of a sum", {1, 3}, sharded_sum);
+  add_cases(cases, "vdot in float32", {8}, [] { vdot(at::kFloat, 1e-5); });
+  add_cases(cases, "vdot in float64", {8}, [] { vdot(at::kDouble, 1e-12); });
+  add_cases(cases, "gradient of the whole batch", {1, 2, 4}, gradient_of_whole_batch);
+  add_cases(cases, "trees, and ways to name an axis", {1, 3}, trees_and_names);
+  add_cases(cases, "any, all and NaN", {1, 2, 5}, extremes);
+  add_cases(cases, "the canonical order", {1, 2, 3, 4, 5}, canonical_order);
   return cases;
 }
 

@@ -160,17 +160,14 @@ void overlaps() {
 
 std::vector<Case> in_place_cases() {
   std::vector<Case> cases;
-  for (const std::int64_t n : {1, 2, 3, 4, 5, 8}) {
-    for (const auto dtype : {at::kFloat, at::kBFloat16, at::kLong}) {
-      cases.push_back({str("in place, ", at::toString(dtype), ", ", n, " replicas"), n, [dtype] {
-                         for (const std::int64_t piece : {1, 17, 9001}) {
-                           same_as_those_that_return(piece, dtype);
-                         }
-                       }});
-    }
-    cases.push_back({str("in place, refusals, ", n, " replicas"), n, refusals});
-    cases.push_back({str("in place, overlaps, ", n, " replicas"), n, overlaps});
+  const std::vector<std::int64_t> sizes{1, 2, 3, 4, 5, 8};
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kLong}) {
+    add_cases(cases, str("in place, ", at::toString(dtype)), sizes, [dtype] {
+      for (const std::int64_t piece : {1, 17, 9001}) same_as_those_that_return(piece, dtype);
+    });
   }
+  add_cases(cases, "in place, refusals", sizes, refusals);
+  add_cases(cases, "in place, overlaps", sizes, overlaps);
   cases.push_back({"in place, shapes and groups", 4, shapes_and_groups});
   cases.push_back({"in place, versions", 2, versions_count});
   return cases;

@@ -1,7 +1,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 
-#include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
@@ -43,12 +42,10 @@ void round_large(std::int64_t bytes_per_piece) {
 std::vector<Case> large_cases() {
   constexpr std::int64_t kMiB = std::int64_t{1} << 20;
   std::vector<Case> cases;
-  for (const std::int64_t replicas : {2, 3, 4, 5}) {
-    cases.push_back({str("4 MiB a piece, ", replicas, " replicas"), replicas, [] {
-                       exchange_large(4 * kMiB);
-                       round_large(kMiB);
-                     }});
-  }
+  add_cases(cases, "4 MiB a piece", {2, 3, 4, 5}, [] {
+    exchange_large(4 * kMiB);
+    round_large(kMiB);
+  });
   cases.push_back({"16 MiB a piece, 2 replicas", 2, [] { exchange_large(16 * kMiB); }});
   cases.push_back({"4 MiB a piece, 8 replicas", 8, [] { round_large(4 * kMiB); }});
   return cases;

@@ -229,13 +229,10 @@ std::vector<Case> operator_cases() {
                           {"ppermute and pshuffle", 4, permuted},
                           {"pbroadcast", 4, broadcasted},
                           {"pargmax and pargmin, with ties and NaNs", 4, extrema}};
-  const auto add = [&](const std::string& name, const std::function<void()>& body) {
-    for (const std::int64_t n : {1, 4}) cases.push_back({str(name, ", ", n, " replicas"), n, body});
-  };
-  add("axes of all_to_all that do not fit", wrong_axes);
-  add("permutations and sources that do not fit", wrong_indices);
-  add("operators that move refuse what psum refuses", wrong_tensors_and_axes);
-  add("refused moves leave replicas in step", [] {
+  add_cases(cases, "axes of all_to_all that do not fit", {1, 4}, wrong_axes);
+  add_cases(cases, "permutations and sources that do not fit", {1, 4}, wrong_indices);
+  add_cases(cases, "operators that move refuse what psum refuses", {1, 4}, wrong_tensors_and_axes);
+  add_cases(cases, "refused moves leave replicas in step", {1, 4}, [] {
     still_in_step({wrong_axes, wrong_indices, wrong_tensors_and_axes});
   });
   return cases;

@@ -112,16 +112,12 @@ void trees_and_memory() {
 
 std::vector<Case> varying_cases() {
   std::vector<Case> cases;
-  for (const std::int64_t replicas : {1, 2, 3, 4}) {
-    const std::string on = lockstep::str(" on ", replicas);
-    cases.push_back(
-        {"pvary and psum_invariant are each other's transpose" + on, replicas, transposes});
-    cases.push_back({"pvary, psum_invariant: a sum of what replicas make of one value" + on,
-                     replicas, derivatives_of_a_shared_value});
-    cases.push_back(
-        {"pvary, psum_invariant: a tensor-parallel MLP" + on, replicas, tensor_parallel_mlp});
-    cases.push_back({"pvary and psum_invariant of trees" + on, replicas, trees_and_memory});
-  }
+  const std::vector<std::int64_t> sizes{1, 2, 3, 4};
+  add_cases(cases, "pvary and psum_invariant are each other's transpose", sizes, transposes);
+  add_cases(cases, "pvary, psum_invariant: a sum of what replicas make of one value", sizes,
+            derivatives_of_a_shared_value);
+  add_cases(cases, "pvary, psum_invariant: a tensor-parallel MLP", sizes, tensor_parallel_mlp);
+  add_cases(cases, "pvary and psum_invariant of trees", sizes, trees_and_memory);
   return cases;
 }
 
