@@ -12,6 +12,7 @@
 
 #include <ATen/SequenceNumber.h>
 
+#include "framework/base/errors.h"
 #include "framework/base/mutex.h"
 #include "framework/base/process.h"
 #include "framework/comm/shared/flag.h"
@@ -92,11 +93,7 @@ void run_in_kept_threads(std::int64_t count, std::uint64_t first_node, FirstFail
   kept->run(count, failure, [&](std::int64_t index) {
     std::fesetenv(&callers);
     advance_nodes(first_node);
-    try {
-      body(index);
-    } catch (...) {
-      failure.record(index);
-    }
+    if (const auto error = thrown_by([&] { body(index); })) failure.record(index, error);
     const MutexLock lock(mutex);
     last_node = std::max(last_node, next_node());
   });

@@ -85,10 +85,9 @@ class MapBackward final : public Node {
 
 // The call, with which of the inputs the map is differentiated by.
 MapCall differentiated_by(MapCall options, const std::vector<MapInput>& inputs) {
-  std::vector<std::size_t> leaves;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (std::ranges::any_of(inputs[i].parts, is_differentiable)) leaves.push_back(i);
-  }
+  const auto leaves = filtered(consecutive(std::size_t{0}, inputs.size()), [&](std::size_t i) {
+    return std::ranges::any_of(inputs[i].parts, is_differentiable);
+  });
   if (!leaves.empty()) {
     options.differentiated =
         lockstep::str("differentiated by ", leaves.size() == 1 ? "leaf " : "leaves ", join(leaves),
@@ -325,7 +324,7 @@ Port start_port(const Recorded& recorded, const std::vector<Tensors>& starts, st
     port.part_of = sharers(recorded, recorded.result_axes[k]);
     port.shared_over = variance.names_of(variance.all() & ~recorded.result_axes[k]);
   } else {
-    for (std::size_t r = 0; r < replicas; ++r) port.part_of.push_back(r);
+    port.part_of = consecutive(std::size_t{0}, replicas);
   }
   for (std::size_t r = 0; r < replicas; ++r) {
     if (port.part_of[r] < port.outside.size()) continue;  // of the first that shares it

@@ -90,11 +90,7 @@ RunningThreads::RunningThreads(const Range& indices, FirstFailure& failure,
                                const std::function<void(std::int64_t)>& body)
     : failure_(failure), running_(indices.size) {
   const auto run = [this, body](std::int64_t index) {
-    try {
-      body(index);
-    } catch (...) {
-      failure_.record(index);
-    }
+    if (const auto error = thrown_by([&] { body(index); })) failure_.record(index, error);
     end(1);
   };
   add_threads(threads_, indices.size, failure, run, indices.offset);
