@@ -58,10 +58,8 @@ int run_export(int argc, const char* const* argv) {
   const storage::CheckpointReader reader(*checkpoint);
   if (is_averaged) options.instead = training::kAverages;
   // Checkpoints of other programs may have none.
-  const auto& texts = reader.manifest().texts;
-  if (const auto fitted = texts.find(kFittedText); fitted != texts.end()) {
-    options.metadata.insert(*fitted);
-  }
+  const auto fitted = entry_of(reader.manifest().texts, kFittedText);
+  if (fitted) options.metadata[kFittedText] = *fitted;
   const storage::Exported exported = storage::export_tensors(reader, *to, options);
   const bool has_averages =
       std::ranges::any_of(reader.manifest().tensors, [](const storage::ManifestTensor& tensor) {

@@ -298,9 +298,8 @@ class JobCheck {
 
   // The place where the key was written; none in a config that was not read from a file.
   [[nodiscard]] keys::YamlPosition written_at(const std::string& key, std::size_t index = 0) const {
-    const auto found = config_.places.find(key);
-    const bool is_known = found != config_.places.end() && index < found->second.size();
-    return is_known ? found->second[index] : keys::YamlPosition();
+    const auto places = entry_of(config_.places, key);
+    return places && index < places->size() ? (*places)[index] : keys::YamlPosition();
   }
 
   template <typename... Parts>
