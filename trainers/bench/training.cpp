@@ -55,9 +55,10 @@ TrainingResult measure_steps(const Workplace& workplace, const std::vector<Syste
       .replicas = replicas,
       .batch = batch,
       .limit = measure_memory_bandwidth(threads),
-      .network = hosts.facts()};
-  for (const std::int64_t count : parameters)
-    result.gradient_bytes.push_back(count * static_cast<std::int64_t>(sizeof(float)));
+      .network = hosts.facts(),
+      .gradient_bytes = mapped(parameters, [](std::int64_t count) {
+        return count * static_cast<std::int64_t>(sizeof(float));
+      })};
   Crew crew(workplace, systems, replicas);  // of its own, so that peaks of memory are this case's
   result.measurements = measure(crew, model, batch,
                                 {.batch_seconds = 0.06,

@@ -42,17 +42,18 @@ struct Batches {
     sent.push_back(static_cast<double>(sent_bytes) / calls);
   }
 
-  [[nodiscard]] Measurement result() {
+  [[nodiscard]] Measurement result() const {
+    Measurement result = measurement;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const double median = quartiles(parts[i]).median;
-      if (i < measurement.parts.size()) {
-        measurement.parts[i] = median;
+      if (i < result.parts.size()) {
+        result.parts[i] = median;
       } else {
-        measurement.gradients_ready.push_back(median);
+        result.gradients_ready.push_back(median);
       }
     }
-    measurement.sent_bytes = quartiles(sent).median;
-    return measurement;
+    result.sent_bytes = quartiles(sent).median;
+    return result;
   }
 };
 
@@ -108,16 +109,14 @@ std::vector<Measurement> measure(const Crew& systems, const std::string& operati
       all[turn].add(ran, sent_bytes() - before);
     }
   }
-  std::vector<Measurement> measurements;
-  for (Batches& batches : all) measurements.push_back(batches.result());
-  return measurements;
+  return mapped(all, &Batches::result);
 }
 
 std::vector<Measurement> measure_launches(const Workplace& workplace,
                                           const std::vector<System>& systems, const Launch& launch,
                                           std::int64_t repetitions, const ProgressLine& progress) {
-  std::vector<Measurement> measurements;
-  for (const System& system : systems) measurements.push_back({.system = system.facts});
+  auto measurements =
+      mapped(systems, [](const System& system) { return Measurement{.system = system.facts}; });
   for (std::int64_t repetition = 0; repetition < repetitions; ++repetition) {
     for (std::size_t i = 0; i < systems.size(); ++i) {
       progress.show(str("launch ", repetition + 1, " of ", systems[i].facts.label));
