@@ -48,18 +48,33 @@ namespace {
 
 constexpr double kDeviation = 0.02;  // of weights at the start
 
+// Numbers below `count` become embeddings, of `width` each.
+class Embedding : public Block {
+ public:
+  Embedding(std::int64_t count, std::int64_t width, const KeyPath& path)
+      : weight_(register_parameter("weight",
+                                   normal({count, width}, 0, kDeviation, path.key_of("weight")))) {}
+
+  at::Tensor forward(const at::Tensor& numbers) override { return at::embedding(weight_, numbers); }
+
+ protected:
+  at::Tensor weight_;
+};
+
+class Positions : public Embedding {
+  using Embedding::Embedding;
+};
+
 // Tokens (samples, positions) become embeddings (samples, positions, width). Such values become
 // scores (samples, positions, vocabulary): their products with all tokens' embeddings.
-class Tokens : public Block {
+class Tokens : public Embedding {
  public:
-  Tokens(std::int64_t vocabulary, std::int64_t width, const KeyPath& path)
-      : weight_(register_parameter(
-            "weight", normal({vocabulary, width}, 0, kDeviation, path.key_of("weight")))) {}
+  using Embedding::Embedding;
 
   at::Tensor forward(const at::Tensor& input) override {
     if (input.is_floating_point()) return at::linear(input, weight_);
     check_range(input);
-    return at::embedding(weight_, input);
+    return Embedding::forward(input);
   }
 
  private:
@@ -72,23 +87,6 @@ class Tokens : public Block {
               weight_.size(0), "), not ", number);
     }
   }
-
-  at::Tensor weight_;
-};
-
-// Positions (positions) become embeddings (positions, width).
-class Positions : public Block {
- public:
-  Positions(std::int64_t context, std::int64_t width, const KeyPath& path)
-      : weight_(register_parameter(
-            "weight", normal({context, width}, 0, kDeviation, path.key_of("weight")))) {}
-
-  at::Tensor forward(const at::Tensor& positions) override {
-    return at::embedding(weight_, positions);
-  }
-
- private:
-  at::Tensor weight_;
 };
 
 // values·w + b
