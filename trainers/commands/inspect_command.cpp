@@ -56,9 +56,10 @@ std::uint64_t size_of(const storage::ManifestTensor& tensor) {
   return storage::tensor_bytes(tensor.dtype, tensor.shape).value_or(0);
 }
 
-// Throws DataError with all that is wrong, if something is.
-int status_of(const std::vector<std::string>& problems) {
-  if (!problems.empty()) throw DataError(join(problems, "\n"));
+// Prints the text, and throws DataError with all that is wrong, if something is.
+int tell(const std::string& text, const std::vector<std::string>& problems) {
+  (void)print(text);
+  require<DataError>(problems.empty(), join(problems, "\n"));
   return 0;
 }
 
@@ -94,8 +95,7 @@ int inspect_checkpoint(const fs::path& folder) {
   }
   tensors.push_back({"", str(bytes), "in all"});
   text += table_text(tensors, "lrl", "  ");
-  (void)print(text);
-  return status_of(problems);
+  return tell(text, problems);
 }
 
 // A line for the checkpoint, and what is wrong with it.
@@ -128,8 +128,7 @@ int inspect_folder(const fs::path& path, const std::vector<std::int64_t>& steps)
     if (step == best) text += "  best";
     text += "\n";
   }
-  (void)print(text);
-  return status_of(problems);
+  return tell(text, problems);
 }
 
 }  // namespace

@@ -44,8 +44,7 @@ std::map<std::string, std::string> same_on_all(const Flags& flags, const Config&
   std::map<std::string, std::string> same = values_of(config);
   for (const std::string& key : place_keys(config)) same.erase(key);  // what is there counts
   for (const auto& [name, set] : named_sets(data)) {
-    const std::string key = str("what is damaged and left out of the ", name, " data");
-    same[key] = what_is_left_out(*set);
+    same[str("what is damaged and left out of the ", name, " data")] = what_is_left_out(*set);
   }
   same["the training data's checksum"] = checksum_of(data.train.get());
   same["the validation data's checksum"] = checksum_of(data.validation.get());
