@@ -125,11 +125,9 @@ std::string run_checkpoint(const Workplace& workplace, const Options& options) {
       const TemporaryFolder place(folder);
       check_room(place, contestants.systems.size() + 1, options.parameters);
       progress.show(str("checkpoints of ", counted(replicas, "replica"), " in ", folder.string()));
-      std::vector<System> systems;
-      for (const System& system : contestants.systems)
-        systems.push_back(saving_in(place.path(system.facts.label), system));
-      const System limits = checkpoint_limits();
-      systems.push_back(saving_in(place.path(limits.facts.label), limits));
+      std::vector<System> systems = contestants.systems;
+      systems.push_back(checkpoint_limits());
+      for (System& system : systems) system = saving_in(place.path(system.facts.label), system);
       CheckpointResult result{.folder = folder,
                               .file_system = file_system_of(folder),
                               .replicas = replicas,

@@ -52,15 +52,13 @@ PartResult measure_table(const Workplace& workplace, const std::vector<System>& 
   for (const std::int64_t columns : {options.columns, kFewColumns}) {
     const fs::path table = folder / str(columns, ".csv");
     testing::write_text(table, numbers_in_csv(columns));
-    std::vector<System> readers{train_system(step_on(table, columns))};
-    for (const System& peer : peers) {
-      readers.push_back(
-          changed(peer, [table](Program& program) { program.arguments.push_back(table); }));
-    }
-    for (System& reader : readers) {
-      reader.facts.label += str(", ", counted(columns, "column"));
+    const auto add = [&](const System& reader) {
       systems.push_back(reader);
-    }
+      systems.back().facts.label += str(", ", counted(columns, "column"));
+    };
+    add(train_system(step_on(table, columns)));
+    for (const System& peer : peers)
+      add(changed(peer, [table](Program& program) { program.arguments.push_back(table); }));
   }
   const auto bytes =
       static_cast<std::int64_t>(fs::file_size(folder / str(options.columns, ".csv")));
