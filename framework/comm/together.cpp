@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "framework/base/text.h"
 #include "framework/reduce/partial_sums.h"
 #include "framework/reduce/reduce.h"
 
@@ -59,10 +60,8 @@ Together::Pieces Together::own_sums(Verbs verbs) {
       sums.push_back(first);
       continue;
     }
-    std::vector<const std::byte*> inputs;
-    for (std::int64_t i = 0; i < subtree.count; ++i) {
-      inputs.push_back(input_of(subtree.first + i).data());
-    }
+    const auto inputs = mapped(consecutive(subtree.first, subtree.count),
+                               [&](std::int64_t place) { return input_of(place).data(); });
     const Bytes sum = scratch_.take(first.size());
     reduce::reduce(inputs, sum, reduction.type, reduce::partial_op(reduction.op));
     sums.push_back(sum);
