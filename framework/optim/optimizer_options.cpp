@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 
 namespace lockstep {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "framework/base/errors.h"
+#include "framework/base/text.h"
 
 namespace lockstep::watch {
 namespace {
