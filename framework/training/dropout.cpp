@@ -11,23 +11,19 @@
 #include "framework/base/text.h"
 
 namespace lockstep {
-namespace {
 
-constexpr std::int64_t kElementsAtOnce = 32'768;
-
-void check_probability(double p) {
-  require(p >= 0 && p <= 1, "dropout: p must be in [0, 1], not ", p);
+void training::check_probability(const char* what, double p) {
+  require(p >= 0 && p <= 1, what, ": p must be in [0, 1], not ", p);
 }
 
-}  // namespace
-
 at::Tensor dropout(const at::Tensor& input, double p, const Key& key) {
-  check_probability(p);
+  training::check_probability("dropout", p);
   require(input.is_floating_point(), "dropout: the input must be floating, not ",
           input.scalar_type());
   if (p == 0) return input;
   const at::Tensor factors = at::empty(input.sizes(), input.options().requires_grad(false));
   if (p == 1) return input * factors.zero_();
+  constexpr std::int64_t kElementsAtOnce = 32'768;
   const auto threshold = static_cast<std::uint64_t>(std::ldexp(p, 64));
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, input.scalar_type(), "dropout", [&] {
     auto* const values = factors.data_ptr<scalar_t>();
@@ -45,7 +41,7 @@ at::Tensor dropout(const at::Tensor& input, double p, const Key& key) {
 
 DropoutImpl::DropoutImpl(double p)
     : KeyedModule("dropout", "lockstep::Dropout", "use lockstep::dropout(input, p, key)"), p_(p) {
-  check_probability(p);
+  training::check_probability("dropout", p);
 }
 
 }  // namespace lockstep

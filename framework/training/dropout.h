@@ -10,6 +10,10 @@
 #include "framework/training/keyed_module.h"
 
 namespace lockstep {
+namespace training {
+/// ValueError unless `p` is in [0, 1].
+void check_probability(const char* what, double p);
+}  // namespace training
 
 /// `input`, with each element set to zero with probability `p` and otherwise divided by 1 - p. The
 /// choice is a pure function of `key` and the sizes. Throws ValueError for a `p` outside of [0, 1]

@@ -11,16 +11,9 @@
 #include "framework/training/dropout.h"
 
 namespace lockstep {
-namespace {
-
-void check_row_probability(double p) {
-  require(p >= 0 && p <= 1, "stochastic_depth: p must be in [0, 1], not ", p);
-}
-
-}  // namespace
 
 at::Tensor stochastic_depth(const at::Tensor& input, double p, const Key& key) {
-  check_row_probability(p);
+  training::check_probability("stochastic_depth", p);
   require(input.is_floating_point() && input.dim() > 0,
           "stochastic_depth: the input must be floating and have rows, not ", input.scalar_type(),
           " of ", input.dim(), " dimensions");
@@ -35,7 +28,7 @@ StochasticDepthImpl::StochasticDepthImpl(double p)
     : KeyedModule("stochastic_depth", "lockstep::StochasticDepth",
                   "use lockstep::stochastic_depth(input, p, key)"),
       p_(p) {
-  check_row_probability(p);
+  training::check_probability("stochastic_depth", p);
 }
 
 void StochasticDepthImpl::pretty_print(std::ostream& stream) const {
