@@ -158,10 +158,9 @@ class HostMembers final : public Communicator {
     if (!spans_hosts()) return;
     network_ = workers_->network->subgroup(members_, channel);
     if (!shares_memory() || own_index() > 0) return;
-    std::vector<int> leaders;
-    for (const auto& places : layout_.places()) {
-      leaders.push_back(members_[static_cast<std::size_t>(places[0])]);
-    }
+    const auto leaders = mapped(layout_.places(), [&](const auto& places) {
+      return members_[static_cast<std::size_t>(places[0])];
+    });
     for (std::uint64_t i = 0; i < kUnderWay; ++i) {
       senders_.emplace_back(new Sender{
           {layout_, workers_->network->subgroup(leaders, Key(channel_).fold(i).bits())}, {}});

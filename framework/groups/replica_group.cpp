@@ -81,12 +81,10 @@ void LocalGroup::meet(const Member& member, int place, std::uint64_t mark, const
 // No other member is here to meet.
 void LocalGroup::run_alone(const Member& member, std::uint64_t mark, const comm::Verb& verb) {
   const comm::Verb* const only = &verb;
-  try {
-    run_outside(member, mark, {&only, 1});
-  } catch (...) {
+  if (const auto error = thrown_by([&] { run_outside(member, mark, {&only, 1}); })) {
     const MutexLock lock(mutex_);
-    fail(std::current_exception());
-    throw;
+    fail(error);
+    std::rethrow_exception(error);
   }
 }
 

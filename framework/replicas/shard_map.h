@@ -139,11 +139,8 @@ template <typename F>
         }
         local.check(in_specs, "in_specs");
         local.check(out_specs, "out_specs");
-        std::vector<replicas::MapInput> blocks;
-        for (const auto& argument : map_detail::describe(in_specs, "in_specs", args...)) {
-          blocks.push_back(local.cut(argument));
-        }
-        return blocks;
+        return mapped(map_detail::describe(in_specs, "in_specs", args...),
+                      [&](const auto& argument) { return local.cut(argument); });
       });
       const auto check = [&](const replicas::ReplicaThread&, Leaves& leaves, const auto& specs,
                              std::size_t index, std::size_t count) {

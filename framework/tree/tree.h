@@ -158,12 +158,10 @@ inline constexpr bool is_known = kind<T> != Kind::unknown;
 template <typename Map, typename Visit>
 void for_each_in_order(Map& map, const Visit& visit) {
   if constexpr (requires { typename Map::hasher; }) {
-    using Entry = std::remove_reference_t<decltype(*map.begin())>;
-    std::vector<Entry*> entries;
-    for (auto& entry : map) entries.push_back(&entry);
+    auto entries = mapped(map, [](auto& entry) { return &entry; });
     std::sort(entries.begin(), entries.end(),
-              [](const Entry* a, const Entry* b) { return a->first < b->first; });
-    for (Entry* entry : entries) visit(entry->first, entry->second);
+              [](const auto* a, const auto* b) { return a->first < b->first; });
+    for (auto* const entry : entries) visit(entry->first, entry->second);
   } else {
     for (auto& entry : map) visit(entry.first, entry.second);
   }
