@@ -30,7 +30,7 @@ bool belongs(const keys::ConfigKey& key, const std::string& choice) {
 }
 
 // Each "section.key: value" that a resolved config says, in its order.
-std::vector<std::string> lines_of(const std::string& resolved) {
+std::vector<std::string> resolved_lines(const std::string& resolved) {
   std::vector<std::string> lines;
   std::string section;
   std::istringstream text(resolved);
@@ -82,7 +82,7 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
       of_table.push_back(str(section.name, ".", key.name, ": ", value));
     }
   }
-  const std::vector<std::string> lines = lines_of(to_yaml(config));
+  const std::vector<std::string> lines = resolved_lines(to_yaml(config));
   CHECK(lines == of_table);
   // Those of keys whose values nobody has written are defaults that users rely on.
   for (const std::string line : {"model.name: linear",
