@@ -28,9 +28,9 @@ using Steps = std::vector<std::int64_t>;
 namespace {
 
 // A folder of checkpoints with samples of these steps.
-class SampleFolder : private testing::TemporaryFolder, public CheckpointFolder {
+class SavedSteps : private testing::TemporaryFolder, public CheckpointFolder {
  public:
-  explicit SampleFolder(const Steps& steps = {}) : CheckpointFolder(TemporaryFolder::path()) {
+  explicit SavedSteps(const Steps& steps = {}) : CheckpointFolder(TemporaryFolder::path()) {
     add(steps);
   }
   void add(const Steps& steps) const {
@@ -99,7 +99,7 @@ TEST_CASE("a checkpoint is published whole, and latest leads there") {
 
 TEST_CASE("a checkpoint of the same step is replaced") {
   const auto replace = [](bool can_exchange) {
-    const SampleFolder folder({3, 5});
+    const SavedSteps folder({3, 5});
     Manifest other = testing::sample_manifest(5);
     other.texts["new"] = "yes";
     other.files[0].name = "renamed";
@@ -119,7 +119,7 @@ TEST_CASE("a checkpoint of the same step is replaced") {
 }
 
 TEST_CASE("the steps of a folder are those of its checkpoints") {
-  const SampleFolder folder({7, 0, 1'000'000'000, 20});
+  const SavedSteps folder({7, 0, 1'000'000'000, 20});
   folder.begin(30);
   for (const char* name : {"step-", "step-8", "step-00000008x", "step--0000008", "step-000000008",
                            "step-99999999999999999999", "other"}) {
@@ -132,7 +132,7 @@ TEST_CASE("the steps of a folder are those of its checkpoints") {
 }
 
 TEST_CASE("best leads to the checkpoint that was set last, if it is there") {
-  const SampleFolder folder({1, 2, 3});
+  const SavedSteps folder({1, 2, 3});
   CHECK(folder.best() == std::nullopt);
   folder.set_best(2);
   CHECK(folder.best() == 2);
@@ -157,7 +157,7 @@ TEST_CASE("best leads to the checkpoint that was set last, if it is there") {
 }
 
 TEST_CASE("old checkpoints are removed, but not the best nor the latest") {
-  const SampleFolder folder;
+  const SavedSteps folder;
   folder.prune(1);
   folder.add({1, 2, 3, 4, 5});
   folder.prune(5);
@@ -181,7 +181,7 @@ TEST_CASE("old checkpoints are removed, but not the best nor the latest") {
 }
 
 TEST_CASE("what killed writers have left is swept, and nothing else") {
-  const SampleFolder folder;
+  const SavedSteps folder;
   CheckpointFolder(folder.path() / "none").sweep();
   testing::publish_sample(folder, 1);
   folder.set_best(1);
@@ -200,7 +200,7 @@ TEST_CASE("what killed writers have left is swept, and nothing else") {
 }
 
 TEST_CASE("what killed writers have left is in nobody's way") {
-  const SampleFolder folder({1, 2});
+  const SavedSteps folder({1, 2});
   fs::create_directories(folder.path() / ".step-00000001.old.tmp" / "inside");
   fs::create_directories(folder.path() / ".step-00000003.old.tmp" / "inside");
   fs::create_symlink("nowhere", folder.path() / ".latest.tmp");
@@ -213,7 +213,7 @@ TEST_CASE("what killed writers have left is in nobody's way") {
 }
 
 TEST_CASE("checkpoints after a step are set aside, and latest leads to it") {
-  const SampleFolder folder;
+  const SavedSteps folder;
   CHECK(folder.set_aside_after(0) == 0);
   for (const std::int64_t step : {1, 2, 3}) testing::publish_sample(folder, step);
   CHECK(folder.set_aside_after(3) == 0);
@@ -233,7 +233,7 @@ TEST_CASE("checkpoints after a step are set aside, and latest leads to it") {
 }
 
 TEST_CASE("a checkpoint that was about to be replaced or removed gets its name back, if whole") {
-  const SampleFolder folder;
+  const SavedSteps folder;
   for (const std::int64_t step : {1, 2, 3}) {
     testing::publish_sample(folder, step);
     fs::rename(folder.of_step(step),
@@ -248,7 +248,7 @@ TEST_CASE("a checkpoint that was about to be replaced or removed gets its name b
 }
 
 TEST_CASE("a checkpoint under the name of another step is refused") {
-  const SampleFolder folder({1});
+  const SavedSteps folder({1});
   fs::rename(folder.of_step(1), folder.of_step(2));
   CHECK_THAT(failure_of([&] { verify(folder, 2); }),
              ContainsSubstring("step-00000002 has a checkpoint of another step: by "
@@ -303,7 +303,7 @@ TEST_CASE("a folder of checkpoints that can't be written is an error with path a
 }
 
 TEST_CASE("a checkpoint that is not whole is not published") {
-  const SampleFolder folder;
+  const SavedSteps folder;
   const Manifest old = testing::publish_sample(folder, 1);
   Manifest manifest = testing::sample_manifest(1);
   manifest.texts["new"] = "yes";
@@ -344,7 +344,7 @@ TEST_CASE("a checkpoint that is not whole is not published") {
 }
 
 TEST_CASE("latest and best are what a copy made of them, and links again after a checkpoint") {
-  const SampleFolder folder({1, 2, 3});
+  const SavedSteps folder({1, 2, 3});
   folder.set_best(2);
   for (const char* link : {"latest", "best"}) copy_followed(folder.path() / link);
   CHECK(folder.steps() == Steps{3, 2, 1});
@@ -364,7 +364,7 @@ TEST_CASE("latest and best are what a copy made of them, and links again after a
 }
 
 TEST_CASE("a copy of a checkpoint that is not here any more becomes that checkpoint") {
-  const SampleFolder folder({1, 2});
+  const SavedSteps folder({1, 2});
   folder.set_best(1);
   for (const char* link : {"latest", "best"}) copy_followed(folder.path() / link);
   for (const std::int64_t step : {1, 2}) fs::remove_all(folder.of_step(step));
@@ -384,7 +384,7 @@ TEST_CASE("a copy of a checkpoint that is not here any more becomes that checkpo
 }
 
 TEST_CASE("copies are behind the checkpoint of their step where all are tried") {
-  const SampleFolder folder({1, 2, 3});
+  const SavedSteps folder({1, 2, 3});
   folder.set_best(2);
   for (const char* link : {"latest", "best"}) copy_followed(folder.path() / link);
   CHECK(folder.folders() == std::vector<fs::path>{folder.of_step(3), folder.path() / "latest",
@@ -393,7 +393,7 @@ TEST_CASE("copies are behind the checkpoint of their step where all are tried") 
 }
 
 TEST_CASE("copies of later checkpoints are set aside, too") {
-  const SampleFolder folder({1, 2, 3});
+  const SavedSteps folder({1, 2, 3});
   folder.set_best(2);
   for (const char* link : {"latest", "best"}) copy_followed(folder.path() / link);
   fs::remove_all(folder.of_step(3));
@@ -407,7 +407,7 @@ TEST_CASE("copies of later checkpoints are set aside, too") {
 }
 
 TEST_CASE("a folder latest that is no copy of a checkpoint is set aside, not removed") {
-  const SampleFolder folder;
+  const SavedSteps folder;
   fs::create_directories(folder.path() / "latest" / "a user's");
   fs::create_directories(folder.path() / "aside-latest" / "an older one");
   testing::publish_sample(folder, 1);
@@ -426,7 +426,7 @@ TEST_CASE("a folder latest that is no copy of a checkpoint is set aside, not rem
 }
 
 TEST_CASE("where a file system has no links, latest and best are files that name a step") {
-  const SampleFolder folder;
+  const SavedSteps folder;
   run_in_thread([&] {
     testing::refuse_links();
     folder.add({1, 2});
@@ -477,7 +477,7 @@ TEST_CASE("a name is followed through links and files to a checkpoint's folder")
 
 TEST_CASE("a FIFO in place of latest or best is an error before a run goes on") {
   for (const char* link : {"latest", "best"}) {
-    const SampleFolder folder({1});
+    const SavedSteps folder({1});
     fs::remove(folder.path() / link);
     REQUIRE(::mkfifo(folder.path(link).c_str(), 0600) == 0);
     CHECK(testing::message_of<DataError>([&] { (void)folder.set_aside_after(1); }) ==
