@@ -10,6 +10,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/process.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/worker_process.h"
@@ -88,9 +89,8 @@ Contestants find_contestants(const Workplace& workplace, const Options& options,
   }
   const auto& wanted = options.systems.empty() ? names : options.systems;
   Contestants found;
-  for (const System& system : own) {
-    if (std::ranges::count(wanted, system.facts.name) > 0) found.systems.push_back(system);
-  }
+  found.systems = filtered(
+      own, [&](const System& system) { return std::ranges::count(wanted, system.facts.name) > 0; });
   for (const std::string& name : peers) {
     if (std::ranges::count(wanted, name) == 0) continue;
     const std::size_t before = found.systems.size();

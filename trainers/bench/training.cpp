@@ -1,9 +1,10 @@
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "trainers/bench/hosts.h"
 #include "trainers/bench/measuring/machine.h"
@@ -49,16 +50,15 @@ TrainingResult measure_steps(const Workplace& workplace, const std::vector<Syste
                              const Options& options, std::int64_t threads, const Hosts& hosts) {
   const std::vector<std::int64_t> parameters = parameters_of(model);
   const std::int64_t batch = options.batch > 0 ? options.batch : default_batch(model);
-  TrainingResult result{
-      .model = model,
-      .parameters = std::accumulate(parameters.begin(), parameters.end(), std::int64_t{0}),
-      .replicas = replicas,
-      .batch = batch,
-      .limit = measure_memory_bandwidth(threads),
-      .network = hosts.facts(),
-      .gradient_bytes = mapped(parameters, [](std::int64_t count) {
-        return count * static_cast<std::int64_t>(sizeof(float));
-      })};
+  TrainingResult result{.model = model,
+                        .parameters = sum_of(parameters, std::identity()),
+                        .replicas = replicas,
+                        .batch = batch,
+                        .limit = measure_memory_bandwidth(threads),
+                        .network = hosts.facts(),
+                        .gradient_bytes = mapped(parameters, [](std::int64_t count) {
+                          return count * static_cast<std::int64_t>(sizeof(float));
+                        })};
   Crew crew(workplace, systems, replicas);  // of its own, so that peaks of memory are this case's
   result.measurements = measure(crew, model, batch,
                                 {.batch_seconds = 0.06,

@@ -8,6 +8,7 @@
 
 #include <cxxopts.hpp>
 
+#include "framework/base/range.h"
 namespace lockstep {
 namespace {
 
@@ -19,9 +20,7 @@ std::vector<Flag> with_help(std::vector<Flag> flags) {
 }  // namespace
 
 std::vector<Flag> shown_flags(const std::vector<Flag>& flags) {
-  std::vector<Flag> shown = with_help(flags);
-  std::erase_if(shown, [](const Flag& flag) { return flag.help.empty(); });
-  return shown;
+  return filtered(with_help(flags), [](const Flag& flag) { return !flag.help.empty(); });
 }
 
 bool parse_command_line(int argc, const char* const* argv, const CommandLine& line) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
 #include "framework/storage/checkpoint_folder.h"
@@ -105,9 +106,7 @@ std::string line_of(const fs::path& folder, std::vector<std::string>& problems) 
   const auto look = [&] {
     const storage::CheckpointReader reader(folder, storage::CheckSizes::when_read);
     const auto& files = reader.manifest().files;
-    std::uint64_t bytes = 0;
-    for (const storage::ManifestFile& file : files) bytes += file.bytes;
-    what = str("  ", bytes, " bytes");
+    what = str("  ", sum_of(files, &storage::ManifestFile::bytes), " bytes");
     for (std::size_t i = 0; i < files.size(); ++i) {
       (void)succeeds([&] { reader.verify(i); }, problems);
     }

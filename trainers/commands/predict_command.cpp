@@ -7,6 +7,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/replicas/launch.h"
 #include "framework/storage/file.h"
@@ -50,11 +51,8 @@ std::string words_of(const std::string& set) {
 }
 
 std::vector<std::string> names_of_sets(const DataRecord& record) {
-  std::vector<std::string> names;
-  for (const std::string& name : {kTrainSet, kValidationSet, kTestSet}) {
-    if (record.sets.contains(name)) names.push_back(name);
-  }
-  return names;
+  return filtered(std::vector<std::string>{kTrainSet, kValidationSet, kTestSet},
+                  [&](const std::string& name) { return record.sets.contains(name); });
 }
 
 // With all its damaged samples, or without those that are `damaged`.

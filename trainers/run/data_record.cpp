@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "framework/base/range.h"
 #include "trainers/run/resume.h"
 
 namespace lockstep {
@@ -100,8 +101,8 @@ std::string changes_of_left_out(const std::vector<std::string>& before,
   const auto tell = [&](const std::vector<std::string>& names,
                         const std::vector<std::string>& others, const char* what) {
     const std::set<std::string> known(others.begin(), others.end());
-    std::vector<std::string> rest = names;
-    std::erase_if(rest, [&](const std::string& name) { return known.contains(name); });
+    const auto rest =
+        filtered(names, [&](const std::string& name) { return !known.contains(name); });
     if (rest.empty()) return;
     changes.push_back(str(listed(rest, 5), rest.size() == 1 ? " is " : " are ", what));
   };

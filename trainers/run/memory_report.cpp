@@ -232,8 +232,7 @@ void check_memory(const Config& config, const DataSets& data) {
 
 std::string prediction_text(const Config& config, const DataSets& data, const char* ending) {
   const auto model = make_model(config, data.train->type());
-  std::int64_t count = 0;
-  for (const at::Tensor& parameter : model->parameters()) count += parameter.numel();
+  const std::int64_t count = sum_of(model->parameters(), &at::Tensor::numel);
   Prediction job = predict(config, data);
   const auto& [largest, host] = job.use;
   TextTable rows{{"", "a replica", "the host"}};

@@ -12,6 +12,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/checkpoint/weights.h"
 #include "framework/collectives/axis_index.h"
@@ -113,9 +114,7 @@ RunResult result_of_job(const Config& config, const ResumePoint* resume) {
 
 // Whether a model is small enough for its parameters to be printed.
 bool is_readable(const Model& model) {
-  std::int64_t values = 0;
-  for (const at::Tensor& parameter : model.parameters()) values += parameter.numel();
-  return values <= 16;
+  return sum_of(model.parameters(), &at::Tensor::numel) <= 16;
 }
 
 }  // namespace

@@ -176,8 +176,7 @@ class Alone : public Training {
       if (auto* const norm = module->as<BatchNormImpl>()) norm->options.axis_name = kOwnAxis;
     }
     parameters_ = model.parameters();
-    std::int64_t values = 0;
-    for (const Tensor& parameter : parameters_) values += parameter.numel();
+    const std::int64_t values = sum_of(parameters_, &Tensor::numel);
     const Range share = shard(values, axis_size(kAxis), axis_index(kAxis));
     slice_ = {
         .parameter = at::zeros({share.size}), .gradient = at::zeros({share.size}), .state = {}};
