@@ -33,7 +33,8 @@ std::optional<HostLinks::Heard> HostLinks::receive() {
       try {
         auto envelope = decode<Envelope>(*bytes, "a message");
         if (std::holds_alternative<Ready>(envelope.message)) peer.run = envelope.run;
-        if (envelope.run == run_) return Heard{&peer, std::move(envelope.message)};
+        if (envelope.run != run_) continue;
+        return std::optional<Heard>(std::in_place, &peer, std::move(envelope.message));
       } catch (const DataError& error) {
         peer.says_wrong(error);
       }
