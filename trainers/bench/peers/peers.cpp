@@ -23,7 +23,7 @@ fs::path peer_program(const std::string& name) {
 
 // Runs `command --version`, which prints a version, or fails and says why in its last line. Once:
 // several systems are of one library, which may take seconds to load.
-const ProgramEnd& probe(const Workplace& workplace, Words command) {
+ProgramEnd probe(const Workplace& workplace, Words command) {
   static std::map<Words, ProgramEnd> known;
   const auto [probed, is_new] = known.try_emplace(command);
   command.emplace_back("--version");
@@ -45,9 +45,9 @@ void add_openmpi(const Workplace& workplace, Contestants& found) {
   };
   if (!fs::exists(program))
     return leave_out("there was no MPI when bench was built (Debian: libopenmpi-dev)");
-  const ProgramEnd& library = probe(workplace, {program});
+  const ProgramEnd library = probe(workplace, {program});
   const std::string version = library.last_line();
-  const ProgramEnd& launcher = probe(workplace, {"mpirun"});
+  const ProgramEnd launcher = probe(workplace, {"mpirun"});
   const std::string name = "Open MPI ";
   if (library.status != 0 || !version.starts_with(name))
     return leave_out("the MPI that bench was built with is another: " + version);
@@ -120,7 +120,7 @@ void add_script(const Workplace& workplace, const std::string& name, const std::
   Words command{python, peer_program(file)};
   // Not every version can, or not every interpreter has both libraries.
   if (name == "fsdp" || file == "table.py") command.push_back(name);
-  const ProgramEnd& probed = probe(workplace, command);
+  const ProgramEnd probed = probe(workplace, command);
   const std::string version = probed.last_line();
   if (probed.status != 0) {
     found.left_out.push_back({name, str(python, " cannot run it: ", version)});
