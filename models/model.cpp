@@ -20,15 +20,23 @@ ModelKind model_kind(
                                    const Key& key) { return make(sample, key); }};
 }
 
-keys::Registry<ModelKind>& model_registry() {
+namespace {
+
+keys::Registry<ModelKind>& known_models() {
   // A new model is a file of its own and a line here.
   static keys::Registry<ModelKind> kinds(
       "model", {linear_kind(), mlp_kind(), cnn_kind(), resnet_kind(), gpt_kind()});
   return kinds;
 }
 
+}  // namespace
+
+const keys::Registry<ModelKind>& model_registry() {
+  return known_models();
+}
+
 void register_model(ModelKind kind) {
-  model_registry().add(std::move(kind));
+  known_models().add(std::move(kind));
 }
 
 std::shared_ptr<Model> make_model(const keys::Picked& picked, const SampleType& sample,

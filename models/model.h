@@ -76,7 +76,7 @@ template <typename Options>
 void register_model(ModelKind kind);
 
 /// All models that are known.
-[[nodiscard]] keys::Registry<ModelKind>& model_registry();
+[[nodiscard]] const keys::Registry<ModelKind>& model_registry();
 
 /// The model that is `picked`, its parameters float32. They depend on the options, `sample` and
 /// `seed` alone; any threads may make models at once. Throws ValueError for an unknown name, for

@@ -38,7 +38,8 @@ struct MemoryLimit {
 /// What the system says of an error number, with the limit that may be why: of files' size
 /// (file_limit_text) or of open files (ulimit -n).
 [[nodiscard]] std::string text_of_errno(int number);
-/// Throws an E unless a call to the system `succeeded`: str(parts...), and what errno says.
+/// Throws an E unless a call to the system `succeeded`: str(parts...), and what errno says. The
+/// parts must not change errno.
 template <typename E, typename... Parts>
 void require_done(bool succeeded, const Parts&... parts) {
   if (!succeeded) [[unlikely]] {

@@ -1,15 +1,15 @@
 #include "framework/data/cifar10.h"
 
+#include <array>
 #include <filesystem>
 #include <utility>
-#include <vector>
 
 namespace lockstep {
 namespace {
 
 // By channel, of the training set's pixels.
-const std::vector<double> kCifar10Mean{0.4914, 0.4822, 0.4465};
-const std::vector<double> kCifar10Deviation{0.2470, 0.2435, 0.2616};
+constexpr std::array kCifar10Mean{0.4914, 0.4822, 0.4465};
+constexpr std::array kCifar10Deviation{0.2470, 0.2435, 0.2616};
 
 Pictures load_cifar10(const std::string& root, Cifar10::Split split) {
   using Records = formats::Cifar10;
@@ -26,8 +26,8 @@ Pictures load_cifar10(const std::string& root, Cifar10::Split split) {
           .classes = Records::kClasses,
           .pixels = std::move(records.pixels),
           .labels = {records.labels.begin(), records.labels.end()},
-          .mean = kCifar10Mean,
-          .deviation = kCifar10Deviation,
+          .mean = {kCifar10Mean.begin(), kCifar10Mean.end()},
+          .deviation = {kCifar10Deviation.begin(), kCifar10Deviation.end()},
           .names = std::move(records.class_names)};
 }
 
@@ -39,8 +39,9 @@ Cifar10::Cifar10(const std::string& root, Split split, Augmentation augmentation
 
 DataKind cifar10_kind() {
   return picture_kind<Cifar10, Cifar10Options>(
-      "cifar10", "32 x 32 colour pictures of 10 kinds of things, 50000 and 10000", kCifar10Mean,
-      kCifar10Deviation,
+      "cifar10", "32 x 32 colour pictures of 10 kinds of things, 50000 and 10000",
+      {kCifar10Mean.begin(), kCifar10Mean.end()},
+      {kCifar10Deviation.begin(), kCifar10Deviation.end()},
       [](const std::string& root, Cifar10::Split split, const formats::OnDamage& on_damage) {
         (void)formats::Cifar10(root, split, on_damage);
       });

@@ -156,7 +156,9 @@ keys::ConfigKey file_key(const std::string& name, std::optional<std::string>& fi
   return {name, keys::text_or_null(file, kPath), help, of_place(false)};
 }
 
-keys::Registry<DataKind>& data_registry() {
+namespace {
+
+keys::Registry<DataKind>& known_data() {
   // A new source is a file of its own and a line here.
   static keys::Registry<DataKind> kinds(
       "data set",
@@ -173,8 +175,14 @@ keys::Registry<DataKind>& data_registry() {
   return kinds;
 }
 
+}  // namespace
+
+const keys::Registry<DataKind>& data_registry() {
+  return known_data();
+}
+
 void register_data(DataKind kind) {
-  data_registry().add(std::move(kind));
+  known_data().add(std::move(kind));
 }
 
 DataSets load_data(const keys::Picked& picked, const DataContext& context) {

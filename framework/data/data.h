@@ -142,7 +142,7 @@ void require_there(const std::string& source, const std::string& path, const std
 void register_data(DataKind kind);
 
 /// All sources that are known.
-[[nodiscard]] keys::Registry<DataKind>& data_registry();
+[[nodiscard]] const keys::Registry<DataKind>& data_registry();
 
 /// Loads the sets of `picked` that are wanted. ValueError for an unknown name, less than one
 /// replica, a part for validation outside of [0, 1) or that leaves no sample on one side, and where

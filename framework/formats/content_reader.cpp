@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <new>
 #include <string_view>
 #include <utility>
 
 #include <zlib.h>
 
+#include "framework/base/limits.h"
 #include "framework/base/text.h"
 
 namespace lockstep::formats {
@@ -142,15 +144,19 @@ void ContentReader::check_end() {
 std::vector<std::uint8_t> ContentReader::read_rest() {
   const bool is_known = expected_ > 0;
   std::vector<std::uint8_t> content;
-  if (is_known) content.reserve(expected_ - bytes_);  // pages are taken as they are filled
-  for (std::size_t count = 1; count > 0;) {
-    const std::size_t filled = content.size();
-    const std::size_t part =
-        std::min(kReadBytes, is_known ? expected_ - bytes_ : filled + file_.size());
-    if (filled + part > content.capacity()) require_memory_for(2 * content.capacity());
-    content.resize(filled + part);
-    count = read(std::span(content).subspan(filled));
-    content.resize(filled + count);
+  try {
+    if (is_known) content.reserve(expected_ - bytes_);  // pages are taken as they are filled
+    for (std::size_t count = 1; count > 0;) {
+      const std::size_t filled = content.size();
+      const std::size_t part =
+          std::min(kReadBytes, is_known ? expected_ - bytes_ : filled + file_.size());
+      if (filled + part > content.capacity()) require_memory_for(2 * content.capacity());
+      content.resize(filled + part);
+      count = read(std::span(content).subspan(filled));
+      content.resize(filled + count);
+    }
+  } catch (const std::bad_alloc&) {
+    fail("its content takes more memory than there is" + memory_limit_text());
   }
   if (is_known) {
     if (bytes_ < expected_) fail_short(bytes_);

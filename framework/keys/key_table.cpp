@@ -280,7 +280,8 @@ class Reading {
         places_[name].push_back(entry->place);
         read_value(name, *entry->value, key.value);
         for (const std::string& excluded : key.traits.instead_of) {
-          if (const auto& clear = find(keys, excluded)->value.clear) clear();
+          const ConfigKey* const other = find(keys, excluded);
+          if (other != nullptr && other->value.clear) other->value.clear();
         }
       } else if (key.traits.required) {
         wrong.insert(key.name);

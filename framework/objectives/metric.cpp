@@ -49,9 +49,7 @@ MetricKind of_cross_entropy(std::string name, std::string help, double (*of_mean
           }};
 }
 
-}  // namespace
-
-keys::Registry<MetricKind>& metric_registry() {
+keys::Registry<MetricKind>& known_metrics() {
   using namespace objectives;
   // A new metric is a file of its own and a line here.
   static keys::Registry<MetricKind> kinds(
@@ -80,10 +78,16 @@ keys::Registry<MetricKind>& metric_registry() {
   return kinds;
 }
 
+}  // namespace
+
+const keys::Registry<MetricKind>& metric_registry() {
+  return known_metrics();
+}
+
 void register_metric(MetricKind kind) {
   require(kind.name != "none" && !kind.name.starts_with(kTop), "a metric can't be called '",
           kind.name, "', which means something else in configs");
-  metric_registry().add(std::move(kind));
+  known_metrics().add(std::move(kind));
 }
 
 std::shared_ptr<const Metric> make_metric(const std::string& name,

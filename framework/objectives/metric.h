@@ -50,7 +50,7 @@ struct MetricKind : keys::Choice {
 void register_metric(MetricKind kind);
 
 /// All metrics that are known, "top_K" for all of top_1, top_2, ….
-[[nodiscard]] keys::Registry<MetricKind>& metric_registry();
+[[nodiscard]] const keys::Registry<MetricKind>& metric_registry();
 
 /// The metric of this name, for a model that is trained by `loss`:
 ///

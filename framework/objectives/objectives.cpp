@@ -60,9 +60,7 @@ LossKind cross_entropy_kind() {
   return kind;
 }
 
-}  // namespace
-
-keys::Registry<LossKind>& loss_registry() {
+keys::Registry<LossKind>& known_losses() {
   // A new loss is a file of its own and a line here.
   static keys::Registry<LossKind> kinds(
       "loss",
@@ -73,8 +71,14 @@ keys::Registry<LossKind>& loss_registry() {
   return kinds;
 }
 
+}  // namespace
+
+const keys::Registry<LossKind>& loss_registry() {
+  return known_losses();
+}
+
 void register_loss(LossKind kind) {
-  loss_registry().add(std::move(kind));
+  known_losses().add(std::move(kind));
 }
 
 std::optional<std::int64_t> ignored_target(const keys::Picked& picked) {

@@ -52,7 +52,7 @@ void register_loss(LossKind kind);
 
 /// All losses that are known. "auto" is cross_entropy for classes and mean_squared_error for
 /// values.
-[[nodiscard]] keys::Registry<LossKind>& loss_registry();
+[[nodiscard]] const keys::Registry<LossKind>& loss_registry();
 
 /// The target that the loss that is `picked` ignores, if it does: see DataContext::ignored.
 /// ValueError for an unknown name.

@@ -21,9 +21,7 @@ keys::ConfigKeys group_keys(ParameterGroup& group) {
   };
 }
 
-}  // namespace
-
-keys::Registry<OptimizerKind>& optimizer_registry() {
+keys::Registry<OptimizerKind>& known_optimizers() {
   // A new optimizer is a file of its own and a line here.
   static keys::Registry<OptimizerKind> kinds(
       "optimizer", {optim::sgd_kind(), optim::adam_kind(), optim::adamw_kind(),
@@ -31,8 +29,14 @@ keys::Registry<OptimizerKind>& optimizer_registry() {
   return kinds;
 }
 
+}  // namespace
+
+const keys::Registry<OptimizerKind>& optimizer_registry() {
+  return known_optimizers();
+}
+
 void register_optimizer(OptimizerKind kind) {
-  optimizer_registry().add(std::move(kind));
+  known_optimizers().add(std::move(kind));
 }
 
 keys::Section optimizer_section(OptimizerOptions& options) {

@@ -42,7 +42,7 @@ template <typename Options>
 void register_optimizer(OptimizerKind kind);
 
 /// All optimizers that are known.
-[[nodiscard]] keys::Registry<OptimizerKind>& optimizer_registry();
+[[nodiscard]] const keys::Registry<OptimizerKind>& optimizer_registry();
 
 /// A config's section `optimizer`, with the keys of all optimizers that are known.
 [[nodiscard]] keys::Section optimizer_section(OptimizerOptions& options);

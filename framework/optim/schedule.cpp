@@ -106,7 +106,9 @@ keys::Section schedule_section(ScheduleOptions& options) {
   return section;
 }
 
-keys::Registry<ScheduleKind>& schedule_registry() {
+namespace {
+
+keys::Registry<ScheduleKind>& known_schedules() {
   // A new schedule is a file of its own and a line here.
   static keys::Registry<ScheduleKind> kinds(
       "schedule",
@@ -125,8 +127,14 @@ keys::Registry<ScheduleKind>& schedule_registry() {
   return kinds;
 }
 
+}  // namespace
+
+const keys::Registry<ScheduleKind>& schedule_registry() {
+  return known_schedules();
+}
+
 void register_schedule(ScheduleKind kind) {
-  schedule_registry().add(std::move(kind));
+  known_schedules().add(std::move(kind));
 }
 
 double learning_rate(const ScheduleOptions& options, double base_lr, double step,

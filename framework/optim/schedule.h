@@ -83,7 +83,7 @@ template <typename Options>
 void register_schedule(ScheduleKind kind);
 
 /// All schedules that are known.
-[[nodiscard]] keys::Registry<ScheduleKind>& schedule_registry();
+[[nodiscard]] const keys::Registry<ScheduleKind>& schedule_registry();
 
 /// The learning rate of `step`, from 0, of `total_steps`. The step need not be whole: a run that
 /// goes on with another batch size may stand between two. After a warm-up of W steps, in which the

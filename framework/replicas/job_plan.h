@@ -14,7 +14,8 @@
 
 namespace lockstep::replicas {
 
-/// Which replicas and workers each host of a job has, numbered host by host. Workers have shard()s.
+/// Which of a job's replicas and workers are on which host. Both are numbered host by host, and
+/// each worker runs a contiguous part of its host's replicas.
 class JobLayout {
  public:
   struct Host {
@@ -38,9 +39,11 @@ class JobLayout {
   /// The same of each worker.
   [[nodiscard]] std::vector<int> hosts_of_workers() const;
   [[nodiscard]] Range replicas_of_worker(std::int64_t worker) const;
+  /// The replicas of the worker that has the most.
   [[nodiscard]] std::int64_t most_replicas_a_worker() const;
 
-  /// The same replicas on the hosts that stay, host 0 among them; these get the others' evenly.
+  /// The same replicas on the hosts of which `stays` is true, host 0 among them. The others'
+  /// replicas go to these evenly, and their workers are gone.
   [[nodiscard]] JobLayout without(const std::vector<bool>& stays) const;
 
   LOCKSTEP_FIELDS(hosts_)

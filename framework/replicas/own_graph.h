@@ -32,7 +32,8 @@ struct OwnGraph {
 
   /// The edge or, if it leads out of the graph, the edge that replaces it.
   [[nodiscard]] torch::autograd::Edge end_of(const torch::autograd::Edge& edge);
-  /// Ends the graph behind `results` at what was captured: a backward would run on outside.
+  /// Ends the graph behind `results` at what was captured. Without it the replica's backward would
+  /// run on into the graph outside, from one captured tensor to another.
   void cut_off(const std::vector<at::Tensor>& results);
 };
 

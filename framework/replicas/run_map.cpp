@@ -336,12 +336,16 @@ Port start_port(const Recorded& recorded, const std::vector<Tensors>& starts, st
 }
 
 variable_list MapBackward::apply(variable_list&& gradients) {
-  const std::string title = std::string("the backward of ") + recorded_.options.map + " over " +
-                            names_of(recorded_.options).text();
-  require(!recorded_.results.empty(), title,
-          " ran before; keep its graph (retain_graph) to run it again");
-  require<NameError>(current_identity() == caller_, title,
-                     " runs in another replica or map than the one that called it");
+  const auto title = [&] {
+    return str("the backward of ", recorded_.options.map, " over ",
+               names_of(recorded_.options).text());
+  };
+  if (recorded_.results.empty()) {
+    throw ValueError(title() + " ran before; keep its graph (retain_graph) to run it again");
+  }
+  if (current_identity() != caller_) {
+    throw NameError(title() + " runs in another replica or map than the one that called it");
+  }
   refuse_captured(recorded_);
   const bool create_graph = c10::GradMode::is_enabled();
   const std::size_t replicas = recorded_.results.size();

@@ -23,10 +23,11 @@ struct MapInput {
 using MapBody = std::function<std::vector<at::Tensor>(const ReplicaThread&,
                                                       const std::vector<at::Tensor>& leaves)>;
 
-/// Runs `body` on all replicas and returns each one's leaves, as one node of autograd's graph. Its
-/// backward runs every replica's in a thread and an environment of its own: collectives in it meet.
-/// Gradients of parts that replicas share, and of tensors that `body` captures, are summed over
-/// these in the canonical order. The backward must run where the map was called, and has its own.
+/// Runs `body` on all replicas and returns each replica's leaves. As one node of autograd's graph:
+/// its backward runs every replica's in a thread and an environment of its own, so that the
+/// collectives in it meet. Gradients of parts that replicas share, and of tensors that `body`
+/// captures, are summed over those replicas in the canonical order. The backward must run where
+/// the map was called; it can be differentiated in turn.
 ///
 /// With check_vma the replicas are tracked (tree/variance.h). An input varies over the map's axes
 /// that it is not shared over, and the graph inside sums its gradients. Results must be typed: see

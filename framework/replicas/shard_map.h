@@ -13,7 +13,8 @@
 
 namespace lockstep {
 
-/// One spec for all arguments (static ones have none), or a list with one for each (PrefixTree).
+/// One spec for all arguments (static ones have none), or a list with one an argument, which may
+/// say more of a tree's parts (PrefixTree).
 using InSpecs = PrefixTree<PartitionSpec>;
 
 /// One spec for all results, or one for each element of a returned tuple or part of another tree.

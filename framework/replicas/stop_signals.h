@@ -52,7 +52,8 @@ class StopSignals {
   [[nodiscard]] int asked() const noexcept {
     return asked_ == nullptr ? 0 : static_cast<int>(asked_->load());
   }
-  /// Asks with another host's `signal`, unless one has asked. This process' first is yet to come.
+  /// Asks with a `signal` that has come to another host, unless one has asked already. The first
+  /// signal that comes to this process is still its first.
   void ask(int signal) const noexcept {
     if (asks()) asked_->replace(0, static_cast<std::uint64_t>(signal));
   }
@@ -61,7 +62,8 @@ class StopSignals {
   /// Readable for poll() once there is such a signal.
   [[nodiscard]] int descriptor() const noexcept { return pipe_.first.get(); }
 
-  /// Says on stderr how long to wait with a Ctrl-C or SIGTERM that came too early. For one thread.
+  /// Says on stderr how long to wait with a Ctrl-C or SIGTERM that came too early to end the job.
+  /// To be called now and then, by one thread.
   void tell_early() const;
 
  private:
@@ -89,12 +91,14 @@ void tell_asked(int signal, bool is_elsewhere = false);
 void leave_progress_line();
 /// A handler: says on stderr what stops the program and ends it at once, with the signal's status.
 [[noreturn]] void stop_at_once(int signal);
-/// In a process with replicas, whose launcher is told of signals: ignores those that may come to
-/// the process group, with `asks` also SIGTERM, but never SIGXCPU: its limit is each process' own.
+/// In a process with replicas, whose launcher is told of signals: those that would end it are
+/// ignored where they may come to the whole process group. With `asks`, SIGTERM is one of them.
+/// SIGXCPU never is: its limit is each process' own.
 void leave_stops_to_launcher(bool asks);
 
-/// Where processor time ends with SIGKILL alone, as `ulimit -t` has it: lets SIGXCPU come before,
-/// so that replicas can save: 30 s of so many `threads`, or a tenth of the time if that is less.
+/// Where a process' processor time ends with SIGKILL and no SIGXCPU comes before, as `ulimit -t`
+/// has it: lets SIGXCPU come before, so that replicas can save. With so many `threads` at work it
+/// is 30 s earlier, or a tenth of the time if that is less.
 void be_warned_of_cpu_limit(std::int64_t threads) noexcept;
 
 }  // namespace lockstep::replicas

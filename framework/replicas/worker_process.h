@@ -62,7 +62,8 @@ struct WorkerPlace {
 /// The signals that stop a job, of schedulers, terminals and limits of processor time (ulimit -t).
 inline constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 
-/// While this lives, this thread blocks these signals: before the supervisor nothing ends workers.
+/// While this lives, these signals are blocked in this thread: until the job's supervisor runs,
+/// nothing would end the workers that have been started.
 class StopsHeld : private NonCopyable {
  public:
   StopsHeld() noexcept;
@@ -84,7 +85,8 @@ class StopsHeld : private NonCopyable {
                                          const StopsHeld& held, bool is_asked,
                                          const std::function<void(const WorkerPlace&)>& run);
 
-/// While this lives, children can be waited for, also where a parent has set SIGCHLD to be ignored.
+/// While this lives, this process' children can be waited for. If SIGCHLD is ignored (a parent may
+/// have set that), the system would reap them unseen.
 class ChildrenToWaitFor : private NonCopyable {
  public:
   ChildrenToWaitFor() noexcept;
@@ -109,7 +111,8 @@ struct Report {
 };
 /// Sends a report through a socket. Long messages are cut, so that this never waits for the reader.
 void send_report(int socket, Report report) noexcept;
-/// Reads what has come, and closes the socket at its end. `counts` is the one that counts so far.
+/// Reads what has come without waiting, and closes the socket at its end. `counts` is the report
+/// that counts among all so far.
 void read_reports(Descriptor& socket, std::optional<Report>& counts);
 
 }  // namespace lockstep::replicas

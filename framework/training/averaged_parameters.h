@@ -17,7 +17,8 @@ namespace lockstep::training {
 /// The exponential moving average of each parameter (of its master, where it has one) over the
 /// updates: average += (1 - decay) (value - average), from the value before the first update. With
 /// warm-up update t, from 0, decays by no more than (1 + t) / (10 + t), so that the average soon
-/// forgets that value. Each replica keeps that of its own shard, at all stages.
+/// forgets that value. Each replica keeps that of its own shard, at all stages. Its caller is not
+/// recorded by autograd (TrainerCall).
 class AveragedParameters {
  public:
   /// `module` has the plan's parameters, which `update` updates; it must live as long.

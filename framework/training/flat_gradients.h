@@ -24,7 +24,7 @@ namespace lockstep::training {
 /// Gradients in flat buckets, and their means over an axis: one reduction (sum, then one division)
 /// for each bucket. Between begin() and finish() the gradients of one backward are added, each as
 /// it comes. All replicas begin, close and finish alike. They may differ in which parameters have a
-/// gradient.
+/// gradient. Callers are not recorded by autograd (TrainerCall).
 class FlatGradients : private NonCopyable {
  public:
   /// For parameters laid out as planned, in whose layout buckets of group 0 come last. The

@@ -34,7 +34,7 @@ namespace lockstep::training {
 /// ZeroTrainer (zero.h) says what a program may do with its parameters meanwhile. Writes are
 /// noticed by LibTorch's version counters and by a few remembered elements of each parameter.
 /// (Read-only pages would show all writes, and cost 2 % of a step.) Those after the last check()
-/// are told at the end, as a warning.
+/// are told at the end, as a warning. Callers are not recorded by autograd (TrainerCall).
 class FlatParameters : private NonCopyable {
  public:
   /// Moves the `parameters`, which keep their values, into buckets as planned. Those that lack

@@ -81,7 +81,8 @@ auto key_in(const Map& /*states*/, const at::Tensor& parameter) {
 }
 
 // What `optimizer` keeps for a parameter called `name`: nothing before its first update. Restored,
-// the parameter has no state that the source lacks. False if the optimizer is no `Algorithm`.
+// the parameter has no state that the source lacks; what it has is written in place. False if the
+// optimizer is no `Algorithm`.
 template <typename Algorithm, typename State>
 bool archive_as(torch::optim::Optimizer& optimizer, const at::Tensor& parameter,
                 const std::string& name, const training::StateArchive& archive) {
@@ -90,10 +91,10 @@ bool archive_as(torch::optim::Optimizer& optimizer, const at::Tensor& parameter,
   auto& states = optimizer.state();
   const auto key = key_in(states, parameter);
   if (archive.restores()) {
-    states.erase(key);
     const bool was_updated =
         archive.has(step_name) || archive.has(training::kOptimizer + "momentum_buffer/" + name);
-    if (was_updated) states[key] = std::make_unique<State>();
+    if (!was_updated) states.erase(key);
+    if (was_updated && states.find(key) == states.end()) states[key] = std::make_unique<State>();
   }
   const auto found = states.find(key);
   if (found == states.end()) return true;
@@ -103,7 +104,11 @@ bool archive_as(torch::optim::Optimizer& optimizer, const at::Tensor& parameter,
   }
   for (const auto& [field, tensor] : fields.tensors) {
     const std::string whole_name = training::kOptimizer + field + "/" + name;
-    if (archive.restores() && archive.has(whole_name)) *tensor = at::zeros_like(parameter.detach());
+    const bool is_kept = !archive.restores() || archive.has(whole_name);
+    if (!is_kept) tensor->reset();
+    if (archive.restores() && is_kept && !tensor->defined()) {
+      *tensor = at::zeros_like(parameter.detach());
+    }
     if (tensor->defined()) archive.whole(whole_name, *tensor);
   }
   return true;

@@ -14,8 +14,9 @@
 
 namespace lockstep {
 
-/// How many functions this thread runs for value_and_grad, one inside another. Code that runs a
-/// caller's function on other threads sets it there: derivatives know by it that they are nested.
+/// How many functions this thread is running for value_and_grad, one inside another. Code that runs
+/// a caller's function on other threads sets the caller's value there, so that derivatives inside
+/// know that they are nested.
 inline constinit thread_local int grad_depth = 0;
 
 /// Which arguments to differentiate by: `argnums<1>`, `argnums<0, 2>`, or `argnums<-1>`, the last.
@@ -168,7 +169,8 @@ auto value_and_gradient(const F& f, const Args&... args) {
 /// A function that returns f's value and its gradient: `value_and_grad(f)(tree, args…)` is the pair
 /// of f(tree, args…), a floating-point tensor with one element, and a tree like its first argument
 /// with the derivative by each leaf. A leaf that the value does not depend on has zeros. The
-/// arguments are not changed. As jax.value_and_grad.
+/// arguments are not changed, whether or not they require gradients themselves. As
+/// jax.value_and_grad.
 ///
 /// `value_and_grad(f, argnums<2>)` differentiates by the third argument instead, and `argnums<0,
 /// 2>` by the first and the third: the gradient is then a tuple of trees, in that order.

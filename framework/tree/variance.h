@@ -34,7 +34,8 @@ class Variance {
   [[nodiscard]] bool knows(const at::Tensor& tensor) const;
   /// The tensor was made: it varies over these axes, and over those that it varied over before.
   void add(const at::Tensor& tensor, AxisSet axes);
-  /// Values that vary over these axes were written in: all that share its memory vary so now.
+  /// Values that vary over these axes were written into the tensor: all tensors that share its
+  /// memory vary over them now.
   void add_written(const at::Tensor& tensor, AxisSet axes);
   /// The same values in the same memory as a tensor without a graph that varies over `axes`, too:
   /// what is written into one of them is seen in the other, by autograd as well.
