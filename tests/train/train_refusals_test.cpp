@@ -45,7 +45,8 @@ TEST_CASE("flags that are not understood are refused") {
   const std::string config = config_file("pmean_linear.yaml");
   const std::vector<Refusal> refusals{
       {{}, "--config FILE is needed; see train --help"},
-      {{"--output", "none", "--resume", "auto"}, "--config FILE is needed; see train --help"},
+      {{"--output", "none", "--resume", "auto"},
+       "--config FILE is needed: --resume auto finds no run that has one; see train --help"},
       {{"--config", config, "--replica", "3"},
        "unknown flag --replica (did you mean '--replicas'?); see train --help"},
       {{"--config", config, "--resume=auto"},

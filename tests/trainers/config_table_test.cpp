@@ -266,9 +266,11 @@ TEST_CASE("the help of a name has the keys of a config that picks it, with its d
   }
   CHECK(keys_of("loss") ==
         Sets{"loss.name", "loss.label_smoothing", "loss.class_weights", "loss.ignore_index"});
-  CHECK_THAT(message_of<ValueError>([] { (void)config_help("adma"); }),
-             StartsWith("there is no model, data set, loss, optimizer or schedule 'adma' (did you "
-                        "mean 'adam'?); there are linear, "));
+  CHECK_THAT(
+      message_of<ValueError>([] { (void)config_help("adma"); }),
+      StartsWith(
+          "there is no model, data set, loss, optimizer, schedule or section 'adma' (did you "
+          "mean 'adam'?); there are linear, "));
 }
 
 }  // namespace lockstep

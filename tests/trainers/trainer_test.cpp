@@ -51,7 +51,7 @@ nlohmann::json result_of(std::int64_t replicas, const std::filesystem::path& fol
           std::to_string(6 / replicas) +
           "}\n"
           "optimizer: {name: sgd, lr: 0.1}\n"
-          "parallel: {replicas: " +
+          "parallel: {axis_name: i, replicas: " +
           std::to_string(replicas) +
           "}\n"
           "trainer: {epochs: 2, seed: 3}\n",

@@ -43,7 +43,9 @@ def figures_of(name, cell):
         return None
     middle = sum(parts.values())
     lower, upper = (measured[end] if is_number(measured.get(end)) else middle for end in ("lower_quartile", "upper_quartile"))
-    return Figures(bool(measured), parts, middle, middle - lower, upper - middle, measured.get("unit") or unit_of(name))
+    unit = measured.get("unit")
+    unit = unit if unit and isinstance(unit, str) else unit_of(name)
+    return Figures(bool(measured), parts, middle, middle - lower, upper - middle, unit)
 
 
 def rows_of(node, around, path=()):

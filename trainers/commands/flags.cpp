@@ -146,7 +146,7 @@ CommandLine train_command_line(Flags& flags) {
             sets(flags.output, not_empty("the folder's name is empty"))},
            {"--resume", "auto|DIR",
             "Go on from the newest whole checkpoint in --output (auto; none: begin anew), or from "
-            "that in DIR; without --config by the run's own",
+            "that in DIR. Without --config, that of the run's last start is taken",
             sets(flags.resume, not_empty("expected auto or a checkpoint's folder"))},
            {"--resume-with-changes", "",
             "Go on even if keys have changed that change what is computed",
@@ -198,7 +198,11 @@ Flags parse_flags(int argc, const char* const* argv) {
   require(flags.resume != "auto" || !flags.output.empty(),
           "--resume auto needs --output DIR, the folder of the run that goes on");
   const auto run = flags.resume == "auto" ? flags.output : run_of_checkpoint(flags.resume);
-  if (flags.config.empty() && holds_run(run)) flags.config = run / "config.yaml";
+  if (flags.config.empty() && !flags.resume.empty()) {
+    require(holds_run(run), "--config FILE is needed: --resume ", flags.resume,
+            " finds no run that has one; see train --help");
+    flags.config = run / "config.yaml";
+  }
   require_config(flags.config, line.program);
   check_hosts(hosts);
   hosts.rank = std::max<std::int64_t>(hosts.rank, 0);

@@ -96,8 +96,8 @@ std::string config_help(const std::optional<std::string>& name) {
     names.push_back(section.name);
     if (section.name == *name) text += keys::keys_help({section});
   }
-  require(!text.empty(), "there is no model, data set, loss, optimizer or schedule '", cut(*name),
-          "'", did_you_mean(*name, names), "; there are ", join(names));
+  require(!text.empty(), "there is no model, data set, loss, optimizer, schedule or section '",
+          cut(*name), "'", did_you_mean(*name, names), "; there are ", join(names));
   return text;
 }
 

@@ -63,8 +63,9 @@ __attribute__((target("avx"))) void copy_by_normal_stores(ConstBytes from, Bytes
 #endif
 
 std::vector<Kind> kinds() {
-  std::vector<Kind> result{{"memcpy", copy_bytes}, {"non-temporal stores", stream_copy}};
+  std::vector<Kind> result{{"memcpy", copy_bytes}};
 #if defined(__x86_64__)
+  result.push_back({"non-temporal stores", stream_copy});
   if (__builtin_cpu_supports("avx")) result.push_back({"normal stores", copy_by_normal_stores});
 #endif
   return result;
@@ -123,9 +124,11 @@ MemoryBandwidth measure_memory_bandwidth(std::int64_t threads) {
       }
     }
   };
-  std::vector<std::jthread> others;
+  // No jthreads: where one runs out of memory, the others would be waited for without end.
+  std::vector<std::thread> others;
   for (std::int64_t i = 1; i < threads; ++i) others.emplace_back(work, false);
   work(true);
+  for (std::thread& other : others) other.join();
   return best;
 }
 
