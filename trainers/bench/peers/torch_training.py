@@ -138,12 +138,12 @@ MODELS = {"mlp": Mlp, "cnn": Cnn, "resnet": Resnet, "gpt": Gpt}
 
 
 class Samples:
-    """Images or texts in memory, as bytes, of which a batch takes those at its indices."""
+    """Images as bytes, or tokens, in memory: a batch takes those at its indices, as Lockstep's sets do."""
 
     def __init__(self, model):
         self.is_text = model == "gpt"
-        shape = (CONTEXT + 1,) if self.is_text else (1, 28, 28)
-        self.bytes = torch.randint(0, 256, (SAMPLES, *shape), dtype=torch.uint8)
+        shape, dtype = ((CONTEXT + 1,), torch.int64) if self.is_text else ((1, 28, 28), torch.uint8)
+        self.values = torch.randint(0, 256, (SAMPLES, *shape), dtype=dtype)
         self.labels = torch.arange(SAMPLES) % CLASSES
         self.order = torch.empty(0, dtype=torch.int64)
 
@@ -151,10 +151,9 @@ class Samples:
         if len(self.order) < count:
             self.order = torch.randperm(SAMPLES)
         indices, self.order = self.order[:count], self.order[count:]
-        chosen = self.bytes.index_select(0, indices)
+        chosen = self.values.index_select(0, indices)
         if self.is_text:
-            tokens = chosen.long()
-            return tokens[:, :-1].contiguous(), tokens[:, 1:].flatten()
+            return chosen[:, :-1].contiguous(), chosen[:, 1:].flatten()
         return chosen.float().div_(255), self.labels.index_select(0, indices)
 
 
