@@ -179,13 +179,13 @@ TEST_CASE("train sample continues what the model has learnt, the same for the sa
     return end.out;
   };
   CHECK(text({"--prompt", "wxy", "--bytes", "30", "--temperature", "0"}) ==
-        "wxyzabcdefghijklmnopqrstuvwxyzabc");
+        "wxyzabcdefghijklmnopqrstuvwxyzabc\n");
   const std::string hot = text({"--prompt", "a", "--bytes=50", "--temperature=3"});
-  CHECK(hot.size() == 51);
+  CHECK(hot.size() == 52);
   CHECK(text({"--prompt", "a", "--bytes=50", "--temperature=3", "--seed", "0"}) == hot);
   CHECK(text({"--prompt", "a", "--bytes=50", "--temperature=3", "--seed=1"}) != hot);
   CHECK(text({"--prompt", "a", "--bytes=20", "--temperature=3", "--top-k=1"}) ==
-        "abcdefghijklmnopqrstu");
+        "abcdefghijklmnopqrstu\n");
 
   check_refused(folder, {"sample", "--prompt", "a"},
                 "--checkpoint DIR is needed; see train sample --help");

@@ -276,7 +276,27 @@ TEST_CASE("train predict writes what the model says of each sample, to stdout or
   const auto refuse = [&](const Flags& flags, const std::string& message) {
     check_refused(run.folder.path(), predict + flags, message);
   };
-  refuse({"--output", "p.jsonl"}, "p.jsonl exists already: name another file");
+  refuse({"--output", "p.jsonl"},
+         "p.jsonl exists already: name another file, or replace it with --force");
+  refuse({"--force"}, "--force needs --output FILE, which it replaces");
+  refuse({"--output", "run", "--force"},
+         "--output run: it is no file, and --force replaces files alone");
+  refuse({"--top", "11"}, "--top: must be from 1 to the 10 classes that there are, is 11");
+  CHECK(csv({"--output", "p.jsonl", "--force", "--format=jsonl", "--top=10"}, line).empty());
+  const auto likeliest = read_json_lines(run.folder.path() / "p.jsonl");
+  REQUIRE(likeliest.size() == 10'000);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto& top = likeliest[i]["top"];
+    if (top.size() != 10 || top[0]["name"] != rows[i]["prediction_name"]) FAIL(likeliest[i]);
+  }
+  // Who reads no more gets no error.
+  const Ended end =
+      run_program(Flags{"/bin/sh", "-c", R"({ "$0" "$@"; echo $? >status; } | head -n 2)"} +
+                      train_command(predict),
+                  run.folder.path());
+  CHECK(end.out == lines[0] + "\n" + lines[1] + "\n");
+  CHECK(end.err == line);
+  CHECK(read_text(run.folder.path() / "status") == "141\n");
   refuse({"--output", "none/p.csv"}, "--output none/p.csv: there is no folder none");
   refuse({"--split", "validation"},
          "--split validation: the data set fashion_mnist has no validation set; the run had train, "

@@ -473,7 +473,8 @@ TEST_CASE("a text goes on without the text trained on") {
   CHECK_THAT(trained.err, !ContainsSubstring("data.validation takes nothing"));
   const Flags sample{"sample", "--checkpoint", "run/checkpoints/latest", "--prompt", "All "};
   const std::string text = train(job.folder.path(), sample).out;
-  CHECK(text.size() == 4 + 256);
+  CHECK(text.size() == 4 + 256 + 1);
+  CHECK(text.ends_with('\n'));
   fs::remove(job.folder.path("text"));
   const Ended again = train(job.folder.path(), sample);
   INFO(again.err);

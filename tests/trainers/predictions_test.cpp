@@ -1,5 +1,6 @@
 #include "trainers/commands/predictions.h"
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -38,14 +39,18 @@ class Same : public Model {
   }
 };
 
-std::string predicted(const Dataset& data, std::int64_t batch_size, PredictionFormat format,
-                      const std::vector<ColumnScale>& target_scales = {}) {
+std::string predicted(const Dataset& data, const PredictionOptions& options) {
   Same model;
   std::string text;
-  write_predictions(model, data, {batch_size, format, target_scales},
-                    [&](std::string_view part) { text += part; });
+  write_predictions(model, data, options, [&](std::string_view part) { text += part; });
   CHECK(model.is_training());
   return text;
+}
+
+std::string predicted(const Dataset& data, std::int64_t batch_size, PredictionFormat format,
+                      const std::vector<ColumnScale>& target_scales = {}) {
+  return predicted(data,
+                   {.batch_size = batch_size, .format = format, .target_scales = target_scales});
 }
 
 std::vector<json> lines_of(const std::string& text) {
@@ -103,6 +108,79 @@ TEST_CASE("names of classes stand beside their numbers, whatever they hold") {
   CHECK(message_of<ValueError>([&] {
           (void)predicted(classes({"one"}), 3, PredictionFormat::csv);
         }) == "the data set names 1 classes and has 3");
+}
+
+TEST_CASE("probabilities are the softmax in double, and the likeliest stand first") {
+  const std::vector<std::string> names{"a, b", "c", "\xc3\xbc"};
+  const PredictionOptions lines_options{
+      .batch_size = 3, .format = PredictionFormat::jsonl, .probabilities = true, .top = 2};
+  const auto lines = lines_of(predicted(classes(names), lines_options));
+  REQUIRE(lines.size() == 4);
+  const std::vector<std::vector<float>> scores{
+      {0.1F, 2.5F, -1.0F}, {7.0F, 7.0F, 0.0F}, {-3.0F, -2.0F, -0.3F}};
+  const std::vector<std::vector<std::size_t>> likeliest{{1, 0}, {0, 1}, {2, 1}};
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    double sum = 0;
+    for (const float score : scores[i]) sum += std::exp(static_cast<double>(score));
+    double all = 0;
+    for (std::size_t j = 0; j < 3; ++j) {
+      const double probability = lines[i]["probability"][names[j]];
+      CHECK(probability ==
+            Approx(std::exp(static_cast<double>(scores[i][j])) / sum).epsilon(1e-14));
+      all += probability;
+    }
+    CHECK(all == Approx(1).epsilon(1e-15));
+    for (std::size_t j = 0; j < 2; ++j) {
+      const std::size_t label = likeliest[i][j];
+      CHECK(lines[i]["top"][j] == json{{"class", label},
+                                       {"name", names[label]},
+                                       {"probability", lines[i]["probability"][names[label]]}});
+    }
+  }
+  CHECK(lines[3]["probability"]["c"].is_null());
+  CHECK(lines[3]["top"][0] == json{{"class", 1}, {"name", "c"}, {"probability", nullptr}});
+
+  PredictionOptions csv_options = lines_options;
+  csv_options.format = PredictionFormat::csv;
+  const TemporaryFolder folder;
+  const formats::CsvFile csv(folder.write("p.csv", predicted(classes(names), csv_options)));
+  CHECK(csv.header() ==
+        std::vector<std::string>{"index", "prediction", "prediction_name", "score",
+                                 "probability_a, b", "probability_c", "probability_\xc3\xbc",
+                                 "top_1_class", "top_1_name", "top_1_probability", "top_2_class",
+                                 "top_2_name", "top_2_probability", "target", "target_name"});
+  const std::vector<std::size_t> column{csv.column("probability_c")};
+  CHECK(csv.numbers(column)[2] == lines[2]["probability"]["c"]);
+  CHECK(csv.text(1, csv.column("top_2_name")) == "c");
+  CHECK(csv.text(3, csv.column("top_1_probability")) == "nan");
+
+  // Without names they are a list, and numbered.
+  csv_options.top = 1;
+  CHECK(predicted(classes(), csv_options)
+            .starts_with("index,prediction,score,probability_0,probability_1,probability_2,"
+                         "top_1_class,top_1_probability,target\n0,1,2.5,"));
+  CHECK(lines_of(predicted(classes(), lines_options))[0]["probability"].size() == 3);
+}
+
+TEST_CASE("probabilities are those of one class a sample") {
+  const auto refusal = [](const Dataset& data, const PredictionOptions& options) {
+    return message_of<ValueError>([&] { (void)predicted(data, options); });
+  };
+  const TensorSet values(at::zeros({2, 2}), std::nullopt, value_sample({2}, 2));
+  CHECK(refusal(values, {.probabilities = true}) ==
+        "--probabilities: the model predicts values, which have no probabilities");
+  CHECK(refusal(values, {.top = 1}) ==
+        "--top: the model predicts values, which have no probabilities");
+  for (const std::int64_t top : {-1, 0, 4}) {
+    CHECK(refusal(classes(), {.top = top}) ==
+          str("--top: must be from 1 to the 3 classes that there are, is ", top));
+  }
+  SampleType positions = class_sample({2, 3}, 3);
+  positions.target.shape = {2};
+  const TensorSet several(at::zeros({1, 2, 3}), at::zeros({1, 2}, at::kLong), positions);
+  CHECK(refusal(several, {.top = 1}) ==
+        "the model's outputs (1, 2, 3) are of more than one class a sample, which has no one "
+        "probability");
 }
 
 TEST_CASE("predictions of values read back as the outputs, one or several a sample") {

@@ -1,12 +1,15 @@
 #include "trainers/commands/command_line.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <iostream>
 #include <memory>
 #include <optional>
 
 #include <cxxopts.hpp>
+#include <signal.h>
 
 #include "framework/base/range.h"
 namespace lockstep {
@@ -101,9 +104,20 @@ std::string command_of(int argc, const char* const* argv, const std::string& pro
 }
 
 int print(const std::string& text) {
+  errno = 0;
   std::cout << text;
-  if (!std::cout.flush()) throw Error("stdout cannot be written");
-  return 0;
+  if (std::cout.flush()) return 0;
+  if (errno == EPIPE) {
+    // Whoever reads has enough ("| head"): the program ends as any other. prepare_process() has
+    // made it an error for the sake of other pipes, and threads of replicas may block signals.
+    sigset_t pipe;
+    ::sigemptyset(&pipe);
+    ::sigaddset(&pipe, SIGPIPE);
+    std::signal(SIGPIPE, SIG_DFL);
+    ::pthread_sigmask(SIG_UNBLOCK, &pipe, nullptr);
+    std::raise(SIGPIPE);
+  }
+  throw Error("stdout cannot be written");
 }
 
 }  // namespace lockstep

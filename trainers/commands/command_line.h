@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/number_text.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
@@ -34,6 +35,16 @@ template <typename T, typename Parse = std::identity>
     } catch (const ValueError& error) {
       throw ValueError(str(argument.flag, ": ", error.what()));
     }
+  };
+}
+
+/// For such a row of a number: what ("an integer") is expected where the value is none.
+template <typename T>
+[[nodiscard]] auto number_of(const char* what) {
+  return [what](const std::string& text) {
+    const auto parsed = parse_number<T>(text);
+    require(parsed.has_value(), "expected ", what, ", found '", cut(text), "'");
+    return *parsed;
   };
 }
 
@@ -74,7 +85,8 @@ struct CommandLine {
                                      const std::vector<std::string>& commands,
                                      const std::map<std::string, std::string>& old_spellings = {});
 
-/// Writes `text` to stdout and returns 0. Error if that can't be written.
+/// Writes `text` to stdout and returns 0. Error if that can't be written; where a pipe's reader is
+/// gone, SIGPIPE ends the process.
 int print(const std::string& text);
 
 }  // namespace lockstep

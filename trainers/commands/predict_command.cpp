@@ -28,6 +28,8 @@ the run's or there is no test set; the test set; the validation set. A line on s
 
 A line has the sample's index, prediction and target; of a picture's file also its path in its
 folder. Of classes the prediction is the one with the largest output, and score is that output.
+Probabilities are the softmax of all outputs: in CSV columns probability_NAME, and top_1_class,
+top_1_name, top_1_probability, …; in JSON an object by the classes' names, and a list of objects.
 Values have the unit of the file, whether or not they were normalized. Damaged samples, such as
 pictures that can't be read and rows of a table with a cell that is no number, have no line: they
 are named on stderr, and the exit status is 2. Outputs that are no finite numbers are nan or inf in
@@ -96,11 +98,18 @@ NamedSet default_set(const OpenedCheckpoint& checkpoint, bool has_other_data) {
   return test.set ? test : look_for(kValidationSet);
 }
 
-void check_output(const std::string& output) {
+[[noreturn]] void fail_existing(const std::string& output) {
+  throw ValueError(str(output, " exists already: name another file, or replace it with --force"));
+}
+
+void check_output(const std::string& output, bool may_exist) {
   check_folder_of("--output", output);
   std::error_code error;
   const auto status = std::filesystem::symlink_status(output, error);
-  require(!std::filesystem::exists(status), output, " exists already: name another file");
+  if (!std::filesystem::exists(status)) return;
+  if (!may_exist) fail_existing(output);
+  require(std::filesystem::is_regular_file(status) || std::filesystem::is_symlink(status),
+          "--output ", output, ": it is no file, and --force replaces files alone");
 }
 
 }  // namespace
@@ -109,6 +118,8 @@ int run_predict(int argc, const char* const* argv) {
   const std::string program = "train predict";
   std::optional<std::string> named, split, output;
   std::string format = "csv";
+  bool is_forced = false;
+  PredictionOptions options;
   Overrides overrides;
   const CommandLine line{
       .program = program,
@@ -118,8 +129,16 @@ int run_predict(int argc, const char* const* argv) {
                 {"--split", "SET", "train, validation or test (default: see below)", sets(split)},
                 {"--format", "FORMAT", "csv (default) or jsonl, one JSON object a line",
                  sets(format)},
-                {"--output", "FILE", "The new file; no file may have the name (default: stdout)",
+                {"--probabilities", "", "Of each class; probabilities sum to 1",
+                 sets(options.probabilities)},
+                {"--top", "K", "The K likeliest classes, with names and probabilities",
+                 sets(options.top, number_of<std::int64_t>("an integer"))},
+                {"--output", "FILE",
+                 "The new file (default: stdout); one that has the name stays as it is, without "
+                 "--force",
                  sets(output)},
+                {"--force", "", "Replace --output FILE, once the new one is whole",
+                 sets(is_forced)},
                 set_flag(overrides,
                          "Sets a key of data, such as other files; may be repeated. The training "
                          "set is then whole: data.validation takes no part of it",
@@ -129,32 +148,32 @@ int run_predict(int argc, const char* const* argv) {
   require(!split || *split == kTrainSet || *split == kValidationSet || *split == kTestSet,
           "--split ", cut(split.value_or("")), ": must be train, validation or test");
   require(format == "csv" || format == "jsonl", "--format ", cut(format), ": must be csv or jsonl");
-  if (output) check_output(*output);
+  require(output || !is_forced, "--force needs --output FILE, which it replaces");
+  if (output) check_output(*output, is_forced);
   const bool has_other_data = !overrides.empty();
   if (has_other_data && split != kValidationSet) {
     overrides.insert(overrides.begin(), {"data.validation", "0", "train predict"});
   }
   OpenedCheckpoint checkpoint = open_checkpoint(program, named, overrides);
+  check_predictable(checkpoint.sample(), options);
   const NamedSet picked = split ? NamedSet{*split, load_set(checkpoint, *split)}
                                 : default_set(checkpoint, has_other_data);
   const std::shared_ptr<const Dataset>& set = picked.set;
   require(set != nullptr, split ? str("--split ", *split, ": ") : "", "the data set ",
           checkpoint.config.data.name, " has no ", picked.name, " set; the run had ",
           join(names_of_sets(checkpoint.record)), split ? "" : ": name one with --split");
-  check_predictable(*set);
   if (!split) {
     log_info(str("predicts ", words_of(picked.name), ": ", counted(set->size(), "sample")));
   }
   const auto model = checkpoint.model();
   std::int64_t damaged = 0;
-  const PredictionOptions options{
-      .batch_size = checkpoint.config.data_use.batch_size,
-      .format = format == "csv" ? PredictionFormat::csv : PredictionFormat::jsonl,
-      .target_scales = checkpoint.record.fitted.target_scales,
-      .on_damaged = [&](const DamagedSample& sample) {
-        ++damaged;
-        log_error(str("sample ", sample.index, ": ", sample.reason));
-      }};
+  options.batch_size = checkpoint.config.data_use.batch_size;
+  options.format = format == "csv" ? PredictionFormat::csv : PredictionFormat::jsonl;
+  options.target_scales = checkpoint.record.fitted.target_scales;
+  options.on_damaged = [&](const DamagedSample& sample) {
+    ++damaged;
+    log_error(str("sample ", sample.index, ": ", sample.reason));
+  };
   checkpoint.config.launch.threads_per_replica = 0;  // all cores are this replica's
   set_quiet(true);
   const int status = launch(
@@ -165,7 +184,11 @@ int run_predict(int argc, const char* const* argv) {
         }
         NewFile file(*output);
         write_predictions(*model, *set, options, [&](std::string_view text) { file.write(text); });
-        require(file.publish(), *output, " exists already: name another file");
+        if (is_forced) {
+          file.publish_over();
+        } else if (!file.publish()) {
+          fail_existing(*output);
+        }
       },
       alone(checkpoint.config).launch);
   if (status != 0 || damaged == 0) return status;

@@ -10,6 +10,8 @@
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/gather.h>
 #include <ATen/ops/isfinite.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/sort.h>
 #include <ATen/ops/tensor.h>
 #include <nlohmann/json.hpp>
 
@@ -48,12 +50,12 @@ Json entry_of(const at::Tensor& values, const std::function<Json(const at::Tenso
 // The samples' lines as objects.
 class PredictionRows {
  public:
-  PredictionRows(const Dataset& data, const std::vector<ColumnScale>& scales)
+  PredictionRows(const Dataset& data, const PredictionOptions& options)
       : classes_(data.type().classes),
         data_(data),
         has_sample_names_(!data.sample_name(0).empty()),
         names_(data.class_names()),
-        scales_(scales) {
+        options_(options) {
     require(names_.empty() || std::ssize(names_) == classes_, "the data set names ", names_.size(),
             " classes and has ", classes_);
   }
@@ -61,23 +63,17 @@ class PredictionRows {
   // Of a batch of the samples with these numbers.
   [[nodiscard]] std::vector<Json> of(const at::Tensor& outputs, const at::Tensor& targets,
                                      std::span<const std::int64_t> indices) {
-    const std::int64_t samples = targets.size(0);
     std::vector<Json> rows;
     for (const std::int64_t index : indices) {
       Json& row = rows.emplace_back(Json{{"index", index}});
       if (has_sample_names_) row["file"] = data_.sample_name(index);
     }
-    for (const Column& column : columns(outputs, targets)) {
-      if (column.name != "target") count_non_finite(column.values, indices);
-      const bool is_class = classes_ > 0 && column.name != "score";
-      for (std::int64_t i = 0; i < samples; ++i) {
-        Json& row = rows[static_cast<std::size_t>(i)];
-        row[column.name] = entry_of(column.values[i], number);
-        if (!is_class || names_.empty()) continue;
-        row[column.name + "_name"] =
-            entry_of(column.values[i], [&](const at::Tensor& value) { return name_of(value); });
-      }
+    for (const Column& column : predicted(outputs, targets.size(0))) {
+      count_non_finite(column.values, indices);
+      add(column, rows);
     }
+    if (options_.probabilities || options_.top) add_probabilities(outputs, rows);
+    if (data_.has_targets()) add({"target", unscaled(flat(targets))}, rows);
     return rows;
   }
 
@@ -100,41 +96,82 @@ class PredictionRows {
     }
   }
 
-  [[nodiscard]] std::vector<Column> columns(const at::Tensor& outputs,
-                                            const at::Tensor& targets) const {
-    const std::int64_t samples = targets.size(0);
+  // (samples, values of each)
+  static at::Tensor flat(const at::Tensor& values) {
+    const std::int64_t samples = values.size(0);
+    return values.reshape({samples, samples > 0 ? values.numel() / samples : 0});
+  }
+
+  [[nodiscard]] std::vector<Column> predicted(const at::Tensor& outputs,
+                                              std::int64_t samples) const {
     require(outputs.dim() >= 1 && outputs.size(0) == samples, "the model's outputs (",
             join(outputs.sizes()), ") are not of ", counted(samples, "sample"));
-    const auto flat = [&](const at::Tensor& values) {
-      return values.reshape({samples, samples > 0 ? values.numel() / samples : 0});
-    };
-    std::vector<Column> columns;
-    if (classes_ == 0) {
-      columns.push_back({"prediction", unscaled(flat(outputs))});
-    } else {
-      require(outputs.dim() >= 2 && outputs.size(-1) == classes_, "the model's outputs (",
-              join(outputs.sizes()), ") have no score for each of ", classes_, " classes");
-      const at::Tensor classes = at::argmax(outputs, -1, /*keepdim=*/true);
-      columns.push_back({"prediction", flat(classes)});
-      columns.push_back({"score", flat(at::gather(outputs, -1, classes))});
+    if (classes_ == 0) return {{"prediction", unscaled(flat(outputs))}};
+    require(outputs.dim() >= 2 && outputs.size(-1) == classes_, "the model's outputs (",
+            join(outputs.sizes()), ") have no score for each of ", classes_, " classes");
+    const at::Tensor classes = at::argmax(outputs, -1, /*keepdim=*/true);
+    return {{"prediction", flat(classes)}, {"score", flat(at::gather(outputs, -1, classes))}};
+  }
+
+  void add(const Column& column, std::vector<Json>& rows) const {
+    const bool is_class = classes_ > 0 && column.name != "score";
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const at::Tensor values = column.values[static_cast<std::int64_t>(i)];
+      rows[i][column.name] = entry_of(values, number);
+      if (!is_class || names_.empty()) continue;
+      rows[i][column.name + "_name"] = entry_of(
+          values, [&](const at::Tensor& value) { return name_of(value.item<std::int64_t>()); });
     }
-    if (data_.has_targets()) columns.push_back({"target", unscaled(flat(targets))});
-    return columns;
+  }
+
+  // Of outputs (samples, classes).
+  void add_probabilities(const at::Tensor& outputs, std::vector<Json>& rows) const {
+    const at::Tensor scores = flat(outputs);
+    require(scores.size(1) == classes_, "the model's outputs (", join(outputs.sizes()),
+            ") are of more than one class a sample, which has no one probability");
+    const at::Tensor all = at::softmax(scores.to(at::kDouble), 1).contiguous();
+    // Equal ones in the order of the classes, and NaN first, as argmax() has it.
+    const at::Tensor order =
+        std::get<1>(at::sort(scores, /*stable=*/true, 1, /*descending=*/true)).contiguous();
+    const double* probability = all.data_ptr<double>();
+    const std::int64_t* likeliest = order.data_ptr<std::int64_t>();
+    for (Json& row : rows) {
+      if (options_.probabilities) row["probability"] = probabilities(probability);
+      for (std::int64_t i = 0; i < options_.top.value_or(0); ++i) {
+        Json entry{{"class", likeliest[i]}};
+        if (!names_.empty()) entry["name"] = name_of(likeliest[i]);
+        entry["probability"] = probability[likeliest[i]];
+        row["top"].push_back(std::move(entry));
+      }
+      probability += classes_;
+      likeliest += classes_;
+    }
+  }
+
+  // By the classes' names, or a list.
+  [[nodiscard]] Json probabilities(const double* of_classes) const {
+    const std::span<const double> all(of_classes, static_cast<std::size_t>(classes_));
+    if (names_.empty()) return std::vector<double>(all.begin(), all.end());
+    Json::object_t named;
+    named.reserve(all.size());
+    // operator[] would look for each of many names among those before.
+    for (std::size_t i = 0; i < all.size(); ++i) named.emplace_back(names_[i], all[i]);
+    return named;
   }
 
   // Values (samples, values of each) as they were before they were normalized; classes never are.
   [[nodiscard]] at::Tensor unscaled(const at::Tensor& values) const {
-    if (classes_ > 0 || scales_.empty()) return values;
-    require(values.size(1) == std::ssize(scales_), "the model's outputs have ", values.size(1),
-            " values a sample, and the data ", scales_.size());
-    const at::Tensor means = at::tensor(mapped(scales_, &ColumnScale::mean));
-    const at::Tensor deviations = at::tensor(mapped(scales_, &ColumnScale::deviation));
+    const std::vector<ColumnScale>& scales = options_.target_scales;
+    if (classes_ > 0 || scales.empty()) return values;
+    require(values.size(1) == std::ssize(scales), "the model's outputs have ", values.size(1),
+            " values a sample, and the data ", scales.size());
+    const at::Tensor means = at::tensor(mapped(scales, &ColumnScale::mean));
+    const at::Tensor deviations = at::tensor(mapped(scales, &ColumnScale::deviation));
     return (values.to(at::kDouble) * deviations + means).to(values.scalar_type());
   }
 
   // A target that is no class, such as one that a loss ignores, has no name.
-  [[nodiscard]] Json name_of(const at::Tensor& value) const {
-    const auto number = value.item<std::int64_t>();
+  [[nodiscard]] Json name_of(std::int64_t number) const {
     const bool is_class = number >= 0 && number < std::ssize(names_);
     return is_class ? names_[static_cast<std::size_t>(number)] : "";
   }
@@ -143,7 +180,7 @@ class PredictionRows {
   const Dataset& data_;
   bool has_sample_names_;
   std::vector<std::string> names_;
-  std::vector<ColumnScale> scales_;
+  const PredictionOptions& options_;
   std::int64_t non_finite_ = 0;  // samples with such an output
   std::int64_t first_non_finite_ = 0;
 };
@@ -154,18 +191,29 @@ std::string field_of(const Json& value) {
   return shortest_text(value.get<double>());
 }
 
-// The columns of a row, with their fields.
-std::pair<std::vector<std::string>, std::vector<std::string>> fields_of(const Json& row) {
+// The columns of a row.
+struct Fields {
   std::vector<std::string> names;
-  std::vector<std::string> fields;
-  for (const auto& [name, value] : row.items()) {
-    const bool is_list = value.is_array();
-    for (std::size_t i = 0; i < (is_list ? value.size() : 1); ++i) {
-      names.push_back(is_list ? str(name, "_", i) : name);
-      fields.push_back(field_of(is_list ? value[i] : value));
+  std::vector<std::string> values;
+
+  // A column for each value in this one: those of lists and objects are called by their places,
+  // from `first` on, and keys.
+  void add(const std::string& name, const Json& value, std::size_t first = 0) {
+    if (value.is_object()) {
+      for (const auto& [key, inner] : value.items()) add(str(name, "_", key), inner);
+    } else if (value.is_array()) {
+      for (const Json& inner : value) add(str(name, "_", first++), inner);
+    } else {
+      names.push_back(name);
+      values.push_back(field_of(value));
     }
   }
-  return {names, fields};
+};
+
+Fields fields_of(const Json& row) {
+  Fields fields;
+  for (const auto& [name, value] : row.items()) fields.add(name, value, name == "top" ? 1 : 0);
+  return fields;
 }
 
 // The batch of `indices`, of which those that can't be made are taken out and told.
@@ -190,16 +238,22 @@ Batch readable_batch(const Dataset& data, std::vector<std::int64_t>& indices,
 
 }  // namespace
 
-void check_predictable(const Dataset& data) {
-  require(!data.type().has_tokens(),
+void check_predictable(const SampleType& sample, const PredictionOptions& options) {
+  require(!sample.has_tokens(),
           "the data are tokens, each with the one that follows: train sample continues a text");
+  if (!options.probabilities && !options.top) return;
+  require(sample.classes > 0, options.top ? "--top" : "--probabilities",
+          ": the model predicts values, which have no probabilities");
+  require(!options.top || (*options.top >= 1 && *options.top <= sample.classes),
+          "--top: must be from 1 to the ", counted(sample.classes, "class", "classes"),
+          " that there are, is ", options.top.value_or(0));
 }
 
 void write_predictions(Model& model, const Dataset& data, const PredictionOptions& options,
                        const std::function<void(std::string_view)>& write) {
-  check_predictable(data);
+  check_predictable(data.type(), options);
   const training::EvaluationMode evaluation(model);
-  PredictionRows rows(data, options.target_scales);
+  PredictionRows rows(data, options);
   bool is_first = true;
   for (std::int64_t start = 0; start < data.size(); start += options.batch_size) {
     std::vector<std::int64_t> indices =

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +18,8 @@ enum class PredictionFormat { csv, jsonl };
 struct PredictionOptions {
   std::int64_t batch_size = 64;
   PredictionFormat format = PredictionFormat::csv;
+  bool probabilities = false;            ///< those of all classes
+  std::optional<std::int64_t> top = {};  ///< how many classes, the likeliest first
   /// How the values to predict were normalized, if they were: they are written as they were before.
   std::vector<ColumnScale> target_scales = {};
   /// Gets the samples that are damaged, in their order; these have no line. None: the first one's
@@ -24,8 +27,9 @@ struct PredictionOptions {
   std::function<void(const DamagedSample& damaged)> on_damaged = {};
 };
 
-/// Throws ValueError for data of tokens, whose prediction is the next token of a text.
-void check_predictable(const Dataset& data);
+/// Throws ValueError for samples of tokens, whose prediction is the next token of a text, for
+/// probabilities of values, and for more classes than there are. Messages name train's flags.
+void check_predictable(const SampleType& sample, const PredictionOptions& options);
 
 /// What a model says of each sample of `data`, in its order, as text: `write` gets it part by part.
 /// The model runs in evaluation mode, on batches of `batch_size` samples. A sample's line has
@@ -35,14 +39,21 @@ void check_predictable(const Dataset& data);
 ///   prediction  of classes the one with the largest output (of equal ones the first; NaN is larger
 ///               than numbers), otherwise the outputs
 ///   score       of classes: that output, before softmax
+///   probability with `probabilities`: of each class, the softmax of all outputs in double
+///   top         with `top`: the classes with the largest outputs, each with `class`, `name` if it
+///               has one, and `probability`; of equal ones the first
 ///   target      the class or the values that the data set has, if it has_targets()
 ///
 /// and, where classes have names, prediction_name and target_name. Several values of a sample are a
-/// list of JSON, which is flat, or columns prediction_0, prediction_1, …. Numbers are the shortest
-/// that read back the same. CSV begins with a line of the columns' names; JSON has null for numbers
-/// that are not finite. A warning says for how many samples the outputs are not, and names the
-/// first. ValueError as check_predictable(), and for outputs that are not of the data's classes, or
-/// have not one value for each of `target_scales`.
+/// list of JSON, which is flat, or columns prediction_0, prediction_1, …. Probabilities are an
+/// object of JSON by the classes' names, or a list where they have none, or columns
+/// probability_NAME; the likeliest are a list of objects, or columns top_1_class, top_1_name,
+/// top_1_probability, top_2_class, …. Numbers are the shortest that read back the same. CSV begins
+/// with a line of the columns' names; JSON has null for numbers that are not finite. A warning says
+/// for how many samples the outputs are not, and names the first. ValueError as
+/// check_predictable(), for outputs that are not of the data's classes, or of several classes a
+/// sample where one's probabilities are asked for, and for those that have not one value for each
+/// of `target_scales`.
 void write_predictions(Model& model, const Dataset& data, const PredictionOptions& options,
                        const std::function<void(std::string_view)>& write);
 

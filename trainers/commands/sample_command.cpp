@@ -3,7 +3,6 @@
 #include <string>
 
 #include "framework/base/logging.h"
-#include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "framework/replicas/launch.h"
 #include "trainers/commands/command_line.h"
@@ -19,15 +18,6 @@ constexpr const char* kSampleHelp =
     R"(The same flags give the same text: the model runs with the math threads of the run's replicas. No
 data are needed.
 )";
-
-template <typename T>
-auto number_of(const char* what) {
-  return [what](const std::string& text) {
-    const auto parsed = parse_number<T>(text);
-    require(parsed.has_value(), "expected ", what, ", found '", cut(text), "'");
-    return *parsed;
-  };
-}
 
 void check_sample(const OpenedCheckpoint& checkpoint) {
   const SampleType& sample = checkpoint.sample();
@@ -45,7 +35,9 @@ int run_sample(int argc, const char* const* argv) {
   const CommandLine line{
       .program = program,
       .usage = "--checkpoint DIR --prompt TEXT [flags]",
-      .what = "Continues a text with a checkpoint's model of bytes, and writes both to stdout.",
+      .what =
+          "Continues a text with a checkpoint's model of bytes, and writes both to stdout, with a "
+          "newline behind them.",
       .flags = {checkpoint_flag(named),
                 {"--prompt", "TEXT", "The text that is continued", sets(prompt)},
                 {"--bytes", "N", "How many bytes follow it (default: 256)",
@@ -72,6 +64,7 @@ int run_sample(int argc, const char* const* argv) {
         (void)print(*prompt);
         continue_text(*model, *prompt, context, options,
                       [](char byte) { (void)print(std::string(1, byte)); });
+        (void)print("\n");  // whatever the last byte is, so that all before are the text
       },
       alone(checkpoint.config).launch);
 }
