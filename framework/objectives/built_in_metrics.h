@@ -16,6 +16,9 @@ namespace lockstep::objectives {
 [[nodiscard]] std::shared_ptr<const Metric> make_top_accuracy(
     std::string name, std::int64_t k, std::optional<std::int64_t> ignore_index);
 
+/// Rows: output 1 - output 0, and the target.
+[[nodiscard]] std::shared_ptr<const Metric> make_auc(std::optional<std::int64_t> ignore_index);
+
 /// Sums: for each output the targets, their squares, the squared errors, the samples.
 [[nodiscard]] std::shared_ptr<const Metric> make_r2();
 

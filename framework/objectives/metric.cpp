@@ -5,12 +5,20 @@
 #include <numbers>
 #include <string_view>
 #include <utility>
+#include <vector>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/tensor.h>
 
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
+#include "framework/collectives/all_gather.h"
+#include "framework/collectives/psum.h"
 #include "framework/objectives/built_in_metrics.h"
+#include "framework/objectives/class_counts.h"
 #include "framework/objectives/cross_entropy.h"
 #include "framework/objectives/mean_metric.h"
+#include "framework/objectives/mean_squared_error.h"
 
 namespace lockstep {
 namespace {
@@ -49,36 +57,99 @@ MetricKind of_cross_entropy(std::string name, std::string help, double (*of_mean
           }};
 }
 
-keys::Registry<MetricKind>& known_metrics() {
+MetricKind of_squared_error(std::string name, std::string help, double (*of_mean)(double)) {
+  return {keys::choice(std::move(name), std::move(help)),
+          [of_mean](const std::shared_ptr<const Loss>& /*loss*/) {
+            return make_loss_metric(make_mean_squared_error(), of_mean);
+          }};
+}
+
+MetricKind of_class_counts(const std::string& name, std::string help, objectives::ClassScore score,
+                           objectives::ClassWeight weight, bool is_of_class_1 = false) {
+  return {keys::choice(name, std::move(help)), [=](const std::shared_ptr<const Loss>& loss) {
+            return objectives::make_class_score(name, loss->ignore_index(), score, weight,
+                                                is_of_class_1);
+          }};
+}
+
+// "f1", "f1_macro" and "f1_weighted".
+void add_averages(std::vector<MetricKind>& kinds, const std::string& name, const std::string& help,
+                  objectives::ClassScore score) {
+  kinds.push_back(of_class_counts(name,
+                                  str(help, ": of two classes that of class 1, of more their mean"),
+                                  score, objectives::macro_weight, /*is_of_class_1=*/true));
+  kinds.push_back(of_class_counts(name + "_macro", str(help, ": the mean over the classes"), score,
+                                  objectives::macro_weight));
+  kinds.push_back(of_class_counts(
+      name + "_weighted", str(help, ": the mean over the classes, weighted by their targets"),
+      score, objectives::weighted_weight));
+}
+
+std::vector<MetricKind> built_in_metrics() {
   using namespace objectives;
   // A new metric is a file of its own and a line here.
-  static keys::Registry<MetricKind> kinds(
-      "metric",
-      {{keys::choice("accuracy", "the part of the targets whose class has the largest output"),
-        [](const std::shared_ptr<const Loss>& loss) {
-          return make_top_accuracy("accuracy", 1, loss->ignore_index());
-        }},
-       {keys::choice("top_K",
-                     "the part whose class has one of the K largest outputs, for any K: top_5"),
-        [](const std::shared_ptr<const Loss>& loss) {
-          return make_top_accuracy("top_K", top_count("top_K"), loss->ignore_index());
-        }},
-       {keys::choice("loss", "what training makes small"),
-        [](std::shared_ptr<const Loss> loss) {
-          return make_loss_metric(std::move(loss), [](double mean) { return mean; });
-        }},
-       of_cross_entropy("perplexity", "exp of the mean cross entropy",
-                        [](double mean) { return std::exp(mean); }),
-       of_cross_entropy("bits_per_byte", "the mean cross entropy in bits, of bytes",
-                        [](double mean) { return mean / std::numbers::ln2; }),
-       {keys::choice("r2", "the coefficient of determination, mean over the outputs"),
-        [](const std::shared_ptr<const Loss>& /*loss*/) { return make_r2(); }},
-       {keys::choice("mean_absolute_error", "mean over all elements"),
-        [](const std::shared_ptr<const Loss>& /*loss*/) { return make_mean_absolute_error(); }}});
+  std::vector<MetricKind> kinds{
+      {keys::choice("accuracy", "the part of the targets whose class has the largest output"),
+       [](const std::shared_ptr<const Loss>& loss) {
+         return make_top_accuracy("accuracy", 1, loss->ignore_index());
+       }},
+      {keys::choice("top_K",
+                    "the part whose class has one of the K largest outputs, for any K: top_5"),
+       [](const std::shared_ptr<const Loss>& loss) {
+         return make_top_accuracy("top_K", top_count("top_K"), loss->ignore_index());
+       }}};
+  add_averages(kinds, "f1", "the harmonic mean of precision and recall", &ClassCount::f1);
+  add_averages(kinds, "precision", "the part of a class's predictions that are right",
+               &ClassCount::precision);
+  add_averages(kinds, "recall", "the part of a class's targets that are found",
+               &ClassCount::recall);
+  std::vector<MetricKind> others{
+      of_class_counts("balanced_accuracy", "the mean recall over the classes that occur",
+                      &ClassCount::recall, recalled_weight),
+      {keys::choice("auc", "the area under the ROC curve, for two classes"),
+       [](const std::shared_ptr<const Loss>& loss) { return make_auc(loss->ignore_index()); }},
+      {keys::choice("loss", "what training makes small"),
+       [](std::shared_ptr<const Loss> loss) {
+         return make_loss_metric(std::move(loss), [](double mean) { return mean; });
+       }},
+      of_cross_entropy("perplexity", "exp of the mean cross entropy",
+                       [](double mean) { return std::exp(mean); }),
+      of_cross_entropy("bits_per_byte", "the mean cross entropy in bits, of bytes",
+                       [](double mean) { return mean / std::numbers::ln2; }),
+      {keys::choice("r2", "the coefficient of determination, mean over the outputs"),
+       [](const std::shared_ptr<const Loss>& /*loss*/) { return make_r2(); }},
+      {keys::choice("mean_absolute_error", "mean over all elements"),
+       [](const std::shared_ptr<const Loss>& /*loss*/) { return make_mean_absolute_error(); }},
+      of_squared_error("mean_squared_error", "mean over all elements",
+                       [](double mean) { return mean; }),
+      of_squared_error("root_mean_squared_error", "the root of the mean over all elements",
+                       [](double mean) { return std::sqrt(mean); })};
+  for (MetricKind& kind : others) kinds.push_back(std::move(kind));
+  return kinds;
+}
+
+keys::Registry<MetricKind>& known_metrics() {
+  static keys::Registry<MetricKind> kinds("metric", built_in_metrics());
   return kinds;
 }
 
 }  // namespace
+
+at::Tensor of_all_replicas(const Tally& tally, const at::Tensor& own, const AxisNames& axis_name,
+                           std::source_location where) {
+  if (!tally.is_of_rows()) return psum(own, axis_name, {}, where);
+  // all_gather takes as many rows from each.
+  const at::Tensor counts =
+      all_gather(at::tensor({own.size(0)}, at::kLong), axis_name, {.tiled = true}, where);
+  const auto most = counts.max().item<std::int64_t>();
+  const at::Tensor padded = at::cat({own, own.new_zeros({most - own.size(0), own.size(1)})});
+  const at::Tensor gathered = all_gather(padded, axis_name, {}, where);
+  std::vector<at::Tensor> rows;
+  for (std::int64_t i = 0; i < counts.numel(); ++i) {
+    rows.push_back(gathered[i].narrow(0, 0, counts[i].item<std::int64_t>()));
+  }
+  return at::cat(rows);
+}
 
 const keys::Registry<MetricKind>& metric_registry() {
   return known_metrics();

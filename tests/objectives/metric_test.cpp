@@ -177,7 +177,8 @@ TEST_CASE("mean_absolute_error is the mean over all elements", "[objectives]") {
 TEST_CASE("a batch without samples has sums of zero, whose value is NaN", "[objectives]") {
   const at::Tensor scores = random_values(Key(58), {4, 3, 6});
   const at::Tensor classes = random_classes(Key(59), {4, 3}, 6, -100);
-  for (const std::string name : {"accuracy", "top_5", "loss", "perplexity", "bits_per_byte"}) {
+  for (const std::string name : {"accuracy", "top_5", "f1", "precision_macro", "recall_weighted",
+                                 "balanced_accuracy", "loss", "perplexity", "bits_per_byte"}) {
     INFO(name);
     const auto metric = make_metric(name, make_cross_entropy());
     const at::Tensor none = metric->add(scores.narrow(0, 0, 0), classes.narrow(0, 0, 0));
@@ -186,7 +187,8 @@ TEST_CASE("a batch without samples has sums of zero, whose value is NaN", "[obje
     const at::Tensor ignored = metric->add(scores, at::full_like(classes, -100));
     CHECK(ignored.equal(none));
   }
-  for (const std::string name : {"loss", "r2", "mean_absolute_error"}) {
+  for (const std::string name :
+       {"loss", "r2", "mean_absolute_error", "mean_squared_error", "root_mean_squared_error"}) {
     INFO(name);
     const auto metric = make_metric(name, make_mean_squared_error());
     const at::Tensor none = metric->add(scores.narrow(0, 0, 0), scores.narrow(0, 0, 0));
@@ -196,10 +198,11 @@ TEST_CASE("a batch without samples has sums of zero, whose value is NaN", "[obje
 }
 
 TEST_CASE("which way a metric is better", "[objectives]") {
-  for (const std::string name : {"accuracy", "top_5", "r2"}) {
+  for (const std::string name : {"accuracy", "top_5", "f1", "auc", "balanced_accuracy", "r2"}) {
     CHECK(make_metric(name, make_mean_squared_error())->higher_is_better());
   }
-  for (const std::string name : {"loss", "perplexity", "bits_per_byte", "mean_absolute_error"}) {
+  for (const std::string name :
+       {"loss", "perplexity", "bits_per_byte", "mean_absolute_error", "root_mean_squared_error"}) {
     CHECK_FALSE(make_metric(name, make_mean_squared_error())->higher_is_better());
   }
   for (const std::string& name : metric_registry().names()) {
@@ -209,7 +212,7 @@ TEST_CASE("which way a metric is better", "[objectives]") {
 
 TEST_CASE("metrics refuse other outputs and targets", "[objectives]") {
   const at::Tensor labels = at::zeros({4}, at::kLong);
-  for (const std::string name : {"accuracy", "top_2"}) {
+  for (const std::string name : {"accuracy", "top_2", "f1_macro", "balanced_accuracy"}) {
     CHECK_THAT(refusal(name, at::zeros({4, 2, 3}), labels),
                ContainsSubstring(name + ": outputs must be floating-point numbers of shape "
                                         "(samples, …, classes), targets int64"));
@@ -233,8 +236,10 @@ TEST_CASE("unknown metrics name the nearest", "[objectives]") {
   CHECK_THAT(unknown("acuracy"),
              Catch::Matchers::StartsWith(
                  "there is no metric 'acuracy' (did you mean 'accuracy'?); there are "
-                 "accuracy, top_K, loss, perplexity, bits_per_byte, r2, "
-                 "mean_absolute_error"));
+                 "accuracy, top_K, f1, f1_macro, f1_weighted, precision, precision_macro, "
+                 "precision_weighted, recall, recall_macro, recall_weighted, balanced_accuracy, "
+                 "auc, loss, perplexity, bits_per_byte, r2, mean_absolute_error, "
+                 "mean_squared_error, root_mean_squared_error"));
   CHECK_THAT(unknown(""), ContainsSubstring("there is no metric ''; there are"));
   for (const std::string name : {"top_", "top_0", "top_-1", "top_K", "top_5x", "top_05", "top_+5",
                                  "top_99999999999999999999"}) {

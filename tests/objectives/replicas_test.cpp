@@ -65,8 +65,10 @@ auto on_replicas(const std::string& map, std::int64_t replicas, const F& f, cons
   return vmap(of_part, {.axis_name = "data", .in_axes = std::nullopt, .axis_size = replicas})(all);
 }
 
+// `is_exact`: to the last bit.
 void check_metric(const std::string& name, const std::shared_ptr<const Loss>& loss,
-                  const Samples& all, const std::string& map, std::int64_t replicas) {
+                  const Samples& all, const std::string& map, std::int64_t replicas,
+                  bool is_exact = false) {
   INFO(name << ", " << map << " of " << replicas);
   const auto metric = make_metric(name, loss);
   const Tensor expected = metric->add(all.outputs, all.targets);
@@ -74,10 +76,15 @@ void check_metric(const std::string& name, const std::shared_ptr<const Loss>& lo
       map, replicas,
       [&](const Samples& whole, const auto& own) {
         const Samples part = own(whole);
-        return psum(metric->add(part.outputs, part.targets), "data");
+        return of_all_replicas(*metric, metric->add(part.outputs, part.targets), "data");
       },
       all);
   for (std::int64_t replica = 0; replica < replicas; ++replica) {
+    if (is_exact) {
+      CHECK(sums[replica].equal(expected));
+      CHECK(metric->value(sums[replica]) == metric->value(expected));
+      continue;
+    }
     CHECK(at::allclose(sums[replica], expected, 1e-12, 0));
     CHECK(metric->value(sums[replica]) == Approx(metric->value(expected)).epsilon(1e-11));
   }
@@ -124,6 +131,12 @@ TEST_CASE("metrics of unequal parts are the whole batch's", "[objectives]") {
   for (const char* name : {"accuracy", "top_2", "top_5", "loss", "perplexity", "bits_per_byte"}) {
     check_metric(name, loss, tokens, map, replicas);
   }
+  for (const char* name : {"f1", "precision_weighted", "recall_macro", "balanced_accuracy"}) {
+    check_metric(name, loss, tokens, map, replicas, /*is_exact=*/true);
+  }
+  const Samples two{random_values(key.fold("two"), {kSamples, 2}).round(),
+                    random_classes(key.fold("one of two"), {kSamples}, 2, -100)};
+  check_metric("auc", make_cross_entropy(), two, map, replicas, /*is_exact=*/true);
   const Samples numbers{random_values(key.fold("values"), {kSamples, 4}),
                         random_values(key.fold("truth"), {kSamples, 4})};
   for (const char* name : {"loss", "r2", "mean_absolute_error"}) {

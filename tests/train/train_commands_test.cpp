@@ -63,9 +63,9 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
   CHECK(train(folder.path(), {"run", "--help"}).out == all.out);
   CHECK_THAT(train(folder.path(), {"list", "metrics"}).out,
              Catch::Matchers::StartsWith(
-                 "accuracy             the part of the targets whose class has the ") &&
-                 ContainsSubstring("\ntop_K                the part whose class has one of ") &&
-                 ContainsSubstring("\nmean_absolute_error  mean over all elements\n"));
+                 "accuracy                 the part of the targets whose class has the ") &&
+                 ContainsSubstring("\ntop_K                    the part whose class has one of ") &&
+                 ContainsSubstring("\nmean_absolute_error      mean over all elements\n"));
   CHECK_THAT(train(folder.path(), {"list", "schedules"}).out,
              ContainsSubstring("\ncosine     falls along half a cosine\n"));
   check_refused(folder.path(), {"evla", "--help"},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <optional>
 
 #include <ATen/ops/cat.h>
@@ -12,7 +13,6 @@
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/collectives/psum.h"
 #include "framework/data/finite.h"
 #include "framework/objectives/objectives.h"
 #include "framework/training/autocast.h"
@@ -74,11 +74,12 @@ at::Tensor training_loss(const Config& config, const Objective& objective, Model
   return objective.loss->mean(model.forward(batch.inputs), batch.targets);
 }
 
-Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
-                 std::int64_t batch_size, const AxisNames& axis_name) {
+std::vector<at::Tensor> tallied(Model& model, const Dataset& data,
+                                const std::vector<NamedTally>& tallies, std::int64_t batch_size,
+                                const AxisNames& axis_name) {
   const training::EvaluationMode evaluation(model);
   const Range own = shard(data.size(), axis_size(axis_name), axis_index(axis_name));
-  std::vector<at::Tensor> sums(objective.metrics.size());
+  std::vector<std::vector<at::Tensor>> parts(tallies.size());  // a sum is one part
   // All replicas run the model equally often: collectives or blocks inside need that. A replica
   // that has no samples left runs it on one that does not count.
   const std::int64_t most = shard(data.size(), axis_size(axis_name), 0).size;
@@ -88,23 +89,41 @@ Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
         consecutive(count > 0 ? own.offset + start : 0, std::max<std::int64_t>(count, 1)));
     const at::Tensor outputs = model.forward(batch.inputs).narrow(0, 0, count);
     const at::Tensor targets = batch.targets.narrow(0, 0, count);
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      const at::Tensor of_batch = objective.metrics[i].second->add(outputs, targets);
-      sums[i] = sums[i].defined() ? sums[i] + of_batch : of_batch;
+    for (std::size_t i = 0; i < tallies.size(); ++i) {
+      const Tally& tally = *tallies[i].second;
+      const at::Tensor of_batch = tally.add(outputs, targets);
+      if (parts[i].empty() || tally.is_of_rows()) {
+        parts[i].push_back(of_batch);
+      } else {
+        parts[i][0] = parts[i][0] + of_batch;
+      }
     }
   }
 
-  const at::Tensor own_sums = at::cat(sums);
-  if (!own_sums.isfinite().all().item<bool>()) check_samples(data, own);
-  const at::Tensor all = psum(own_sums, axis_name);
+  const auto own_counted = mapped(parts, [](const auto& of_tally) { return at::cat(of_tally); });
+  for (const at::Tensor& counted : own_counted) {
+    if (!counted.isfinite().all().item<bool>()) check_samples(data, own);
+  }
+  std::vector<at::Tensor> all;
+  for (std::size_t i = 0; i < tallies.size(); ++i) {
+    all.push_back(of_all_replicas(*tallies[i].second, own_counted[i], axis_name));
+  }
+  return all;
+}
+
+Figures figures_of(const Objective& objective, const std::vector<at::Tensor>& counted) {
   Figures figures;
-  std::int64_t offset = 0;
-  for (std::size_t i = 0; i < sums.size(); ++i) {
+  for (std::size_t i = 0; i < objective.metrics.size(); ++i) {
     const auto& [name, metric] = objective.metrics[i];
-    figures[name] = metric->value(all.narrow(0, offset, sums[i].numel()));
-    offset += sums[i].numel();
+    figures[name] = metric->value(counted[i]);
   }
   return figures;
+}
+
+Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
+                 std::int64_t batch_size, const AxisNames& axis_name) {
+  const std::vector<NamedTally> tallies(objective.metrics.begin(), objective.metrics.end());
+  return figures_of(objective, tallied(model, data, tallies, batch_size, axis_name));
 }
 
 std::string evaluation_text(std::int64_t steps, const std::string& set, const Figures& figures,

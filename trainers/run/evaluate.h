@@ -35,11 +35,22 @@ struct Objective {
 [[nodiscard]] at::Tensor training_loss(const Config& config, const Objective& objective,
                                        Model& model, const Batch& batch);
 
+using NamedTally = std::pair<std::string, std::shared_ptr<const Tally>>;
+
+/// What each of the tallies counts of all of `data`. The model runs in evaluation mode. Each
+/// replica of the axis takes an equal share of the samples, in batches of `batch_size`. The result
+/// is the same on each; of rows it is in the samples' order.
+[[nodiscard]] std::vector<at::Tensor> tallied(Model& model, const Dataset& data,
+                                              const std::vector<NamedTally>& tallies,
+                                              std::int64_t batch_size, const AxisNames& axis_name);
+
 using Figures = std::map<std::string, double>;
 
-/// The objective's metrics over all of `data`, by name. The model runs in evaluation mode. Each
-/// replica of the axis takes an equal share of the samples, in batches of `batch_size`. The result
-/// is the same on each.
+/// The objective's metrics of what they have counted, by name.
+[[nodiscard]] Figures figures_of(const Objective& objective,
+                                 const std::vector<at::Tensor>& counted);
+
+/// The objective's metrics over all of `data`, by name: figures_of() tallied().
 [[nodiscard]] Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
                                std::int64_t batch_size, const AxisNames& axis_name);
 
