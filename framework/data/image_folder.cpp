@@ -139,7 +139,7 @@ std::vector<std::int64_t> find_damaged_of(const PictureFolder& set, const fs::pa
     log_warning(str("image_folder: of ", counted(set.size(), "picture"), " in '", folder.string(),
                     "' ", numbers.size(), numbers.size() == 1 ? " is" : " are",
                     " damaged and left out, as data.on_damaged: skip says: ", listed(names, 10),
-                    "; train check says what is wrong with each"));
+                    "; the command check says what is wrong with each"));
   }
   return numbers;
 }
@@ -213,7 +213,8 @@ std::shared_ptr<const PictureFolder> PictureFolder::without_targets(
     const std::string& root, const PictureForm& form, std::vector<std::string> classes) {
   const std::shared_ptr<const PictureFolder> made(new PictureFolder(
       formats::ImageFolder::without_classes(root), form, {}, 0, std::move(classes)));
-  warn_of(made->folder_.passed_over(), root, "pictures end in .png, .jpg or .jpeg");
+  warn_of(made->folder_.passed_over(), root,
+          "pictures end in .png, .jpg or .jpeg, and links to folders are not followed");
   return made;
 }
 

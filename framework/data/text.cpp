@@ -45,6 +45,14 @@ void warn_of_binary(const TextCorpus& corpus, const std::string& path) {
                   ", such as '", first->path, "': data.exclude passes files over"));
 }
 
+void warn_of_links(const TextCorpus& corpus, const std::string& path) {
+  const auto& links = corpus.passed_over();
+  if (links.empty()) return;
+  log_warning(str("text: of '", path, "' ", counted(std::ssize(links), "link"),
+                  links.size() == 1 ? " to a folder is" : " to folders are",
+                  " passed over, such as '", links.front(), "': what they lead to may lead back"));
+}
+
 std::shared_ptr<const TextCorpus> open_text(
     const std::string& path, std::int64_t context,
     const std::function<bool(const std::string& name)>& wanted,
@@ -52,6 +60,7 @@ std::shared_ptr<const TextCorpus> open_text(
   require_text(path);
   auto corpus = std::make_shared<const TextCorpus>(path, wanted, on_damage);
   warn_of_binary(*corpus, path);
+  warn_of_links(*corpus, path);
   if (corpus->size() <= static_cast<std::uint64_t>(context)) {
     formats::fail_file(path,
                        str("it has ", counted(static_cast<std::int64_t>(corpus->size()), "byte"),

@@ -38,24 +38,25 @@ std::vector<FolderEntry> entries_of(const std::string& folder) {
   return entries;
 }
 
-void for_each_below(
+std::vector<std::string> for_each_below(
     const std::string& root,
     const std::function<void(const FolderEntry& entry, const std::string& path)>& use,
     const std::function<bool(const FolderEntry& entry)>& counts_as_file) {
+  std::vector<std::string> passed_over;
   const std::function<void(const std::string&)> walk = [&](const std::string& folder) {
     for (const FolderEntry& entry : entries_of(folder.empty() ? root : path_in(root, folder))) {
       const std::string path = path_in(folder, entry.name);
       if (entry.type != fs::file_type::directory || (counts_as_file && counts_as_file(entry))) {
         use(entry, path);
       } else if (entry.is_link) {
-        fail_folder(path_in(root, path),
-                    "it is a link to a folder, which is not followed: it may lead back here");
+        passed_over.push_back(path_in(root, path));
       } else {
         walk(path);
       }
     }
   };
   walk("");
+  return passed_over;
 }
 
 std::string path_in(const std::string& folder, const std::string& name) {

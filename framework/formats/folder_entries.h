@@ -21,9 +21,9 @@ struct FolderEntry {
 [[nodiscard]] std::vector<FolderEntry> entries_of(const std::string& folder);
 
 /// Calls `use` for all entries of `root` and the folders below it, in this order, with their paths
-/// in `root`; of a folder that `counts_as_file` for itself alone. DataError also for a link to a
-/// folder, which may lead back.
-void for_each_below(
+/// in `root`; of a folder that `counts_as_file` for itself alone. Links to folders are passed over,
+/// since they may lead back: returns their paths.
+std::vector<std::string> for_each_below(
     const std::string& root,
     const std::function<void(const FolderEntry& entry, const std::string& path)>& use,
     const std::function<bool(const FolderEntry& entry)>& counts_as_file = {});

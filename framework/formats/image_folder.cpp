@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <string_view>
 #include <unordered_map>
 
@@ -59,13 +60,15 @@ ImageFolder::ImageFolder(const std::string& root, bool may_be_empty, const OnDam
 ImageFolder ImageFolder::without_classes(const std::string& root) {
   ImageFolder folder;
   folder.root_ = root;
-  for_each_below(
+  std::vector<std::string> links = for_each_below(
       root, [&](const FolderEntry& /*entry*/, const std::string& path) { folder.add(path, -1); },
       [](const FolderEntry& entry) { return names_picture(entry.name); });
   if (folder.pictures_.empty()) {
-    fail_folder(root, "it has no pictures, which are .png, .jpg or .jpeg files");
+    fail_folder(root, str("it has no pictures, which are .png, .jpg or .jpeg files",
+                          links.empty() ? "" : "; links to folders are not followed"));
   }
   std::ranges::sort(folder.pictures_, std::less<>(), &Picture::name);
+  std::ranges::move(links, std::back_inserter(folder.passed_over_));
   std::ranges::sort(folder.passed_over_);
   return folder;
 }

@@ -29,8 +29,8 @@ class ImageFolder {
                        const OnDamage& on_damage = {});
 
   /// Pictures that have no classes, in root and all folders below it, sorted by their paths there,
-  /// byte by byte. The rest is as above, but DataError for a root without pictures, and for a link
-  /// to a folder, which may lead back.
+  /// byte by byte. The rest is as above, but DataError for a root without pictures, and links to
+  /// folders are passed over, since they may lead back.
   [[nodiscard]] static ImageFolder without_classes(const std::string& root);
 
   [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
@@ -46,7 +46,8 @@ class ImageFolder {
   /// Takes the pictures with these numbers out; the others keep their order.
   void leave_out(const std::vector<std::int64_t>& pictures);
 
-  /// Paths of files that are no pictures by their names, sorted; with classes all files in root.
+  /// Paths of files that are no pictures by their names, sorted; with classes all files in root,
+  /// without them also links to folders.
   [[nodiscard]] const std::vector<std::string>& passed_over() const noexcept {
     return passed_over_;
   }

@@ -18,14 +18,16 @@ TextCorpus::TextCorpus(const std::string& path,
                        const OnDamage& on_damage) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
-    for_each_below(path, [&](const FolderEntry& entry, const std::string& name) {
+    passed_over_ = for_each_below(path, [&](const FolderEntry& entry, const std::string& name) {
       if (wanted && !wanted(entry.name)) return;
       do_or_tell(on_damage, [&] { add_file(path_in(path, name)); });
     });
   } else {
     add_file(path);
   }
-  if (size_ == 0) fail_file(path, "it has no text: there is no file with a byte in it");
+  if (size_ > 0) return;
+  fail_file(path, str("it has no text: there is no file with a byte in it",
+                      passed_over_.empty() ? "" : "; links to folders are not followed"));
 }
 
 void TextCorpus::copy(std::uint64_t offset, std::span<std::uint8_t> to) const {

@@ -16,9 +16,9 @@ namespace lockstep::formats {
 ///
 /// Names that begin with a dot are passed over; every other file counts, whatever its ending. Plain
 /// files are mapped and stay on the disk (see File::content()); gzip files are unpacked in
-/// memory. Links to files are followed. DataError, naming file or folder, for what is missing or
-/// can't be read, damaged gzip data, a link to a folder (which may lead back), an entry that is
-/// neither file nor folder, and a text of no bytes. Any thread.
+/// memory. Links to files are followed; those to folders are passed over, since they may lead back.
+/// DataError, naming file or folder, for what is missing or can't be read, damaged gzip data, an
+/// entry that is neither file nor folder, and a text of no bytes. Any thread.
 class TextCorpus {
  public:
   /// One file's part of the text.
@@ -40,6 +40,10 @@ class TextCorpus {
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
   /// In the order of the text.
   [[nodiscard]] const std::vector<SourceFile>& sources() const noexcept { return sources_; }
+  /// The links to folders.
+  [[nodiscard]] const std::vector<std::string>& passed_over() const noexcept {
+    return passed_over_;
+  }
 
   /// Copies the text's bytes from `offset` on, as many as `to` has. ValueError if it ends before.
   void copy(std::uint64_t offset, std::span<std::uint8_t> to) const;
@@ -49,6 +53,7 @@ class TextCorpus {
 
   std::vector<SourceFile> sources_;
   std::vector<FileBytes> bytes_;  // of each source
+  std::vector<std::string> passed_over_;
   std::uint64_t size_ = 0;
 };
 

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
@@ -7,6 +8,7 @@
 #include "framework/data/text.h"
 #include "tests/catch.h"
 #include "tests/data/same_batches.h"
+#include "tests/support/captured_stderr.h"
 #include "tests/support/message_of.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
@@ -76,6 +78,15 @@ TEST_CASE("a folder of texts holds files out for the test, and passes over other
   };
   CHECK(letters_of(*sets.train) == std::set<char>{'a', 'b'});
   CHECK(letters_of(*sets.test) == std::set<char>{'h'});
+  std::filesystem::create_directory_symlink("..", folder.path("texts/back"));
+  std::string told;
+  {
+    const testing::CapturedStderr captured;
+    CHECK(letters_of(*load_text(options).test) == std::set<char>{'h'});
+    told = captured.text();
+  }
+  CHECK_THAT(told, ContainsSubstring("1 link to a folder is passed over, such as '" +
+                                     folder.path("texts/back") + "': "));
   options.test_path = folder.path("texts/a");
   CHECK_THROWS_WITH(load_text(options),
                     "data.held_out: not together with data.test_path: keep one of them");

@@ -92,7 +92,7 @@ TEST_CASE("damaged pictures that are skipped are named, and the run is as if the
         ContainsSubstring(
             "lockstep: warning: image_folder: of 12 pictures in 'pictures/train' 3 are damaged "
             "and left out, as data.on_damaged: skip says: dark/1a.png, light/4.png, light/9.png; "
-            "train check says what is wrong with each\n") &&
+            "the command check says what is wrong with each\n") &&
             ContainsSubstring("of 4 pictures in 'pictures/test' 1 is damaged and left out, as "
                               "data.on_damaged: skip says: dark/0.png;") &&
             ContainsSubstring("lockstep: data: train 9 samples (3 damaged are left out), "
