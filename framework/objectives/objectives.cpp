@@ -34,8 +34,13 @@ std::shared_ptr<const Loss> mean_squared_error_for(const SampleType& sample) {
   return make_mean_squared_error();
 }
 
-std::shared_ptr<const Loss> usual_loss(const SampleType& sample) {
-  return sample.classes > 0 ? cross_entropy_for({}, sample) : mean_squared_error_for(sample);
+std::shared_ptr<const Loss> usual_loss(const CrossEntropyChoice& options,
+                                       const SampleType& sample) {
+  if (sample.classes > 0) return cross_entropy_for(options, sample);
+  require(options == CrossEntropyChoice(),
+          "loss auto is mean_squared_error for targets that are values, which has none of "
+          "cross_entropy's options; one of these is set");
+  return mean_squared_error_for(sample);
 }
 
 keys::ConfigKeys cross_entropy_keys(CrossEntropyChoice& options) {
@@ -51,23 +56,32 @@ keys::ConfigKeys cross_entropy_keys(CrossEntropyChoice& options) {
   };
 }
 
-LossKind cross_entropy_kind() {
-  LossKind kind = loss_kind<CrossEntropyChoice>("cross_entropy", "of scores and classes",
-                                                cross_entropy_keys, cross_entropy_for);
-  kind.ignored = [](const keys::Picked& picked) {
-    return picked.options<CrossEntropyChoice>().ignore_index;
+// A loss with the options of the cross entropy, which are one key each for all of these.
+LossKind with_cross_entropy(std::string name, std::string help,
+                            std::shared_ptr<const Loss> (*make)(const CrossEntropyChoice& options,
+                                                                const SampleType& sample)) {
+  static const std::string owner = "cross_entropy";
+  const auto options = [](const keys::Picked& picked) {
+    return picked.all.of<CrossEntropyChoice>(owner);
   };
-  return kind;
+  return {{std::move(name), std::move(help),
+           [](keys::ChoiceOptions& all) {
+             return cross_entropy_keys(all.of<CrossEntropyChoice>(owner));
+           }},
+          [=](const keys::Picked& picked, const SampleType& sample) {
+            return make(options(picked), sample);
+          },
+          [=](const keys::Picked& picked) { return options(picked).ignore_index; }};
 }
 
 keys::Registry<LossKind>& known_losses() {
   // A new loss is a file of its own and a line here.
   static keys::Registry<LossKind> kinds(
-      "loss",
-      {loss_kind("auto", "cross_entropy for classes, mean_squared_error for values", usual_loss),
-       cross_entropy_kind(),
-       loss_kind("mean_squared_error", "of values, mean over all of them",
-                 mean_squared_error_for)});
+      "loss", {with_cross_entropy(
+                   "auto", "cross_entropy for classes, mean_squared_error for values", usual_loss),
+               with_cross_entropy("cross_entropy", "of scores and classes", cross_entropy_for),
+               loss_kind("mean_squared_error", "of values, mean over all of them",
+                         mean_squared_error_for)});
   return kinds;
 }
 

@@ -102,6 +102,27 @@ TEST_CASE("a loss must know the targets that do not count, also of sets that are
              ContainsSubstring("--set loss.name=auto: loss.name: some of the data's targets are"));
 }
 
+TEST_CASE("the loss auto has the cross entropy's options where the targets are classes") {
+  const std::string classes =
+      "model: {name: linear}\ndata: {name: synthetic, task: classification, classes: 3}\n";
+  const auto message = [&](const std::string& text, const std::string& loss) {
+    return message_of_job(parse(text + "loss: " + loss + "\n"));
+  };
+  CHECK(message(classes, "{class_weights: [1, 2, 3], label_smoothing: 0.1}") == "no error");
+  const std::string two = "loss.name: loss.class_weights has 2 entries, but there are 3 classes";
+  CHECK_THAT(message(classes, "{class_weights: [1, 2]}"), ContainsSubstring(two));
+  CHECK_THAT(message("model: {name: linear}\ndata: {name: pmean_example}\n", "{ignore_index: 1}"),
+             ContainsSubstring("loss auto is mean_squared_error for targets that are values"));
+}
+
+TEST_CASE("a loss that does not fit the data does not have the metrics blamed, too") {
+  const std::string data =
+      "model: {name: linear}\ndata: {name: synthetic, task: classification, classes: 3}\n";
+  CHECK(message_of_job(parse(data + "loss: mean_squared_error\ntrainer: {metrics: [r2]}\n")) ==
+        "c.yaml:3:7: loss.name: loss mean_squared_error needs targets that are values, not "
+        "classes");
+}
+
 TEST_CASE("data of one class are refused") {
   const TemporaryFolder folder;
   const std::string table = folder.write("table.csv", "x,kind\n1,blue\n2,blue\n3,blue\n");

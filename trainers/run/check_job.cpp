@@ -222,16 +222,19 @@ class JobCheck {
 
   // The loss and the metrics fit the data, and what decides on the way has figures to decide by.
   void check_objective() {
+    bool has_loss = true;
     for (const auto& set : {data_.train, data_.validation, data_.test}) {
       if (!set) continue;
-      check("loss.name", [&] { (void)make_loss(config_.loss, set->type()); });
+      has_loss &= check("loss.name", [&] { (void)make_loss(config_.loss, set->type()); });
     }
     const std::string& best = config_.checkpoint.best;
     const bool selects = best != "none";
-    check("trainer.metrics", [&] {
-      const Objective objective = make_objective(config_, data_.train->type());
-      if (selects) check("checkpoint.best", [&] { (void)objective.metric(best); });
-    });
+    // Metrics are of a loss: without one they are not to blame.
+    if (has_loss)
+      check("trainer.metrics", [&] {
+        const Objective objective = make_objective(config_, data_.train->type());
+        if (selects) check("checkpoint.best", [&] { (void)objective.metric(best); });
+      });
     for (const auto& [key, is_used] :
          {std::pair{"checkpoint.best", selects},
           std::pair{"trainer.patience", config_.trainer.patience.has_value()}}) {
@@ -307,12 +310,14 @@ class JobCheck {
     problems_.report(written_at(key), [&] { return str(key, ": ", parts...); });
   }
 
-  // Reports what `work` throws.
-  void check(const std::string& key, const std::function<void()>& work) {
+  // Reports what `work` throws. Returns whether that is nothing.
+  bool check(const std::string& key, const std::function<void()>& work) {
     try {
       work();
+      return true;
     } catch (const ValueError& error) {
       report(key, error.what());
+      return false;
     }
   }
 
