@@ -239,6 +239,38 @@ TEST_CASE("callbacks are told of each step and evaluation on every replica, and 
         std::map<std::string, int>{{"begin", 2}, {"step", 14}, {"validation", 4}, {"test", 2}});
 }
 
+TEST_CASE("a callback has the loss of each step that needs it, the same on every replica") {
+  const TemporaryFolder folder;
+  const DataSets data{.train = points(40)};
+  std::mutex mutex;
+  std::map<std::int64_t, std::vector<std::pair<std::int64_t, float>>> losses;  // of each step
+  RunOptions options;
+  options.callbacks = {.after_step =
+                           [&](Trainer& /*trainer*/, const StepEnd& step) {
+                             const std::lock_guard lock(mutex);
+                             if (!step.loss) return;
+                             losses[step.step].emplace_back(step.replica, *step.loss);
+                           },
+                       .needs_loss = [](std::int64_t step) { return step % 2 == 0; }};
+  const auto losses_logged = [&](const std::string& every, const RunOptions& how) {
+    const Outcome outcome =
+        run("data: {name: pmean_example, batch_size: 4}\ntrainer: {steps: 7, log_every: " + every +
+                "}\n",
+            2, data, folder.path() / every, how);
+    std::map<std::int64_t, float> logged;
+    for (const json& line : outcome.metrics) logged[line.at("step")] = line.at("loss").get<float>();
+    return logged;
+  };
+  CHECK(losses_logged("5", options).size() == 2);  // of steps 5 and 7
+  const auto logged = losses_logged("1", {});
+  REQUIRE(losses.size() == 5);
+  for (auto& [step, told] : losses) {
+    std::ranges::sort(told);
+    const float loss = logged.at(step);
+    CHECK(told == std::vector<std::pair<std::int64_t, float>>{{0, loss}, {1, loss}});
+  }
+}
+
 TEST_CASE("in bf16 products round, parameters and their digest are float32, alike everywhere") {
   const TemporaryFolder folder;
   const DataSets data{.train = points(40)};

@@ -299,13 +299,21 @@ class Trainer::Run {
   }
 
   void tell_step() {
-    const auto loss = state_.is_logged ? std::optional(state_.loss.item<double>()) : std::nullopt;
     options_.callbacks.after_step(own_, {.step = state_.steps,
                                          .samples = state_.samples,
                                          .lr = state_.lr,
                                          .gradient_norm = state_.report.gradient_norm,
                                          .skipped = state_.report.skipped,
-                                         .loss = loss});
+                                         .loss = loss_to_tell(),
+                                         .replica = axis_index(config_.launch.axis_name)});
+  }
+
+  // That of all replicas, where it is logged or a callback needs it.
+  std::optional<double> loss_to_tell() {
+    if (state_.is_logged) return state_.loss.item<double>();
+    const auto& needs_loss = options_.callbacks.needs_loss;
+    if (!needs_loss || !needs_loss(state_.steps)) return std::nullopt;
+    return pmean(state_.loss, config_.launch.axis_name).item<double>();
   }
 
   // Evaluates and saves after the last step that was done. Returns whether the run is to stop.

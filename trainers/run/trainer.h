@@ -28,7 +28,8 @@ struct StepEnd {
   double lr = 0;
   double gradient_norm = 0;    ///< before clipping
   bool skipped = false;        ///< a gradient or loss was not finite; nothing has changed
-  std::optional<double> loss;  ///< of all replicas; only in steps that are logged
+  std::optional<double> loss;  ///< of all replicas; only in steps that are logged, or that need it
+  std::int64_t replica = 0;    ///< the one that is told, alike but for this
 };
 
 /// The figures of a data set after a step.
@@ -45,9 +46,12 @@ struct Evaluation {
 /// trainer.zero().whole_parameters() lives; over a network not always otherwise. What a callback
 /// throws ends the job, with the step's state saved.
 struct Callbacks {
-  std::function<void(Trainer& trainer)> before_first_step;
-  std::function<void(Trainer& trainer, const StepEnd& step)> after_step;
-  std::function<void(Trainer& trainer, const Evaluation& evaluation)> after_evaluation;
+  std::function<void(Trainer& trainer)> before_first_step{};
+  std::function<void(Trainer& trainer, const StepEnd& step)> after_step{};
+  std::function<void(Trainer& trainer, const Evaluation& evaluation)> after_evaluation{};
+  /// Whether after_step is to have the loss of this step, which is counted from 1, though it is not
+  /// logged: replicas then exchange one number more. The same on all of them. None: no such step.
+  std::function<bool(std::int64_t step)> needs_loss{};
 };
 
 /// A run's output and its beginning.
