@@ -226,7 +226,7 @@ int train(const std::vector<const char*>& words, const Callbacks& callbacks) {
   const int argc = static_cast<int>(words.size());
   std::vector<std::string> names{"run"};
   for (const Command& command : commands()) names.push_back(command.name);
-  const std::string named = command_of(argc, words.data(), "train", names, old_spellings());
+  const std::string named = command_of(argc, words.data(), program_name(), names, old_spellings());
   // A command's own name stands where the program's is otherwise.
   for (const Command& command : commands()) {
     if (named == command.name) return command.run(argc - 1, words.data() + 1);
@@ -246,6 +246,7 @@ int train_main(int argc, const char* const* argv, const Callbacks& callbacks) {
   prepare_process();
   try {
     require_stack();
+    if (argc > 0) name_program(argv[0]);
     return train(in_new_spelling(argc, argv), callbacks);
   } catch (const std::exception& error) {
     log_error(replicas::text_of(error));

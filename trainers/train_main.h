@@ -13,6 +13,8 @@ namespace lockstep {
 ///     return lockstep::train_main(argc, argv);
 ///   }
 ///
+/// Help and messages call it by its own name, which is that of argv[0]'s file.
+///
 /// Returns the exit status, and prints errors. From its call to the program's end the signals that
 /// stop a job end the program with their status. It may start the program again, for each worker:
 /// what main() does before this is done there as well, and each loads the data itself. That happens

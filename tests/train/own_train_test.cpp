@@ -53,7 +53,7 @@ TEST_CASE("a program of one's own has train's commands for its models and data")
   CHECK_THAT(
       own_train(folder, {"summary", "--config", "parity.yaml", "--set", "parallel.replicas=3"}).out,
       ContainsSubstring("\n2 parameters, 3 replicas, "));
-  check_refused(folder, {"summary"}, "--config FILE is needed; see train summary --help");
+  check_refused(folder, {"summary"}, "--config FILE is needed; see own_train summary --help");
   CHECK(own_train(folder, {"summary", "--config", "none.yaml"}).status == 2);
 
   REQUIRE(own_train(folder, {"--config", "parity.yaml", "--replicas", "2", "--set",
@@ -67,6 +67,24 @@ TEST_CASE("a program of one's own has train's commands for its models and data")
       ContainsSubstring(
           "index,prediction,prediction_name,score,target,target_name\n0,0,\"even, or 0\",") &&
           ContainsSubstring("\n1,1,odd,"));
+}
+
+TEST_CASE("a program of one's own calls itself by its own name in help and messages") {
+  const TemporaryFolder folder;
+  for (const Flags& flags :
+       {Flags{"--help"}, {"eval", "--help"}, {"list", "--help"}, {"predict", "--help"}}) {
+    const std::string help = own_train(folder, flags).out;
+    INFO(help);
+    const std::string command = flags.size() == 1 ? "[run]" : flags.front();
+    CHECK_THAT(help, ContainsSubstring("\nUsage:\n  own_train " + command + " "));
+    CHECK_THAT(help, !ContainsSubstring(" train --") && !ContainsSubstring(" train keys"));
+  }
+  check_refused(folder, {}, "--config FILE is needed; see own_train --help");
+  check_refused(
+      folder, {"export"},
+      "--checkpoint DIR and --to FILE.safetensors are needed; see own_train export --help");
+  CHECK_THAT(own_train(folder, {"losses"}).err,
+             ContainsSubstring("own_train losses is now own_train list losses\n"));
 }
 
 TEST_CASE("a loss of one's own is trained by, and a metric of one's own measured") {
@@ -188,8 +206,8 @@ TEST_CASE("train sample continues what the model has learnt, the same for the sa
         "abcdefghijklmnopqrstu\n");
 
   check_refused(folder, {"sample", "--prompt", "a"},
-                "--checkpoint DIR is needed; see train sample --help");
-  check_refused(folder, sample, "--prompt TEXT is needed; see train sample --help");
+                "--checkpoint DIR is needed; see own_train sample --help");
+  check_refused(folder, sample, "--prompt TEXT is needed; see own_train sample --help");
   check_refused(folder, sample + Flags{"--prompt", ""},
                 "--prompt: is empty; the model continues one byte at least");
   check_refused(folder, sample + Flags{"--prompt", "a", "--top-k", "257"},
@@ -199,7 +217,7 @@ TEST_CASE("train sample continues what the model has learnt, the same for the sa
   check_refused(folder, sample + Flags{"--prompt", "a", "--seed=-1"},
                 "--seed: expected an integer, at least 0, found '-1'");
   check_refused(folder, {"predict", "--checkpoint", "run/checkpoints/latest"},
-                "the data are tokens, each with the one that follows: train sample continues a "
+                "the data are tokens, each with the one that follows: own_train sample continues a "
                 "text");
 }
 

@@ -81,7 +81,7 @@ DataSets load(const Config& config, Findings& findings, const DamageSearch& sear
 int run_check(int argc, const char* const* argv) {
   const auto read = config_of(
       argc, argv,
-      {.program = "train check",
+      {.program = program_name("check"),
        .what = "Reads all files of all sets of a config once, and names all that are damaged.",
        .more = kCheckHelp});
   if (!read) return 0;

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -15,12 +16,26 @@
 namespace lockstep {
 namespace {
 
+std::string& own_name() {
+  static std::string name = "train";
+  return name;
+}
+
 std::vector<Flag> with_help(std::vector<Flag> flags) {
   flags.push_back({"--help", "", "Print this and end", {}});
   return flags;
 }
 
 }  // namespace
+
+std::string program_name(const std::string& command) {
+  return command.empty() ? own_name() : str(own_name(), " ", command);
+}
+
+void name_program(const std::string& path) {
+  const std::string name = std::filesystem::path(path).filename();
+  if (!name.empty()) own_name() = name;
+}
 
 std::vector<Flag> shown_flags(const std::vector<Flag>& flags) {
   return filtered(with_help(flags), [](const Flag& flag) { return !flag.help.empty(); });

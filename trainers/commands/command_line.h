@@ -11,6 +11,12 @@
 
 namespace lockstep {
 
+/// The name of the program that has the commands of `train`, for help and messages: "train", or as
+/// name_program() has said. What follows it, if anything, comes behind a blank.
+[[nodiscard]] std::string program_name(const std::string& command = {});
+/// By the program's path, as main's argv[0] has it. One thread, before the name is asked for.
+void name_program(const std::string& path);
+
 /// A flag as it stands on a command line.
 struct Argument {
   std::string flag;  ///< with its dashes

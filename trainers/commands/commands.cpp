@@ -2,6 +2,7 @@
 
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
+#include "trainers/commands/command_line.h"
 
 namespace lockstep {
 
@@ -45,7 +46,7 @@ std::vector<const char*> in_new_spelling(int argc, const char* const* argv) {
   } else {
     words[1] = old->second.c_str();
   }
-  log_warning(str("train ", old->first, " is now train ", old->second));
+  log_warning(str(program_name(old->first), " is now ", program_name(old->second)));
   return words;
 }
 

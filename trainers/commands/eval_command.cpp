@@ -60,7 +60,7 @@ void evaluate_checkpoint(const OpenedCheckpoint& checkpoint, const DataSets& dat
 }  // namespace
 
 int run_eval(int argc, const char* const* argv) {
-  const std::string program = "train eval";
+  const std::string program = program_name("eval");
   std::optional<std::string> named;
   std::vector<keys::Override> overrides;
   bool quiet = false;

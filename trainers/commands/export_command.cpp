@@ -35,7 +35,7 @@ int run_export(int argc, const char* const* argv) {
   bool is_averaged = false;
   storage::ExportOptions options{.prefixes = {training::kParameters, training::kBuffers}};
   const CommandLine line{
-      .program = "train export",
+      .program = program_name("export"),
       .usage = "--checkpoint DIR --to FILE.safetensors [--averaged] [--max-shard-size SIZE]",
       .what =
           "Writes a checkpoint's parameters and buffers to a safetensors file, under the "
@@ -52,8 +52,8 @@ int run_export(int argc, const char* const* argv) {
                  sets(options.most_bytes, size_of_flag)}},
       .more = kExportHelp};
   if (!parse_command_line(argc, argv, line)) return print(help_text(line));
-  require(checkpoint && to,
-          "--checkpoint DIR and --to FILE.safetensors are needed; see train export --help");
+  require(checkpoint && to, "--checkpoint DIR and --to FILE.safetensors are needed; see ",
+          line.program, " --help");
   check_folder_of("--to", *to);
   const storage::CheckpointReader reader(*checkpoint);
   if (is_averaged) options.instead = training::kAverages;

@@ -37,8 +37,9 @@ std::string configs_folder() {
 std::string after_flags() {
   TextTable others;
   for (const Command& command : commands()) others.push_back({command.name, command.help});
-  const std::string train = "  train --config " + configs_folder();
-  return str("Other commands; each has its own --help:\n", table_text(others, "l", "  train "),
+  const std::string train = str("  ", program_name(), " --config ", configs_folder());
+  return str("Other commands; each has its own --help:\n",
+             table_text(others, "l", str("  ", program_name(), " ")),
              "\nExit status: 0 done; 2 arguments, config or an input file; 3 a replica died, timed "
              "out or fell\nout of step; 1 any other error; 130 Ctrl-C; 129 SIGHUP; 143 SIGTERM, "
              "SIGUSR1, SIGUSR2, SIGXCPU.\n\nExamples:\n",
@@ -134,7 +135,7 @@ void add_parallel_flags(CommandLine& line, std::vector<keys::Override>& override
 CommandLine train_command_line(Flags& flags) {
   HostOptions& hosts = flags.hosts;
   CommandLine line{
-      .program = "train",
+      .program = program_name(),
       .usage = "[run] --config FILE [flags]",
       .what = "Trains a model on data-parallel replicas, as a YAML config says.",
       .flags =
@@ -180,7 +181,7 @@ CommandLine train_command_line(Flags& flags) {
             }},
            {"--help-config", "", "",
             [&flags](const Argument& /*argument*/) {
-              log_warning("train --help-config is now train keys");
+              log_warning(str(program_name("--help-config"), " is now ", program_name("keys")));
               flags.text = config_help();
             }}},
       .more = after_flags()};
@@ -200,7 +201,7 @@ Flags parse_flags(int argc, const char* const* argv) {
   const auto run = flags.resume == "auto" ? flags.output : run_of_checkpoint(flags.resume);
   if (flags.config.empty() && !flags.resume.empty()) {
     require(holds_run(run), "--config FILE is needed: --resume ", flags.resume,
-            " finds no run that has one; see train --help");
+            " finds no run that has one; see ", line.program, " --help");
     flags.config = run / "config.yaml";
   }
   require_config(flags.config, line.program);

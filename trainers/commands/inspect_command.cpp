@@ -134,13 +134,13 @@ int inspect_folder(const fs::path& path, const std::vector<std::int64_t>& steps)
 
 int run_inspect(int argc, const char* const* argv) {
   std::optional<std::string> operand;
-  const CommandLine line{.program = "train inspect",
+  const CommandLine line{.program = program_name("inspect"),
                          .usage = "DIR",
                          .what = "Prints what a checkpoint holds and compares all checksums.",
                          .more = kInspectHelp,
                          .operand = [&](const std::string& given) { operand = given; }};
   if (!parse_command_line(argc, argv, line)) return print(help_text(line));
-  require(operand.has_value(), "a checkpoint's folder is needed; see train inspect --help");
+  require(operand.has_value(), "a checkpoint's folder is needed; see ", line.program, " --help");
   const fs::path path = storage::CheckpointFolder::resolved(*operand);
   std::error_code error;
   if (!fs::exists(path / storage::kManifestName, error)) {

@@ -63,18 +63,18 @@ int run_list(int argc, const char* const* argv) {
   const auto names = mapped(lists(), [](const auto& list) { return list.first; });
   return run_on_name(
       argc, argv,
-      {.program = "train list",
+      {.program = program_name("list"),
        .usage = str("[", join(names, "|"), "]"),
        .what = "Prints the models that there are, the data sets, …, each with what it is; without "
                "a name\nall lists.",
-       .more = "train keys NAME prints the keys of one in a config.\n"},
+       .more = program_name("keys") + " NAME prints the keys of one in a config.\n"},
       list_text);
 }
 
 int run_keys(int argc, const char* const* argv) {
   return run_on_name(
       argc, argv,
-      {.program = "train keys",
+      {.program = program_name("keys"),
        .usage = "[NAME]",
        .what = "Prints the keys of a config: what each is for, what may stand there and its "
                "default.",

@@ -115,7 +115,7 @@ void check_output(const std::string& output, bool may_exist) {
 }  // namespace
 
 int run_predict(int argc, const char* const* argv) {
-  const std::string program = "train predict";
+  const std::string program = program_name("predict");
   std::optional<std::string> named, split, output;
   std::string format = "csv";
   bool is_forced = false;
@@ -152,7 +152,7 @@ int run_predict(int argc, const char* const* argv) {
   if (output) check_output(*output, is_forced);
   const bool has_other_data = !overrides.empty();
   if (has_other_data && split != kValidationSet) {
-    overrides.insert(overrides.begin(), {"data.validation", "0", "train predict"});
+    overrides.insert(overrides.begin(), {"data.validation", "0", program});
   }
   OpenedCheckpoint checkpoint = open_checkpoint(program, named, overrides);
   check_predictable(checkpoint.sample(), options);

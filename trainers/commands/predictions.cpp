@@ -23,6 +23,7 @@
 #include "framework/formats/csv.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/training/evaluation_mode.h"
+#include "trainers/commands/command_line.h"
 
 namespace lockstep {
 namespace {
@@ -240,7 +241,8 @@ Batch readable_batch(const Dataset& data, std::vector<std::int64_t>& indices,
 
 void check_predictable(const SampleType& sample, const PredictionOptions& options) {
   require(!sample.has_tokens(),
-          "the data are tokens, each with the one that follows: train sample continues a text");
+          "the data are tokens, each with the one that follows: ", program_name("sample"),
+          " continues a text");
   if (!options.probabilities && !options.top) return;
   require(sample.classes > 0, options.top ? "--top" : "--probabilities",
           ": the model predicts values, which have no probabilities");

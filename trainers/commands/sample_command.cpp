@@ -22,14 +22,14 @@ data are needed.
 void check_sample(const OpenedCheckpoint& checkpoint) {
   const SampleType& sample = checkpoint.sample();
   require(sample.has_tokens() && sample.input.shape.size() == 1 && sample.classes == kByteTokens,
-          "train sample needs a model of bytes: the data set ", checkpoint.config.data.name,
-          " has no bytes, each with the one that follows");
+          program_name("sample"), " needs a model of bytes: the data set ",
+          checkpoint.config.data.name, " has no bytes, each with the one that follows");
 }
 
 }  // namespace
 
 int run_sample(int argc, const char* const* argv) {
-  const std::string program = "train sample";
+  const std::string program = program_name("sample");
   std::optional<std::string> named, prompt;
   TextSamplingOptions options;
   const CommandLine line{
@@ -51,7 +51,7 @@ int run_sample(int argc, const char* const* argv) {
                  sets(options.seed, number_of<std::uint64_t>("an integer, at least 0"))}},
       .more = kSampleHelp};
   if (!parse_command_line(argc, argv, line)) return print(help_text(line));
-  require(prompt.has_value(), "--prompt TEXT is needed; see train sample --help");
+  require(prompt.has_value(), "--prompt TEXT is needed; see ", program, " --help");
   require(!prompt->empty(), "--prompt: is empty; the model continues one byte at least");
   check_options(options);
   const auto checkpoint = open_checkpoint(program, named);

@@ -16,7 +16,7 @@ namespace lockstep {
 int run_summary(int argc, const char* const* argv) {
   const auto read = config_of(
       argc, argv,
-      {.program = "train summary",
+      {.program = program_name("summary"),
        .what = "Prints what the data are, a model's layers, parameters and FLOPs, and its "
                "training's memory.",
        .more = "The model runs once, on the first sample of the training set. Nothing is trained "
