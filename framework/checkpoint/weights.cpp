@@ -154,29 +154,61 @@ std::map<std::string, std::vector<std::string>> stored_names(const Weights& weig
   return stored;
 }
 
-// A tensor of a module, with all of its names, and those that the weights have it under.
+// A tensor of a module, with all of its names, and those that some weights have it under.
 struct ModuleTensor {
   at::Tensor tensor;
   std::vector<std::string> names;
-  std::vector<std::string> stored;
+  std::vector<std::string> stored{};
 };
 
-std::vector<ModuleTensor> found_tensors(const Weights& weights, const torch::nn::Module& module) {
-  const auto stored = stored_names(weights, module);
+std::vector<ModuleTensor> tensors_of(const torch::nn::Module& module) {
   std::vector<ModuleTensor> tensors;
   std::map<const void*, std::size_t> known;
   const auto add = [&](const std::string& name, const at::Tensor& tensor) {
     if (!tensor.defined()) return;
     const auto [place, is_new] = known.emplace(tensor.unsafeGetTensorImpl(), tensors.size());
-    if (is_new) tensors.push_back({tensor, {}, {}});
-    ModuleTensor& found = tensors[place->second];
-    found.names.push_back(name);
-    const auto names = stored.find(name);
-    if (names != stored.end()) std::ranges::copy(names->second, std::back_inserter(found.stored));
+    if (is_new) tensors.push_back({tensor, {}});
+    tensors[place->second].names.push_back(name);
   };
   for (const auto& item : module.named_parameters()) add(item.key(), item.value());
   for (const auto& item : module.named_buffers()) add(item.key(), item.value());
   return tensors;
+}
+
+std::vector<ModuleTensor> found_tensors(const Weights& weights, const torch::nn::Module& module) {
+  const auto stored = stored_names(weights, module);
+  std::vector<ModuleTensor> tensors = tensors_of(module);
+  for (ModuleTensor& found : tensors) {
+    for (const std::string& name : found.names) {
+      const auto names = stored.find(name);
+      if (names != stored.end()) std::ranges::copy(names->second, std::back_inserter(found.stored));
+    }
+  }
+  return tensors;
+}
+
+// What of a tensor a file is to have.
+storage::TensorSource source_of(const ModuleTensor& each) {
+  const at::Tensor& tensor = each.tensor;
+  const std::string& name = each.names.front();
+  const auto check = [&](bool holds, const auto&... rule) {
+    lockstep::require(holds, "save_safetensors: '", cut(name), "' ", rule...);
+  };
+  check(!tensor.is_meta(),
+        "is on the meta device, without values: of a trainer's module call it while "
+        "ZeroTrainer::whole_parameters() lives");
+  check(tensor.layout() == at::kStrided, "is sparse, which the format has not");
+  const auto type = collectives::find_element_type(tensor.scalar_type());
+  check(type.has_value(), "is ", c10::toString(tensor.scalar_type()), ", which the format has not");
+  const auto write = [tensor = tensor](const NewFile& file) {
+    const at::Tensor whole = tensor.detach().cpu().contiguous();
+    const ConstBytes bytes = collectives::bytes_of(whole);
+    file.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  };
+  return {{.name = name,
+           .dtype = std::string(names_of(*type).stored),
+           .shape = {tensor.sizes().begin(), tensor.sizes().end()}},
+          write};
 }
 
 // Fills `to`, which the weights have under all of these names.
@@ -283,6 +315,13 @@ void load_safetensors(const fs::path& file, torch::nn::Module& module, Parameter
   lockstep::require<DataError>(differences.empty(), file.string(),
                                " does not fit the module: ", differences.text());
   copy_weights(weights, module);
+}
+
+void save_safetensors(const torch::nn::Module& module, const fs::path& file) {
+  std::vector<storage::TensorSource> sources = mapped(tensors_of(module), source_of);
+  NewFile made(file);
+  storage::write_tensors(made, std::move(sources));
+  made.publish_over();
 }
 
 }  // namespace lockstep

@@ -100,4 +100,19 @@ void copy_weights(const Weights& weights, torch::nn::Module& module);
 void load_safetensors(const std::filesystem::path& file, torch::nn::Module& module,
                       ParameterValues which = ParameterValues::trained);
 
+/// Writes all of the module's parameters and buffers to a safetensors file, for load_safetensors()
+/// and Python's safetensors: under the module's names, in their own dtypes. A tensor that the
+/// module has under several names is there once, under the first. A file of the name is replaced
+/// once the new one is whole and on the disk.
+///
+/// For one replica, while the module has its values: those of a trainer's module while
+/// ZeroTrainer::whole_parameters() lives, on all replicas, or averaged_parameters().
+///
+///   const auto whole = trainer.whole_parameters();
+///   if (axis_index("data") == 0) save_safetensors(*model, "model.safetensors");
+///
+/// ValueError, naming it, for a tensor on the meta device, one that is sparse and one of a dtype
+/// that the format does not have. Error if the file can't be written.
+void save_safetensors(const torch::nn::Module& module, const std::filesystem::path& file);
+
 }  // namespace lockstep

@@ -104,27 +104,17 @@ class NewFiles : private NonCopyable {
   std::vector<fs::path> published_;
 };
 
-void write_shard(const CheckpointReader& reader, FileTensors tensors,
-                 const std::map<std::string, std::string>& metadata, const NewFile& file) {
-  // Wider elements first: then each tensor begins at a multiple of its element's size.
-  std::ranges::stable_sort(tensors, std::ranges::greater(), [](const NamedTensor& each) {
-    return element_bytes(each.tensor->dtype);
-  });
-  SafetensorsHeader header{.metadata = metadata, .tensors = {}};
-  header.metadata["format"] = "pt";
-  for (const auto& [name, tensor, bytes] : tensors) {
-    header.tensors.push_back({.name = name, .dtype = tensor->dtype, .shape = tensor->shape});
-  }
-  file.write(write_header(header));
-  std::string part;
-  for (const auto& [name, tensor, bytes] : tensors) {
-    const std::uint64_t element = element_bytes(tensor->dtype);
+TensorSource source_of(const CheckpointReader& reader, const NamedTensor& named) {
+  const auto write = [&reader, &tensor = *named.tensor, bytes = named.bytes](const NewFile& file) {
+    std::string part;
+    const std::uint64_t element = element_bytes(tensor.dtype);
     for (std::uint64_t at = 0; at < bytes; at += part.size()) {
       part.resize(std::min(kPartInMemory, bytes - at));
-      reader.read(*tensor, at / element, std::as_writable_bytes(std::span(part)));
+      reader.read(tensor, at / element, std::as_writable_bytes(std::span(part)));
       file.write(part);
     }
-  }
+  };
+  return {{.name = named.name, .dtype = named.tensor->dtype, .shape = named.tensor->shape}, write};
 }
 
 }  // namespace
@@ -152,7 +142,9 @@ Exported export_tensors(const CheckpointReader& reader, const fs::path& to,
   nlohmann::ordered_json places = nlohmann::ordered_json::object();
   for (std::size_t i = 0; i < shards.size(); ++i) {
     NewFile file(paths[i]);
-    write_shard(reader, shards[i], options.metadata, file);
+    write_tensors(
+        file, mapped(shards[i], [&](const NamedTensor& each) { return source_of(reader, each); }),
+        options.metadata);
     files.publish(file, paths[i]);
     for (const NamedTensor& each : shards[i]) places[each.name] = paths[i].filename().string();
   }

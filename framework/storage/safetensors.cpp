@@ -132,6 +132,18 @@ std::string write_header(SafetensorsHeader& header) {
   return whole + text;
 }
 
+void write_tensors(const NewFile& file, std::vector<TensorSource> tensors,
+                   std::map<std::string, std::string> metadata) {
+  std::ranges::stable_sort(tensors, std::ranges::greater(), [](const TensorSource& source) {
+    return element_bytes(source.tensor.dtype);
+  });
+  SafetensorsHeader header{.metadata = std::move(metadata),
+                           .tensors = mapped(tensors, &TensorSource::tensor)};
+  header.metadata["format"] = "pt";
+  file.write(write_header(header));
+  for (const TensorSource& source : tensors) source.write(file);
+}
+
 SafetensorsHeader parse_header(std::string_view text, std::uint64_t data_bytes) {
   if (!text.starts_with('{')) refuse("its header does not begin with {");
   JsonScanner in(text, kNoFile);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -48,6 +49,18 @@ struct SafetensorsHeader {
 /// end: tensors lie end to end in the order given. ValueError for a name that occurs twice, is no
 /// UTF-8 or is the metadata's, for an unknown dtype and for sizes of more than 64 bits.
 [[nodiscard]] std::string write_header(SafetensorsHeader& header);
+
+/// A tensor that is to be in a file, and what writes its bytes there.
+struct TensorSource {
+  StoredTensor tensor;  ///< without its place
+  std::function<void(const NewFile& file)> write;
+};
+
+/// Writes these tensors to a file that has nothing yet, wider elements first: then each begins at a
+/// multiple of its element's size. Its metadata also say "format": "pt", without which some of
+/// Hugging Face's readers refuse it. Errors as write_header().
+void write_tensors(const NewFile& file, std::vector<TensorSource> tensors,
+                   std::map<std::string, std::string> metadata = {});
 
 /// The header whose JSON is `text`, for `data_bytes` of data. DataError, naming the rule, for
 /// anything that the format does not allow. It takes no more memory than a small multiple of the

@@ -2,6 +2,9 @@
 
 #include <cstring>
 #include <limits>
+#include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -268,6 +271,112 @@ TEST_CASE("a file without weights is refused by name") {
              ContainsSubstring("text: not a safetensors file: it has 4 bytes"));
   CHECK_THAT(refusal(folder.path(""), module),
              ContainsSubstring("is no checkpoint: it has no manifest.json"));
+}
+
+TEST_CASE("a saved module has its tensors' bytes under its names, and is loaded again") {
+  const testing::TemporaryFolder folder;
+  const auto make = [](double first) {
+    torch::nn::Module module;
+    const at::Tensor values = at::arange(first, first + 24, at::kDouble);
+    module.register_parameter("half", values.narrow(0, 0, 5).to(at::kBFloat16));
+    module.register_parameter("turned", values.to(at::kFloat).view({6, 4}).t());
+    module.register_parameter(
+        "image",
+        values.to(at::kFloat).view({1, 2, 3, 4}).contiguous(at::MemoryFormat::ChannelsLast));
+    module.register_parameter("none", at::zeros({0, 3}));
+    module.register_buffer("wide", values);
+    module.register_buffer("mask", values.to(at::kInt).fmod(2).to(at::kBool));
+    module.register_buffer("undefined", at::Tensor());
+    const auto tied = std::make_shared<Tied>(static_cast<float>(first));
+    module.register_module("tied", tied);
+    return module;
+  };
+  const torch::nn::Module module = make(3);
+  const std::string path = folder.path("w.safetensors");
+  save_safetensors(module, path);
+  const storage::SafetensorsFile file(path);
+  CHECK(file.header().metadata == std::map<std::string, std::string>{{"format", "pt"}});
+  std::vector<std::string> names;
+  for (const storage::StoredTensor& stored : file.header().tensors) {
+    names.push_back(stored.name);
+    const at::Tensor* const parameter = module.named_parameters().find(stored.name);
+    const at::Tensor whole =
+        (parameter != nullptr ? *parameter : *module.named_buffers().find(stored.name))
+            .detach()
+            .contiguous();
+    CHECK(stored.dtype == dtype_name(whole.scalar_type()));
+    CHECK(at::IntArrayRef(std::vector<std::int64_t>(stored.shape.begin(), stored.shape.end())) ==
+          whole.sizes());
+    CHECK(stored.begin % whole.element_size() == 0);
+    std::string bytes(stored.bytes(), '\0');
+    file.read(stored, 0, std::as_writable_bytes(std::span(bytes)));
+    CHECK(bytes == std::string(static_cast<const char*>(whole.data_ptr()), whole.nbytes()));
+  }
+  CHECK(names == std::vector<std::string>{"wide", "tied.count", "turned", "image", "none",
+                                          "tied.embedding", "half", "mask"});
+  torch::nn::Module loaded = make(0);
+  load_safetensors(path, loaded);
+  CHECK(testing::first_difference(testing::copies(loaded), testing::copies(module)) == "");
+}
+
+TEST_CASE("a file is replaced by a saved module at once, or stays") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path("w.safetensors");
+  for (const float value : {1.0F, 2.0F}) {
+    save_safetensors(Tied(value), path);
+    Tied loaded(0);
+    load_safetensors(path, loaded);
+    CHECK(loaded.weight.equal(at::full({3, 2}, value)));
+  }
+  const std::string before = testing::read_text(path);
+  const auto problem = [&](const at::Tensor& second) {
+    torch::nn::Module module;
+    module.register_buffer("first", at::zeros({2}));
+    module.register_buffer("second", second);
+    return testing::message_of<ValueError>([&] { save_safetensors(module, path); });
+  };
+  CHECK(problem(at::empty({2}, at::kMeta)) ==
+        "save_safetensors: 'second' is on the meta device, without values: of a trainer's module "
+        "call it while ZeroTrainer::whole_parameters() lives");
+  CHECK(problem(at::ones({2}).to_sparse()) ==
+        "save_safetensors: 'second' is sparse, which the format has not");
+  CHECK(problem(at::zeros({2}, at::kComplexFloat)) ==
+        "save_safetensors: 'second' is ComplexFloat, which the format has not");
+  CHECK(testing::read_text(path) == before);
+  CHECK(testing::entries(folder.path()) == 1);
+  const auto failure = [](const std::string& file) {
+    return testing::message_of<Error>([&] { save_safetensors(Tied(1), file); });
+  };
+  CHECK_THAT(failure(folder.path("none/w.safetensors")),
+             ContainsSubstring("none/w.safetensors") && ContainsSubstring("No such file"));
+  CHECK_THAT(failure(folder.path().string()), ContainsSubstring(folder.path().string()));
+}
+
+TEST_CASE("one replica saves the whole parameters of all, at stage 3, too") {
+  const testing::Quiet quiet;
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path("w.safetensors");
+  std::map<std::string, at::Tensor> expected;
+  std::string early;
+  REQUIRE(launch(
+              [&] {
+                testing::OddModel model;
+                ZeroTrainer trainer(model, testing::adam(3));
+                testing::train_step(trainer, model, 0, 1, "data");
+                const bool is_first = axis_index("data") == 0;
+                if (is_first) {
+                  early = testing::message_of<ValueError>([&] { save_safetensors(model, path); });
+                }
+                const auto whole = trainer.whole_parameters();
+                if (!is_first) return;
+                save_safetensors(model, path);
+                expected = testing::copies(model);
+              },
+              testing::threads(2, Backend::gloo)) == 0);
+  CHECK_THAT(early, ContainsSubstring("is on the meta device"));
+  testing::OddModel model;
+  load_safetensors(path, model);
+  CHECK(testing::first_difference(testing::copies(model), expected) == "");
 }
 
 }  // namespace lockstep
