@@ -149,7 +149,7 @@ std::map<std::string, std::vector<std::string>> stored_names(const Weights& weig
   std::map<std::string, std::vector<std::string>> stored;
   for (const auto& [name, entry] : weights.entries()) {
     const std::optional<std::string> own = renamed == nullptr ? name : renamed->own_name(name);
-    if (own) stored[*own].push_back(name);
+    if (own && !weights.leaves_out(*own)) stored[*own].push_back(name);
   }
   return stored;
 }
@@ -236,6 +236,11 @@ Weights::Weights(const fs::path& path, ParameterValues which) {
   }
 }
 
+bool Weights::leaves_out(const std::string& own_name) const {
+  return std::ranges::any_of(
+      left_out_, [&](const auto& pattern) { return matches_pattern(pattern, own_name); });
+}
+
 void Weights::read(const std::string& name, const at::Tensor& to) const {
   const auto entry = entries().find(name);
   require(entry != entries().end(), "weights: there is no '", cut(name), "'");
@@ -270,7 +275,9 @@ WeightDifferences compare_weights(const Weights& weights, const torch::nn::Modul
   auto unknown = stored_names(weights, module);
   for (const auto& [tensor, names, stored] : found_tensors(weights, module)) {
     for (const std::string& own : names) unknown.erase(own);
-    if (stored.empty()) differences.missing.push_back(names.front());
+    const bool is_wanted =
+        std::ranges::none_of(names, [&](const auto& own) { return weights.leaves_out(own); });
+    if (stored.empty() && is_wanted) differences.missing.push_back(names.front());
     for (const std::string& name : stored) {
       const auto& entry = weights.entries().at(name);
       if (fits(entry, tensor)) continue;

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -57,12 +58,18 @@ class Weights : private NonCopyable {
 
   [[nodiscard]] const Entries& entries() const noexcept { return entries_; }
 
+  /// The functions below pass over what a module calls so, as if the files did not have it: a
+  /// module that is to have other classes keeps its own head. `patterns` as matches_pattern().
+  void leave_out(std::vector<std::string> patterns) { left_out_ = std::move(patterns); }
+  [[nodiscard]] bool leaves_out(const std::string& own_name) const;
+
   /// Fills `to` with the tensor `name`, in pieces that need little memory. Floating values are
   /// rounded to its dtype. ValueError, naming both, if there is none of that shape and kind.
   void read(const std::string& name, const at::Tensor& to) const;
 
  private:
   Entries entries_;
+  std::vector<std::string> left_out_;
 };
 
 /// What of the weights does not fit a module, in words. Of a tensor that the module has under
@@ -79,7 +86,8 @@ struct WeightDifferences {
   [[nodiscard]] std::string text() const;
 };
 
-/// Looks at names, shapes and dtypes only: the module may be on the meta device.
+/// Looks at names, shapes and dtypes only: the module may be on the meta device. What
+/// Weights::leave_out() names is no difference.
 [[nodiscard]] WeightDifferences compare_weights(const Weights& weights,
                                                 const torch::nn::Module& module);
 

@@ -50,6 +50,10 @@ TEST_CASE("a run begins with the weights of model.init_from") {
       CHECK(digest_of(folder.path() / name) == digest_of(folder.path() / "two"));
     }
   }
+  const Ended half =
+      must_train(folder.path(), linear(1, "half") + set("model.init_from=one.safetensors "
+                                                        "model.init_from_except=[b]"));
+  CHECK_THAT(half.out, ContainsSubstring("original parameters: w = 2.625, b = 0\n"));
 }
 
 TEST_CASE("a run that goes on needs no file of first weights any more") {
@@ -87,6 +91,21 @@ TEST_CASE("weights that do not fit are refused before the run, or left out where
   CHECK_THAT(partial.err, ContainsSubstring("lockstep: warning: model.init_from: "
                                             "small.safetensors: missing: 2.weight, 2.bias\n"));
   CHECK(lines_of(partial.err).size() == 6);  // with four of the data and one of the job
+  CHECK_THAT(wider.err,
+             ContainsSubstring("; model.init_from_except leaves out those that a pattern is "
+                               "for\n"));
+  // A head of another shape keeps its own first values. What else is there is still compared.
+  const auto without = [&](const std::string& hidden, const std::string& names) {
+    return run(hidden, {"--dry-run", "--set", "model.init_from_except=" + names});
+  };
+  check_status(without("[9]", "[0.*, 1.weight]"), 0);
+  check_status(without("[8, 10]", "[2.*]"), 0);
+  const Ended other = without("[9]", "[0.weight]");
+  CHECK(other.status == 2);
+  CHECK_THAT(other.err, ContainsSubstring("'0.bias' is F32") && !ContainsSubstring("'0.weight'"));
+  CHECK_THAT(without("[8]", "[head.*]").err,
+             ContainsSubstring("model.init_from_except: nothing of the model matches the pattern "
+                               "'head.*'; it has 0.weight, "));
   const Ended none = run("[8]", {"--set", "model.init_from=none.safetensors", "--dry-run"});
   CHECK(none.status == 2);
   CHECK(none.err ==

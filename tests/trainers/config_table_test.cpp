@@ -238,14 +238,14 @@ TEST_CASE("the help of a name has the keys of a config that picks it, with its d
     }
     return names;
   };
-  CHECK(keys_of("mlp") ==
-        Sets{"model.name", "model.hidden", "model.init_from", "model.init_from_strict"});
+  CHECK(keys_of("mlp") == Sets{"model.name", "model.hidden", "model.init_from",
+                               "model.init_from_strict", "model.init_from_except"});
   CHECK(keys_of("cosine") ==
         Sets{"schedule.name", "schedule.steps", "schedule.warmup_steps", "schedule.eta_min"});
   // A model and a schedule.
   CHECK(keys_of("linear") == Sets{"model.name", "model.init_from", "model.init_from_strict",
-                                  "schedule.name", "schedule.steps", "schedule.warmup_steps",
-                                  "schedule.end_factor"});
+                                  "model.init_from_except", "schedule.name", "schedule.steps",
+                                  "schedule.warmup_steps", "schedule.end_factor"});
   CHECK_THAT(config_help("pmean_example"), ContainsSubstring("; default 4\n") &&
                                                !ContainsSubstring("only for") &&
                                                !ContainsSubstring(", of pmean_example"));

@@ -88,6 +88,7 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
   for (const std::string line : {"model.name: linear",
                                  "model.init_from: null",
                                  "model.init_from_strict: true",
+                                 "model.init_from_except: []",
                                  "data.name: pmean_example",
                                  "data.batch_size: 4",
                                  "data.shuffle: true",

@@ -29,18 +29,28 @@ inline const KeyTraits kMayChange{.may_change = true};
 struct InitOptions {
   std::optional<std::string> from;  ///< a file, as Weights reads it; none: the model's own weights
   bool strict = true;               ///< the file has all of the model's names and no others
+  std::vector<std::string> except{};  ///< patterns for those that keep the model's own values
 };
 
 [[nodiscard]] inline keys::ConfigKeys init_keys(InitOptions& init) {
   const auto strict_problem = [&init] {
     return !init.strict && !init.from ? "without model.init_from must be true" : "";
   };
+  const auto except_problem = [&init] {
+    return !init.except.empty() && !init.from ? "has nothing to leave out without model.init_from"
+                                              : "";
+  };
   const keys::KeyTraits strict{.problem = strict_problem, .others = {"init_from"}};
+  const keys::KeyTraits except{.problem = except_problem, .others = {"init_from"}};
   return {
       {"init_from", text_or_null(init.from, keys::of_length("a file's path", PATH_MAX - 1)),
        "weights to begin with: a safetensors file, its index, or a checkpoint's folder"},
       {"init_from_strict", keys::flag(init.strict),
        "refuse weights if names are missing there or in the model", strict},
+      {"init_from_except",
+       list(init.except, keys::of_length("a pattern for parameters' names", 1000)),
+       "patterns (*.bias) for what keeps the model's own first values: a head for other classes",
+       except},
   };
 }
 

@@ -6,6 +6,7 @@
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -67,16 +68,21 @@ class JobCheck {
       const auto checkpoint = storage::CheckpointFolder::resolved(file);
       std::error_code missing;
       if (std::filesystem::is_directory(checkpoint, missing)) verify_checkpoint(checkpoint);
-      const Weights weights(file);
-      WeightDifferences differences =
-          compare_weights(weights, *make_model(config_, data_.train->type()));
+      Weights weights(file);
+      weights.leave_out(config_.init.except);
+      const auto model = make_model(config_, data_.train->type());
+      check_except(*model);
+      WeightDifferences differences = compare_weights(weights, *model);
       const bool fits_somewhere = differences.unexpected.size() < weights.entries().size();
       if (!config_.init.strict && fits_somewhere) {
         left_out.missing.swap(differences.missing);
         left_out.unexpected.swap(differences.unexpected);
       }
       if (!differences.empty()) {
-        report(key, file, " does not fit the model: ", differences.text());
+        report(key, file, " does not fit the model: ", differences.text(),
+               differences.misshapen.empty()
+                   ? ""
+                   : "; model.init_from_except leaves out those that a pattern is for");
       }
     } catch (const DataError& error) {
       report(key, error.what());
@@ -86,6 +92,17 @@ class JobCheck {
   }
 
  private:
+  void check_except(const Model& model) {
+    std::vector<std::string> names = model.named_parameters().keys();
+    std::ranges::copy(model.named_buffers().keys(), std::back_inserter(names));
+    for (const std::string& pattern : config_.init.except) {
+      const auto is_matched = [&](const auto& name) { return matches_pattern(pattern, name); };
+      if (std::ranges::any_of(names, is_matched)) continue;
+      report("model.init_from_except", "nothing of the model matches the pattern '", pattern,
+             "'; it has ", listed(names));
+    }
+  }
+
   // Microbatches without a sample cost as much as others: far too many of them look like a hang.
   void check_accumulate() {
     const std::int64_t accumulate = microbatches(config_);

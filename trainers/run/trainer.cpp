@@ -53,7 +53,10 @@ std::unique_ptr<ZeroTrainer> make_trainer(const Config& config, Model& model, bo
   // A run that goes on has weights of its own.
   std::optional<Weights> weights;
   if (config.init.from && !goes_on) weights.emplace(*config.init.from);
-  if (weights) copy_weights(*weights, model);
+  if (weights) {
+    weights->leave_out(config.init.except);
+    copy_weights(*weights, model);
+  }
   return std::make_unique<ZeroTrainer>(model,
                                        zero_options(config, model, weights ? &*weights : nullptr),
                                        std::source_location::current());
