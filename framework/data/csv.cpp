@@ -1,38 +1,36 @@
 #include "framework/data/csv.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <future>
-#include <iterator>
-#include <map>
 #include <memory>
+#include <optional>
 #include <set>
-#include <span>
 #include <string_view>
 #include <utility>
 
-#include <ATen/ops/empty.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
 
-#include "framework/base/exact_sum.h"
 #include "framework/base/logging.h"
-#include "framework/base/number_text.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
+#include "framework/data/csv_cells.h"
+#include "framework/data/csv_columns.h"
+#include "framework/data/csv_dates.h"
+#include "framework/data/csv_names.h"
+#include "framework/data/csv_numbers.h"
 #include "framework/data/tensor_set.h"
 #include "framework/formats/csv.h"
 #include "framework/formats/data_file.h"
-#include "framework/formats/decimal.h"
 
 namespace lockstep {
 namespace {
 
 using formats::CsvFile;
 using CsvTask = CsvSetOptions::Task;
-using formats::Decimal;
-using formats::kExactInDouble;
 using formats::trimmed;
 
 CsvFile open_csv(const std::string& path, const CsvSetOptions& options,
@@ -46,386 +44,109 @@ CsvFile open_csv(const std::string& path, const CsvSetOptions& options,
   return file;
 }
 
-// Of all that are not NaN. The sums are exact: the order of rows does not matter. Those of squares
-// are of values that were scaled to -1 … 1, so that none is too large.
-ColumnScale scale_of(std::span<const double> values) {
-  std::vector<double> known;
-  if (std::ranges::any_of(values, [](double value) { return std::isnan(value); })) {
-    std::ranges::copy_if(values, std::back_inserter(known),
-                         [](double value) { return !std::isnan(value); });
-    values = known;
-  }
-  if (values.empty()) return {};
-  const auto [least, most] = std::ranges::minmax(values);
-  if (least == most) return {.mean = least, .deviation = 0};
-  const auto count = static_cast<double>(values.size());
-  ExactSum sum;
-  for (const double value : values) sum.add(value - least);
-  const double mean = least + sum.value() / count;
-  const double spread = most - least;
-  ExactSum squares;
-  for (const double value : values) squares.add(std::pow((value - mean) / spread, 2));
-  return {.mean = mean, .deviation = spread * std::sqrt(squares.value() / count)};
+using Names = std::vector<std::string>;
+
+std::string yaml_names(const Names& names) {
+  return str("[", formats::quoted(names), "]");
 }
 
-double scaled(double value, const ColumnScale& scale) {
-  return scale.deviation == 0 ? 0 : (value - scale.mean) / scale.deviation;
+// The names of the numbers among the inputs: "age", "built's year".
+Names number_names(const Fitted& fitted) {
+  Names names;
+  for (std::size_t i = 0; i < fitted.inputs.size(); ++i) {
+    const ColumnForm form = fitted.form(i);
+    for (const std::string& part : form.date_parts) {
+      names.push_back(str(fitted.inputs[i], "'s ", part));
+    }
+    if (form == ColumnForm()) names.push_back(fitted.inputs[i]);
+  }
+  return names;
 }
 
-// Tells missing values.
-class MissingValues {
- public:
-  explicit MissingValues(const std::vector<std::string>& spellings) {
-    for (const std::string& spelling : spellings) {
-      const std::string_view text = trimmed(spelling);
-      spellings_.emplace(text);
-      last_bytes_[last_byte(text)] = true;
-    }
-  }
-
-  [[nodiscard]] bool empty() const { return spellings_.empty(); }
-  [[nodiscard]] bool contains(std::string_view text) const {
-    text = trimmed(text);
-    return last_bytes_[last_byte(text)] && spellings_.contains(text);
-  }
-
- private:
-  // 0 for an empty text.
-  static std::size_t last_byte(std::string_view text) {
-    return text.empty() ? 0 : static_cast<unsigned char>(text.back());
-  }
-
-  std::set<std::string, std::less<>> spellings_;
-  std::array<bool, 256> last_bytes_{};  // of all spellings; hardly a number ends with one of them
-};
-
-// What is wrong with a table's cells: an error, or, where rows are kept, what batch() says of them.
-class WrongCells {
- public:
-  WrongCells(std::string path, const CsvFile& file, const CsvSetOptions& options, bool keeps)
-      : path_(std::move(path)), file_(file), missing_(options.missing_values), keeps_(keeps) {
-    for (const CsvFile::Ragged& line : file.ragged()) note(line.row, file.told(line));
-  }
-
-  /// Looks for missing values in these columns. All are named in one error.
-  void find_missing(const std::vector<std::string>& columns) {
-    constexpr std::int64_t kMostTold = 10;
-    std::int64_t count = 0;
-    std::string places;
-    const auto numbers = mapped(columns, [&](const auto& name) { return file_.column(name); });
-    for (std::size_t row = 0; row < file_.rows() && !missing_.empty(); ++row) {
-      for (std::size_t i = 0; i < columns.size(); ++i) {
-        const std::string_view text = file_.text(row, numbers[i]);
-        if (!missing_.contains(text)) continue;
-        if (keeps_) {
-          if (!is_ragged(row)) note(row, file_.told(row, numbers[i], "is a missing value"));
-        } else if (++count <= kMostTold) {
-          places += str(count == 1 ? "" : "; ", "line ", file_.line_of(row), ", column '",
-                        cut(columns[i]), "': '", cut(text), "'");
-        }
-      }
-    }
-    if (count == 0) return;
-    if (count > kMostTold) places += str("; and ", count - kMostTold, " more");
-    formats::fail_file(
-        path_, str("it has ", counted(count, "missing value"), ": ", places,
-                   "; fill them or leave these rows out; data.missing_values says what counts as "
-                   "missing ([]: nothing)"));
-  }
-
-  /// Of a cell that breaks `rule`: "is …".
-  void add(std::size_t row, std::size_t column, const std::string& rule) {
-    if (!keeps_) file_.refuse(row, column, rule);
-    if (!says_nothing(row, column)) note(row, file_.told(row, column, rule));
-  }
-
-  /// Whether what is wrong with a cell is found already: it is missing, or its line is ragged.
-  [[nodiscard]] bool says_nothing(std::size_t row, std::size_t column) const {
-    return keeps_ && (missing_.contains(file_.text(row, column)) || is_ragged(row));
-  }
-
-  /// The damaged rows that were found, each with its line of the file.
-  [[nodiscard]] DamagedRows take() {
-    std::size_t last = 0;
-    std::size_t line = file_.line_of(0);
-    for (auto& [index, reason] : rows_.reasons) {
-      const auto row = static_cast<std::size_t>(index);
-      line += file_.lines(std::exchange(last, row), row);
-      reason = str("data file '", path_, "': line ", line, ": ", reason);
-    }
-    std::ranges::sort(rows_.others);
-    rows_.reason_of_others =
-        str("data file '", path_, "': cells of this row are wrong, too, as of ", kMostRows,
-            " others, which are named");
-    return std::move(rows_);
-  }
-
- private:
-  static constexpr std::size_t kMostRows = 10'000;  // that are told with line and column
-
-  [[nodiscard]] bool is_ragged(std::size_t row) const {
-    return std::ranges::binary_search(file_.ragged(), row, std::less<>(), &CsvFile::Ragged::row);
-  }
-
-  void note(std::size_t row, const std::string& text) {
-    constexpr std::size_t kLongest = 1000;
-    const auto index = static_cast<std::int64_t>(row);
-    if (const auto known = rows_.reasons.find(index); known != rows_.reasons.end()) {
-      std::string& reason = known->second;
-      if (reason.size() < kLongest) {
-        reason += str("; ", text);
-        if (reason.size() >= kLongest) reason += "; ...";
-      }
-    } else if (rows_.reasons.size() < kMostRows) {
-      rows_.reasons.emplace(index, text);
-    } else if (rows_.others.empty() || rows_.others.back() != index) {
-      rows_.others.push_back(index);
-    }
-  }
-
-  std::string path_;
-  const CsvFile& file_;
-  MissingValues missing_;
-  bool keeps_;
-  DamagedRows rows_;
-};
-
-// A label that is no class and does not count, as numbers are told apart. Only one below 0: others
-// may be a class's number.
-std::optional<Decimal> ignored_label(const std::optional<std::int64_t>& ignored) {
-  return ignored && *ignored < 0 ? Decimal::of(str(*ignored)) : std::nullopt;
+// ValueError unless an option asks for what the model was trained with.
+void check_option(bool is_same, const char* key, const std::string& asked,
+                  const std::string& trained) {
+  require(is_same, "csv: data.", key, " is ", shortened(asked, 1000),
+          ", but the model was trained with ", shortened(trained, 1000));
 }
 
-bool is_ignored(std::string_view text, const std::optional<Decimal>& ignored) {
-  return ignored && Decimal::of(text) == ignored;
+// The input columns whose form has this list.
+Names inputs_with(const Fitted& fitted, Names ColumnForm::*list) {
+  Names names;
+  for (std::size_t i = 0; i < fitted.forms.size(); ++i) {
+    if (!(fitted.forms[i].*list).empty()) names.push_back(fitted.inputs[i]);
+  }
+  return names;
 }
 
-// The names of a column's classes, in the order of their numbers.
-std::vector<std::string> class_names_of(const CsvFile& file, const std::string& column,
-                                        const WrongCells& cells,
-                                        const std::optional<std::int64_t>& ignored) {
-  const std::size_t place = file.column(column);
-  const auto no_class = ignored_label(ignored);
-  bool is_numeric = true;
-  for (std::size_t row = 0; row < file.rows() && is_numeric; ++row) {
-    is_numeric = formats::csv_number(file.text(row, place)) || cells.says_nothing(row, place);
-  }
-  std::map<Decimal, std::string> by_number;
-  std::set<std::string_view> texts;
-  for (std::size_t row = 0; row < file.rows(); ++row) {
-    const std::string_view text = trimmed(file.text(row, place));
-    if (text.empty() || is_ignored(text, no_class) || cells.says_nothing(row, place)) continue;
-    if (is_numeric) {
-      by_number.emplace(*Decimal::of(text), text);
-    } else {
-      texts.insert(text);
-    }
-  }
-  if (!is_numeric) return {texts.begin(), texts.end()};
-  return mapped(by_number, [](const auto& entry) { return entry.second; });
-}
-
-// The class of each row, of those with these names; -1 where its label is wrong. Numbers are told
-// apart by their values, if all names are numbers, and other texts by their bytes, then without
-// blanks at their ends.
-at::Tensor labels_of(const CsvFile& file, const std::string& column,
-                     const std::vector<std::string>& names,
-                     const std::optional<std::int64_t>& ignored, WrongCells& cells) {
-  const bool is_numeric = std::ranges::all_of(
-      names, [](const std::string& name) { return formats::csv_number(name).has_value(); });
-  std::map<Decimal, std::int64_t> by_number;
-  std::map<std::string_view, std::int64_t> by_text;
-  std::map<std::string_view, std::int64_t> by_trimmed;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const auto label = static_cast<std::int64_t>(i);
-    if (is_numeric) {
-      by_number.emplace(*Decimal::of(names[i]), label);
-    } else {
-      by_text.emplace(names[i], label);
-      by_trimmed.emplace(trimmed(names[i]), label);
-    }
-  }
-  const auto label_of = [&](std::string_view text) -> std::int64_t {
-    if (is_numeric) {
-      const auto number = Decimal::of(text);
-      const auto found = number ? by_number.find(*number) : by_number.end();
-      return found == by_number.end() ? -1 : found->second;
-    }
-    if (const auto same = by_text.find(text); same != by_text.end()) return same->second;
-    const auto found = by_trimmed.find(trimmed(text));
-    return found == by_trimmed.end() ? -1 : found->second;
+// The same of how columns become inputs.
+void check_same_forms(const CsvSetOptions& options, const Fitted& fitted) {
+  const auto check_names = [](const char* key, Names asked, Names trained) {
+    std::ranges::sort(asked);
+    std::ranges::sort(trained);
+    check_option(asked == trained, key, yaml_names(asked), yaml_names(trained));
   };
-  const auto no_class = ignored_label(ignored);
-  const std::size_t place = file.column(column);
-  std::string rule;
-  at::Tensor labels = at::empty({static_cast<std::int64_t>(file.rows())}, at::kLong);
-  auto* into = labels.data_ptr<std::int64_t>();
-  for (std::size_t row = 0; row < file.rows(); ++row) {
-    const std::string_view text = file.text(row, place);
-    std::int64_t label = label_of(text);
-    if (label < 0 && is_ignored(text, no_class)) {
-      label = *ignored;
-    } else if (label < 0) {
-      if (rule.empty()) {
-        rule =
-            str("is none of the training file's classes: ", shortened(formats::quoted(names), 200));
-      }
-      const bool is_odd = is_numeric && !formats::csv_number(text);
-      cells.add(row, place,
-                is_odd                  ? "is no finite number"
-                : trimmed(text).empty() ? "is no class"
-                                        : rule);
-    }
-    *into++ = label;
+  const Names categories = inputs_with(fitted, &ColumnForm::categories);
+  if (!options.finds_categories) check_names("categories", options.categories, categories);
+  const Names dates = inputs_with(fitted, &ColumnForm::date_parts);
+  check_names("dates", options.dates, dates);
+  for (const ColumnForm& form : fitted.forms) {
+    const Names& parts = form.date_parts;
+    check_option(parts.empty() || parts == options.date_parts, "date_parts",
+                 yaml_names(options.date_parts), yaml_names(parts));
+    const auto word = [](bool has_other) { return has_other ? "other" : "error"; };
+    const bool wants_other = options.unseen == CsvUnseen::other;
+    check_option(form.categories.empty() || wants_other == form.has_other, "unseen",
+                 word(wants_other), word(form.has_other));
   }
-  return labels;
-}
-
-// Which columns of a table have numbers that float32 rounds.
-class RoundedColumns {
- public:
-  // `number` is what a cell says, `taken` what is left of it.
-  void note(const CsvFile& file, std::size_t row, std::size_t column, double number, double taken) {
-    const bool is_moved = formats::is_moved(number, taken);
-    if (!is_moved && std::abs(number) < kExactInDouble) return;
-    if (!noted_.empty() && noted_.back() == file.header()[column]) return;
-    const std::string_view text = trimmed(file.text(row, column));
-    if (formats::is_rough(text)) return;
-    if (!is_moved &&
-        Decimal::of(text) == Decimal::of(shortest_text(number, std::chars_format::fixed)))
-      return;
-    noted_.push_back(file.header()[column]);
-    if (noted_.size() == 1) {
-      first_ = str("line ", file.line_of(row), " has ", cut(text), ", which becomes ",
-                   shortest_text(taken, std::chars_format::fixed));
-    }
-  }
-
-  void warn(const std::string& path) const {
-    if (noted_.empty()) return;
-    log_warning(str("csv: float32 rounds numbers of '", path, "' in ",
-                    noted_.size() == 1 ? "the column " : "the columns ", formats::quoted(noted_),
-                    ": ", first_));
-  }
-
- private:
-  std::vector<std::string> noted_;
-  std::string first_;
-};
-
-// Whether float32 certainly keeps a number's digits before the point, or a constant column its one.
-bool keeps_whole(double number, const ColumnScale& scale) {
-  constexpr double kFloats = 4194304;  // 2^22
-  return scale.deviation == 0 ||
-         (std::abs(number - scale.mean) < kFloats && std::abs(number) < kExactInDouble);
-}
-
-// float32 (rows, columns): by `scales` or, without any, as the file has them. With `fits` `scales`
-// gets those of the values themselves first. 0 where a cell is wrong.
-at::Tensor values_of_columns(const std::string& path, const CsvFile& file,
-                             const std::vector<std::string>& columns, bool fits,
-                             std::vector<ColumnScale>& scales, WrongCells& cells,
-                             RoundedColumns& rounded) {
-  // So many at once stay in a near cache; of a long table it is one.
-  constexpr std::size_t kTogether = 64;
-  constexpr std::size_t kNumbersTogether = std::size_t{1} << 17;
-  const std::size_t most = std::clamp<std::size_t>(kNumbersTogether / file.rows(), 1, kTogether);
-  formats::require_memory(
-      path, file.rows() * (columns.size() * sizeof(float) + 2 * most * sizeof(double)),
-      str("its ", file.rows(), " rows of ", columns.size(), " columns take, as numbers,"));
-  const auto width = static_cast<std::int64_t>(columns.size());
-  at::Tensor values = at::empty({static_cast<std::int64_t>(file.rows()), width}, at::kFloat);
-  const auto read = [&](std::size_t begin) {
-    std::vector<std::size_t> places;
-    for (std::size_t i = begin; i < std::min(begin + most, columns.size()); ++i) {
-      places.push_back(file.column(columns[i]));
-    }
-    std::vector<double> numbers = file.numbers(places);
-    return std::pair(std::move(places), std::move(numbers));
-  };
-  // A thread, if one can be started, reads the next columns while this one converts those before.
-  const auto start = [&](std::size_t begin) {
-    return std::async(std::launch::async | std::launch::deferred, read, begin);
-  };
-  auto next = start(0);
-  for (std::size_t begin = 0; begin < columns.size(); begin += most) {
-    const auto [places, together] = next.get();
-    if (begin + most < columns.size()) next = start(begin + most);
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      const auto numbers = std::span(together).subspan(i * file.rows(), file.rows());
-      for (std::size_t row = 0; row < numbers.size(); ++row) {
-        if (std::isnan(numbers[row])) cells.add(row, places[i], "is no finite number");
-      }
-      if (fits) scales.push_back(scale_of(numbers));
-      const bool is_scaled = !scales.empty();
-      const ColumnScale scale = is_scaled ? scales[begin + i] : ColumnScale();
-      float* into = values.data_ptr<float>() + begin + i;
-      for (std::size_t row = 0; row < numbers.size(); ++row, into += width) {
-        *into = static_cast<float>(is_scaled ? scaled(numbers[row], scale) : numbers[row]);
-        if (!std::isfinite(*into)) {
-          if (!std::isnan(numbers[row])) cells.add(row, places[i], "is too large for float32");
-          *into = 0;
-          continue;
-        }
-        if (keeps_whole(numbers[row], scale)) continue;
-        rounded.note(file, row, places[i], numbers[row], *into * scale.deviation + scale.mean);
-      }
-    }
-  }
-  return values;
-}
-
-// The features' columns, after the targets' are found to be right.
-std::vector<std::string> check_columns(const std::string& path, const CsvFile& file,
-                                       const CsvSetOptions& options) {
-  std::set<std::size_t> taken;
-  const auto take = [&](const std::string& name) {
-    require(taken.insert(file.column(name)).second,
-            "csv: data.target and data.features have the column '", cut(name), "' twice");
-  };
-  require(!options.target.empty(), "csv: data.target is empty, but must name a column of '", path,
-          "', which has ", formats::quoted(file.header()));
-  require(options.task == CsvTask::regression || options.target.size() == 1,
-          "csv: data.target has ", options.target.size(),
-          " columns, but classification has classes of one");
-  for (const std::string& name : options.target) take(name);
-  std::vector<std::string> features = options.features;
-  for (std::size_t i = 0; i < file.columns() && options.features.empty(); ++i) {
-    const std::string& name = file.header()[i];
-    if (!trimmed(name).empty() && !taken.contains(i)) features.push_back(name);
-  }
-  if (options.features.empty() && trimmed(file.header()[0]).empty()) {
-    log_info(str("csv: the first column of '", path,
-                 "' has no name: it is taken for an index and left out"));
-  }
-  require(!features.empty(), "csv: '", path, "' has no column but the target");
-  if (!options.features.empty()) std::ranges::for_each(features, take);
-  return features;
+  const bool has_means = !fitted.input_scales.empty() || !fitted.input_means.empty();
+  require(options.missing != CsvMissing::mean || has_means || number_names(fitted).empty(),
+          "csv: data.missing is mean, but the model was trained with neither that nor "
+          "data.normalize, and so has no means");
 }
 
 // ValueError unless the options ask for what was fitted.
 void check_same(const CsvSetOptions& options, const Fitted& fitted) {
-  const auto check = [](bool is_same, const char* key, const std::string& asked,
-                        const std::string& trained) {
-    require(is_same, "csv: data.", key, " is ", shortened(asked, 1000),
-            ", but the model was trained with ", shortened(trained, 1000));
+  check_option(options.target == fitted.targets, "target", yaml_names(options.target),
+               yaml_names(fitted.targets));
+  const auto is_ignored = [&](const std::string& name) {
+    return std::ranges::find(options.ignore, name) != options.ignore.end();
   };
-  const auto list = [](const std::vector<std::string>& names) {
-    return str("[", formats::quoted(names), "]");
-  };
-  check(options.target == fitted.targets, "target", list(options.target), list(fitted.targets));
-  check(options.features.empty() || options.features == fitted.inputs, "features",
-        list(options.features), list(fitted.inputs));
+  const Names features = filtered(options.features, std::not_fn(is_ignored));
+  check_option(options.features.empty() || features == fitted.inputs, "features",
+               yaml_names(features), yaml_names(fitted.inputs));
+  const Names ignored = filtered(fitted.inputs, is_ignored);
+  require(ignored.empty(), "csv: data.ignore has ", yaml_names(ignored),
+          ", which are inputs of the model");
   const bool has_classes = fitted.class_count > 0;
   const auto task = [](bool classes) { return classes ? "classification" : "regression"; };
   const bool wants_classes = options.task == CsvTask::classification;
-  check(wants_classes == has_classes, "task", task(wants_classes), task(has_classes));
+  check_option(wants_classes == has_classes, "task", task(wants_classes), task(has_classes));
   const auto check_flag = [&](const char* key, bool asked, const std::vector<ColumnScale>& scales) {
-    check(asked == !scales.empty(), key, asked ? "true" : "false", asked ? "false" : "true");
+    check_option(asked == !scales.empty(), key, asked ? "true" : "false", asked ? "false" : "true");
   };
-  check_flag("normalize", options.normalize, fitted.input_scales);
+  // Categories are as they are.
+  if (!number_names(fitted).empty()) {
+    check_flag("normalize", options.normalize, fitted.input_scales);
+  }
+  check_same_forms(options, fitted);
   if (has_classes) return;
   check_flag("normalize_targets", options.normalize_targets, fitted.target_scales);
+}
+
+// "these are 24 numbers: when (year, month), city (5 categories, missing)".
+std::string forms_note(const Fitted& fitted) {
+  Names texts;
+  for (std::size_t i = 0; i < fitted.forms.size(); ++i) {
+    const auto& [categories, has_missing, has_other, parts] = fitted.forms[i];
+    if (!parts.empty()) texts.push_back(str(fitted.inputs[i], " (", join(parts), ")"));
+    if (categories.empty()) continue;
+    texts.push_back(str(fitted.inputs[i], " (",
+                        counted(std::ssize(categories), "category", "categories"),
+                        has_missing ? ", missing" : "", has_other ? ", other" : "", ")"));
+  }
+  return str("these are ", sum_of(fitted.forms, &ColumnForm::inputs),
+             " numbers: ", shortened(listed(texts, 10), 400));
 }
 
 // For DataSets::notes: which columns of the training file are used, and how.
@@ -453,8 +174,9 @@ std::vector<std::string> notes_of(const CsvFile& train, const CsvSetOptions& opt
     return counted(std::ssize(columns), one);
   };
   std::vector<std::string> constant;
+  const Names numbers = number_names(fitted);
   for (std::size_t i = 0; i < fitted.input_scales.size(); ++i) {
-    if (fitted.input_scales[i].deviation == 0) constant.push_back(fitted.inputs[i]);
+    if (fitted.input_scales[i].deviation == 0) constant.push_back(numbers[i]);
   }
   const bool has_values = fitted.class_count == 0;
   const std::string scaled = "normalized to mean 0 and deviation 1 of the training file";
@@ -470,57 +192,108 @@ std::vector<std::string> notes_of(const CsvFile& train, const CsvSetOptions& opt
     scaling += str("; ", count(constant, "constant column"),
                    constant.size() == 1 ? " becomes" : " become", " 0 (", some(constant), ")");
   }
-  return {str("columns: ", count(fitted.inputs, "input"), " (", some(fitted.inputs), "), ",
-              count(fitted.targets, "target"), " (", some(fitted.targets), "), ",
-              left_out.empty() ? "none left out"
-                               : str(left_out.size(), " left out (", some(left_out), ")")),
-          scaling};
+  Names notes{str("columns: ", count(fitted.inputs, "input"), " (", some(fitted.inputs), "), ",
+                  count(fitted.targets, "target"), " (", some(fitted.targets), "), ",
+                  left_out.empty() ? "none left out"
+                                   : str(left_out.size(), " left out (", some(left_out), ")"))};
+  if (!fitted.forms.empty()) notes.push_back(forms_note(fitted));
+  notes.push_back(scaling);
+  return notes;
 }
 
-// `file`, which lies at `path`, read as `fitted` says; with `fits` that is found by it first.
+// A table for predictions: rows stay that a training leaves out.
+class PredictedTable final : public TensorSet {
+ public:
+  // `complete` are those that it takes.
+  PredictedTable(const at::Tensor& inputs, const at::Tensor& targets, SampleType type,
+                 std::vector<std::string> names, DamagedRows damaged, at::Tensor complete)
+      : TensorSet(inputs, targets, std::move(type), std::move(names), std::move(damaged)),
+        inputs_(inputs),
+        targets_(targets),
+        complete_(std::move(complete)) {}
+
+  // That of a training, so that it is known to be the same set.
+  [[nodiscard]] std::string fingerprint() const override {
+    return TensorSet(inputs_.index_select(0, complete_), targets_.index_select(0, complete_),
+                     type(), class_names())
+        .fingerprint();
+  }
+
+ private:
+  at::Tensor inputs_, targets_, complete_;
+};
+
+// Of the table's tensors, with all of its rows, those that are in its set.
+std::shared_ptr<const Dataset> set_of(data::TableCells& cells, at::Tensor inputs,
+                                      std::optional<at::Tensor> targets, const SampleType& type,
+                                      const std::vector<std::string>& names) {
+  if (const auto kept = cells.kept(); !kept.empty()) {
+    const at::Tensor rows = at::tensor(kept);
+    inputs = inputs.index_select(0, rows);
+    if (targets) targets = targets->index_select(0, rows);
+  }
+  const auto complete = cells.complete();
+  if (complete.empty() || !targets) {
+    return std::make_shared<const TensorSet>(std::move(inputs), std::move(targets), type, names,
+                                             cells.take());
+  }
+  return std::make_shared<const PredictedTable>(inputs, *targets, type, names, cells.take(),
+                                                at::tensor(complete));
+}
+
+// `file`, which lies at `path`, read as `fitted` says; with `fits` that is found by it first, in a
+// training file without the samples that are taken for validation.
 std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile& file, bool fits,
-                                         Fitted& fitted, const CsvSetOptions& options,
+                                         bool splits, Fitted& fitted, const CsvSetOptions& options,
                                          const DataContext& context) {
   if (fits) {
-    fitted.inputs = check_columns(path, file, options);
-    fitted.targets = options.target;
+    auto [inputs, targets] = data::columns_of(path, file, options);
+    fitted.inputs = std::move(inputs);
+    fitted.targets = std::move(targets);
   }
   const bool has_targets =
       context.needs_targets || std::ranges::any_of(fitted.targets, [&](const std::string& name) {
         return file.find(name).has_value();
       });
-  std::vector<std::string> columns = fitted.inputs;
-  if (has_targets) std::ranges::copy(fitted.targets, std::back_inserter(columns));
-  WrongCells cells(path, file, options, context.keeps_damaged);
-  cells.find_missing(columns);
+  const data::NumberForm form(options);
+  data::TableCells cells(path, file, options, context);
+  cells.find_missing(fitted.inputs, has_targets ? fitted.targets : std::vector<std::string>());
+  if (fits && splits) {
+    const auto kept = std::ssize(cells.kept());
+    const auto rows = static_cast<std::int64_t>(cells.rows());
+    cells.hold_out(data::split_rows(kept > 0 ? kept : rows, context).validation);
+  }
   if (fits && options.task == CsvTask::classification) {
     const std::string& column = fitted.targets[0];
-    fitted.classes = class_names_of(file, column, cells, context.ignored);
+    fitted.classes = data::names_of(
+        cells, file.column(column), [](std::size_t) { return true; }, context.ignored);
     fitted.class_count = std::ssize(fitted.classes);
     if (fitted.classes.empty()) {
       formats::fail_file(
           path, str("no label in column '", cut(column), "' is a class",
                     context.ignored ? str(": ", *context.ignored, " does not count") : ""));
     }
+  } else if (fits) {
+    for (const std::string& target : fitted.targets) {
+      data::check_target_numbers(cells, form, target);
+    }
   }
+  if (fits) fitted.forms = data::forms_of(cells, form, fitted.inputs, options);
   const bool has_classes = fitted.class_count > 0;
-  RoundedColumns rounded;
+  data::RoundedColumns rounded(cells, form);
   std::optional<at::Tensor> targets;
   if (has_targets) {
     targets = has_classes
-                  ? labels_of(file, fitted.targets[0], fitted.classes, context.ignored, cells)
-                  : values_of_columns(path, file, fitted.targets, fits && options.normalize_targets,
-                                      fitted.target_scales, cells, rounded);
+                  ? data::labels_of(cells, fitted.targets[0], fitted.classes, context.ignored)
+                  : data::values_of(cells, form, fits, fitted, options, rounded);
   }
-  at::Tensor inputs = values_of_columns(path, file, fitted.inputs, fits && options.normalize,
-                                        fitted.input_scales, cells, rounded);
-  rounded.warn(path);
-  const std::vector<std::int64_t> shape{std::ssize(fitted.inputs)};
-  return std::make_shared<const TensorSet>(std::move(inputs), std::move(targets),
-                                           has_classes
-                                               ? class_sample(shape, fitted.class_count)
-                                               : value_sample(shape, std::ssize(fitted.targets)),
-                                           fitted.classes, cells.take());
+  at::Tensor inputs = data::inputs_of(cells, form, fits, fitted, options, rounded);
+  rounded.warn();
+  const std::vector<std::int64_t> shape{inputs.size(1)};
+  return set_of(cells, std::move(inputs), std::move(targets),
+                has_classes ? class_sample(shape, fitted.class_count)
+                            : value_sample(shape, std::ssize(fitted.targets)),
+                fitted.classes);
 }
 
 const keys::Rule<std::string> kSeparator{
@@ -528,12 +301,89 @@ const keys::Rule<std::string> kSeparator{
       return text.size() == 1 && std::string_view("\"\r\n").find(text) == std::string_view::npos;
     }};
 
+const keys::Rule<std::string> kDecimal{
+    "one byte that is no part of a number",
+    [](const std::string& text) {
+      return text.size() == 1 &&
+             std::string_view("0123456789+-eE \t\"\r\n").find(text) == std::string_view::npos;
+    },
+    {",", "."}};
+
+const keys::Rule<std::string> kThousands{"one to four bytes that are no part of a number",
+                                         [](const std::string& text) {
+                                           return !text.empty() && text.size() <= 4 &&
+                                                  text.find_first_of("0123456789+-eE\"\r\n") ==
+                                                      std::string::npos;
+                                         },
+                                         {",", " ", "'"}};
+
+const keys::Rule<std::string> kDatePart{str("one of ", join(data::date_parts())),
+                                        [](const std::string& part) {
+                                          const Names parts = data::date_parts();
+                                          return std::ranges::find(parts, part) != parts.end();
+                                        },
+                                        data::date_parts()};
+
+const keys::Rule<std::string> kDateFormat{
+    str(data::kIsoDates, ", or strptime's conversions, such as %d.%m.%Y"),
+    [](const std::string& format) {
+      return format == data::kIsoDates || format.find('%') != std::string::npos;
+    },
+    {data::kIsoDates, "%d.%m.%Y"}};
+
+// A list, in whose place a word may stand.
+keys::Value list_or_word(keys::Value list, const std::string& word,
+                         const std::function<void(bool is_word)>& set,
+                         const std::function<bool()>& is_word) {
+  list.words += str(", or ", word);
+  list.read = [word, set, read = list.read](const keys::YamlNode& node,
+                                            const keys::Report& report) {
+    const bool is_given = node.kind == keys::YamlNode::Kind::scalar && node.text == word;
+    set(is_given);
+    if (!is_given) read(node, report);
+  };
+  list.print = [word, is_word, print = list.print] {
+    return is_word() ? keys::yaml_text(word) : print();
+  };
+  list.samples = [word, samples = list.samples] {
+    keys::Samples all = samples();
+    all.good.push_back(keys::yaml_text(word));
+    return all;
+  };
+  return list;
+}
+
+// ValueError for options that break a rule.
+void check_rules(const CsvSetOptions& options) {
+  require(kSeparator.holds(options.separator), "csv: data.separator is '", options.separator,
+          "', but must be ", kSeparator.text);
+  keys::check("csv: data.decimal", options.decimal, kDecimal);
+  keys::check("csv: data.thousands", options.thousands, kThousands);
+  require(options.thousands != options.decimal, "csv: data.thousands and data.decimal are '",
+          options.decimal, "', but must differ");
+  keys::check("csv: data.date_format", options.date_format, kDateFormat);
+  for (const std::string& part : options.date_parts) {
+    keys::check("csv: data.date_parts", part, kDatePart);
+  }
+  require(options.dates.empty() || !options.date_parts.empty(),
+          "csv: data.date_parts is empty, but data.dates are to become numbers");
+}
+
 keys::ConfigKeys csv_keys(CsvSetOptions& options) {
   const keys::Rule<std::string> column = keys::of_length("a column's name", 1000);
   const auto targets_problem = [&options] {
     return options.normalize_targets && options.task == CsvTask::classification
                ? "classes have no mean: only for data.task regression"
                : "";
+  };
+  const auto thousands_problem = [&options] {
+    return options.thousands == options.decimal ? "must be another than data.decimal" : "";
+  };
+  const auto parts_problem = [&options] {
+    return options.date_parts.empty() && !options.dates.empty() ? "must name one at least" : "";
+  };
+  const auto ignore = [&options](bool is_word) {
+    if (is_word) options.features.clear();
   };
   return {
       file_key("file", options.file, "the training set: a table whose first line names columns"),
@@ -543,16 +393,42 @@ keys::ConfigKeys csv_keys(CsvSetOptions& options) {
        keys::text_or_list(options.target, column),
        "the column that is predicted, or several",
        {.required = options.target.empty()}},
-      {"features", keys::list(options.features, column),
-       "the columns that are inputs; []: all but the target"},
+      {"features",
+       list_or_word(keys::list(options.features, column), "*", ignore, [] { return false; }),
+       "the columns that are inputs; [] or \"*\": all but the target"},
+      {"ignore", keys::list(options.ignore, column),
+       "columns that are neither input nor target, such as a row's name or number"},
+      {"categories",
+       list_or_word(
+           keys::list(options.categories, column), "auto",
+           [&options](bool is_word) { options.finds_categories = is_word; },
+           [&options] { return options.finds_categories; }),
+       "columns whose different texts each become an input, 1 or 0; auto: all columns of text"},
+      {"unseen", keys::one_of(options.unseen, {"error", "other"}),
+       "what becomes of a category that the training set does not have: an input of its own"},
+      {"dates", keys::list(options.dates, column), "columns of dates, which become numbers"},
+      {"date_parts",
+       keys::list(options.date_parts, kDatePart),
+       "the numbers that are made of each date; days are those since 1970",
+       {.problem = parts_problem, .others = {"dates"}}},
+      {"date_format", keys::text(options.date_format, kDateFormat),
+       "how dates are written: as in ISO 8601 (2024-03-01T12:30), or as strptime reads them"},
       {"separator", keys::text(options.separator, kSeparator), "what stands between two fields"},
+      {"decimal", keys::text(options.decimal, kDecimal), "what stands before a number's fraction"},
+      {"thousands",
+       keys::text_or_null(options.thousands, kThousands),
+       "what stands between a number's groups of digits, as in 1,234,567",
+       {.problem = thousands_problem, .others = {"decimal"}}},
       {"task", keys::one_of(options.task, {"regression", "classification"}),
        "whether the target is a number or the name of a class"},
       {"missing_values",
        keys::list(options.missing_values,
                   {"at most 100 bytes", [](const auto& text) { return text.size() <= 100; }}),
-       "fields that say that a value is missing, which is an error; []: none is missing",
+       "fields that say that a value is missing; []: none is missing",
        {.before = "[]"}},
+      {"missing", keys::one_of(options.missing, {"error", "drop", "mean"}),
+       "drop: rows with such are left out; mean: inputs get the training set's mean, or a "
+       "category"},
       {"normalize", keys::flag(options.normalize),
        "give inputs mean 0 and deviation 1, by the training set"},
       {"normalize_targets",
@@ -571,17 +447,16 @@ std::vector<std::string> CsvSetOptions::usual_missing_values() {
 }
 
 DataSets load_csv(const CsvSetOptions& options, const DataContext& context) {
-  require(kSeparator.holds(options.separator), "csv: data.separator is '", options.separator,
-          "', but must be ", kSeparator.text);
+  check_rules(options);
   if (context.fitted) check_same(options, *context.fitted);
   DataSets sets;
   if (context.fitted) sets.fitted = *context.fitted;
   bool is_fitted = context.fitted.has_value();
   // Columns and classes come from the first file that can be read. It is another than the training
   // file only for `train check`, which looks at the other files even if that one can't be read.
-  const auto read = [&](const std::string& path, const CsvFile& file) {
+  const auto read = [&](const std::string& path, const CsvFile& file, bool splits) {
     Fitted fitted = sets.fitted;
-    auto set = table_set(path, file, !is_fitted, fitted, options, context);
+    auto set = table_set(path, file, !is_fitted, splits, fitted, options, context);
     sets.fitted = std::move(fitted);
     is_fitted = true;
     return set;
@@ -589,14 +464,14 @@ DataSets load_csv(const CsvSetOptions& options, const DataContext& context) {
   if (context.wanted.train || !context.fitted) {
     load_or_tell(context, [&] {
       const CsvFile train = open_csv(options.file, options, context);
-      sets.train = read(options.file, train);
+      sets.train = read(options.file, train, context.validation > 0 && !options.validation_file);
       sets.notes = notes_of(train, options, sets.fitted);
     });
   }
   const auto other = [&](bool is_wanted, const std::optional<std::string>& file,
                          std::shared_ptr<const Dataset>& set) {
     load_wanted(context, is_wanted && file, set,
-                [&] { return read(*file, open_csv(*file, options, context)); });
+                [&] { return read(*file, open_csv(*file, options, context), false); });
   };
   other(context.wanted.validation, options.validation_file, sets.validation);
   other(context.wanted.test, options.test_file, sets.test);

@@ -53,17 +53,8 @@ keys::KeyTraits of_place(bool is_required) {
 
 // Takes a part of the training set away, for validation.
 void split_off(DataSets& sets, const DataContext& context) {
-  const std::int64_t size = sets.train->size();
-  const auto part =
-      static_cast<std::int64_t>(std::llround(context.validation * static_cast<double>(size)));
-  require(part >= 1 && part < size, "data.validation: of ", counted(size, "training sample"), " ",
-          context.validation, " would be ", part, ", and both sides need one at least");
-  const std::string lack =
-      lack_of_memory(static_cast<std::size_t>(data::IndexList::bytes(size) + 1));
-  require(lack.empty(), "data.validation: which of ", size, " training samples it has takes ",
-          lack);
-  data::IndexList rest = data::IndexList::permuted(Key(context.seed).fold("validation"), size);
-  sets.validation = std::make_shared<const Subset>(sets.train, rest.take(part));
+  auto [validation, rest] = data::split_rows(sets.train->size(), context);
+  sets.validation = std::make_shared<const Subset>(sets.train, std::move(validation));
   rest.sort();  // in the source's order where samples are not shuffled
   sets.train = std::make_shared<const Subset>(sets.train, std::move(rest));
 }
@@ -135,6 +126,19 @@ void load_or_tell(const DataContext& context, const std::function<void()>& load)
 void load_wanted(const DataContext& context, bool is_wanted, std::shared_ptr<const Dataset>& set,
                  const std::function<std::shared_ptr<const Dataset>()>& load) {
   if (is_wanted) load_or_tell(context, [&] { set = load(); });
+}
+
+data::SplitRows data::split_rows(std::int64_t size, const DataContext& context) {
+  const auto part =
+      static_cast<std::int64_t>(std::llround(context.validation * static_cast<double>(size)));
+  require(part >= 1 && part < size, "data.validation: of ", counted(size, "training sample"), " ",
+          context.validation, " would be ", part, ", and both sides need one at least");
+  const std::string lack = lack_of_memory(static_cast<std::size_t>(IndexList::bytes(size) + 1));
+  require(lack.empty(), "data.validation: which of ", size, " training samples it has takes ",
+          lack);
+  IndexList rest = IndexList::permuted(Key(context.seed).fold("validation"), size);
+  IndexList validation = rest.take(part);
+  return {std::move(validation), std::move(rest)};
 }
 
 void data::require_there(const std::string& source, const std::string& path,

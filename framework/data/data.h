@@ -123,6 +123,13 @@ namespace data {
 inline constexpr const char* kSeeConfigs =
     "; the head of a config in configs/ says where its data come from";
 
+/// The samples of a training set of `size` that DataContext::validation takes, and the rest.
+struct SplitRows {
+  IndexList validation, rest;  ///< in the order of a permutation by the seed
+};
+/// ValueError where one of these would have none, and without the memory for them.
+[[nodiscard]] SplitRows split_rows(std::int64_t size, const DataContext& context);
+
 /// DataError if nothing is at `path`: which source misses it, and `advice` on getting or making it.
 void require_there(const std::string& source, const std::string& path, const std::string& advice);
 

@@ -2,16 +2,31 @@
 
 #include <cmath>
 
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
+
+std::int64_t ColumnForm::numbers() const {
+  if (!categories.empty()) return 0;
+  return date_parts.empty() ? 1 : std::ssize(date_parts);
+}
+
+std::int64_t ColumnForm::inputs() const {
+  if (categories.empty()) return numbers();
+  return std::ssize(categories) + (has_missing ? 1 : 0) + (has_other ? 1 : 0);
+}
 
 void check_fitted(const Fitted& fitted) {
   const auto check = [](const char* what, const auto& list, const char* of, auto size) {
     require(list.empty() || std::ssize(list) == static_cast<std::int64_t>(size),
             "fitted: ", list.size(), " ", what, " for ", size, " ", of);
   };
-  check("scales", fitted.input_scales, "inputs", fitted.inputs.size());
+  check("forms", fitted.forms, "inputs", fitted.inputs.size());
+  const auto numbers =
+      fitted.forms.empty() ? std::ssize(fitted.inputs) : sum_of(fitted.forms, &ColumnForm::numbers);
+  check("scales", fitted.input_scales, "inputs", numbers);
+  check("means", fitted.input_means, "inputs", numbers);
   check("scales", fitted.target_scales, "targets", fitted.targets.size());
   check("names", fitted.classes, "classes", fitted.class_count);
   for (const auto* const scales : {&fitted.input_scales, &fitted.target_scales}) {
@@ -19,6 +34,9 @@ void check_fitted(const Fitted& fitted) {
       require(std::isfinite(mean) && std::isfinite(deviation), "fitted: a scale is ", mean, " and ",
               deviation, ", but must be finite");
     }
+  }
+  for (const double mean : fitted.input_means) {
+    require(std::isfinite(mean), "fitted: a mean is ", mean, ", but must be finite");
   }
 }
 

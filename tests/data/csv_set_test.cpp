@@ -342,8 +342,8 @@ TEST_CASE("missing values of a table are an error that lists where") {
         "data file '" + options.file +
             "': it has 6 missing values: line 3, column 'a': 'NaN'; line 4, column 'y': 'n/a'; "
             "line 5, column 'y': ' '; line 6, column 'y': '?'; line 7, column 'y': 'NULL'; line 8, "
-            "column 'a': ''; fill them or leave these rows out; data.missing_values says what "
-            "counts as missing ([]: nothing)");
+            "column 'a': ''; data.missing: drop leaves these rows out, and mean fills them; "
+            "data.missing_values says what counts as missing ([]: nothing)");
   options.task = CsvTask::regression;
   CHECK_THAT(csv_set_error<DataError>(options), ContainsSubstring("it has 6 missing values"));
 
@@ -438,7 +438,7 @@ TEST_CASE("where damaged rows are kept, each says all that is wrong with it") {
   CHECK((values.fitted.input_scales == std::vector<ColumnScale>{{2, 1}}));
   CHECK(floats_of(values.train->batch(std::vector<std::int64_t>{0}).inputs) == CsvFloats{-1});
   options.missing_values = {};
-  options.file = folder.write("c.csv", "x,z\nNA,1\n");
+  options.file = folder.write("c.csv", "x,z\nNA,1\n2,1\n3,1\n");
   CHECK_THAT(damage_of(*load_csv(options, {.keeps_damaged = true}).train, 0),
              EndsWith("line 2: column 'x': 'NA' is no finite number"));
   options = {.file = folder.write("c.csv", "x,z\nNA,1\n"),

@@ -91,6 +91,18 @@ TEST_CASE("a checkpoint says what was fitted and what sets there were, to the la
   CheckpointInfo info;
   add_record(record, info);
   CHECK(data_record("c", info) == record);
+  Fitted table = data.fitted;
+  table.inputs = {"a", "b", "c"};
+  table.input_scales = {{0, 1}, {2, 3}, {4, 5}};
+  table.forms = {
+      {}, {.categories = {"x", "\xff"}, .has_missing = true}, {.date_parts = {"year", "days"}}};
+  table.input_means = {0.1, -1e300, 3};
+  table.has_unit_figures = true;
+  add_record({.fitted = table, .sets = records_of(data)}, info);
+  CHECK(data_record("c", info).fitted == table);
+  table.forms[1] = {.categories = {"x"}, .has_other = true};
+  add_record({.fitted = table, .sets = records_of(data)}, info);
+  CHECK(data_record("c", info).fitted == table);
   CHECK(fitted_text({.classes = {"x", "\xff"}, .class_count = 2}) ==
         R"({"inputs":[],"input_scales":[],"targets":[],"target_scales":[],)"
         R"("classes":["x",[255]],"class_count":2})");

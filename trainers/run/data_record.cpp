@@ -46,6 +46,22 @@ std::vector<ColumnScale> scales_in(const Json& list) {
   });
 }
 
+Json json_of(const ColumnForm& form) {
+  if (!form.date_parts.empty()) return {{"date_parts", json_of(form.date_parts)}};
+  if (form.categories.empty()) return nullptr;
+  return {{"categories", json_of(form.categories)},
+          {"missing", form.has_missing},
+          {"other", form.has_other}};
+}
+
+ColumnForm form_in(const Json& json) {
+  if (json.is_null()) return {};
+  if (json.contains("date_parts")) return {.date_parts = names_in(json.at("date_parts"))};
+  return {.categories = names_in(json.at("categories")),
+          .has_missing = json.at("missing").get<bool>(),
+          .has_other = json.at("other").get<bool>()};
+}
+
 Json json_of(const TensorType& type) {
   return {{"dtype", c10::toString(type.dtype)}, {"shape", type.shape}};
 }
@@ -90,6 +106,11 @@ Fitted parse_fitted(const std::string& text) {
                 .classes = names_in(json.at("classes")),
                 .class_count = json.at("class_count").get<std::int64_t>(),
                 .sample = sample_in(json.at("sample"))};
+  if (json.contains("forms")) fitted.forms = mapped(json.at("forms"), form_in);
+  if (json.contains("input_means")) {
+    fitted.input_means = json.at("input_means").get<std::vector<double>>();
+  }
+  fitted.has_unit_figures = json.value("unit_figures", false);
   check_fitted(fitted);
   return fitted;
 }
@@ -201,6 +222,12 @@ std::string fitted_text(const Fitted& fitted) {
             {"targets", json_of(fitted.targets)}, {"target_scales", json_of(fitted.target_scales)},
             {"classes", json_of(fitted.classes)}, {"class_count", fitted.class_count}};
   if (fitted.sample) json["sample"] = json_of(*fitted.sample);
+  // Those of other data, and of tables without such columns, have the texts of before.
+  if (!fitted.forms.empty()) {
+    json["forms"] = mapped(fitted.forms, [](const ColumnForm& form) { return json_of(form); });
+  }
+  if (!fitted.input_means.empty()) json["input_means"] = fitted.input_means;
+  if (fitted.has_unit_figures) json["unit_figures"] = true;
   return json.dump();
 }
 

@@ -73,8 +73,11 @@ void add_record(const DataRecord& record, CheckpointInfo& info);
 
 /// What was fitted, as JSON: "inputs" and "targets" (names), "input_scales" and "target_scales"
 /// ([mean, deviation] of each), "classes" (names), "class_count" and "sample" ("input" and
-/// "target", each with "dtype" and "shape", "classes", and "ignored" where some targets are). A
-/// name that is not in UTF-8 is the list of its bytes.
+/// "target", each with "dtype" and "shape", "classes", and "ignored" where some targets are). Where
+/// some columns are no numbers also "forms", of each input column: null, {"categories": names,
+/// "missing": whether one more is for missing values, "other": … for other texts}, or
+/// {"date_parts": names}. "input_means" (of each number) where means alone are needed, and
+/// "unit_figures" where it is true. A name that is not in UTF-8 is the list of its bytes.
 [[nodiscard]] std::string fitted_text(const Fitted& fitted);
 
 }  // namespace lockstep

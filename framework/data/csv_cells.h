@@ -1,0 +1,113 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/data/csv.h"
+#include "framework/data/index_list.h"
+#include "framework/data/tensor_set.h"
+#include "framework/formats/csv.h"
+
+namespace lockstep::data {
+
+/// Tells missing values.
+class MissingValues {
+ public:
+  explicit MissingValues(const std::vector<std::string>& spellings);
+
+  [[nodiscard]] bool empty() const { return spellings_.empty(); }
+  [[nodiscard]] bool contains(std::string_view text) const {
+    text = formats::trimmed(text);
+    return last_bytes_[last_byte(text)] && spellings_.contains(text);
+  }
+
+ private:
+  // 0 for an empty text.
+  static std::size_t last_byte(std::string_view text) {
+    return text.empty() ? 0 : static_cast<unsigned char>(text.back());
+  }
+
+  std::set<std::string, std::less<>> spellings_;
+  std::array<bool, 256> last_bytes_{};  // of all spellings; hardly a number ends with one of them
+};
+
+/// A table's cells: which are missing, which rows that leaves out, and what is wrong with the rest:
+/// an error, or, where rows are kept, what batch() says of them.
+class TableCells {
+ public:
+  /// `file`, which lies at `path`, must live as long.
+  TableCells(std::string path, const formats::CsvFile& file, const CsvSetOptions& options,
+             const DataContext& context);
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const formats::CsvFile& file() const { return file_; }
+  [[nodiscard]] std::size_t rows() const { return file_.rows(); }
+  [[nodiscard]] std::string_view text(std::size_t row, std::size_t column) const {
+    return file_.text(row, column);
+  }
+
+  /// Looks for missing values in these columns. With CsvMissing::error all are named in one error;
+  /// else these rows are left out, or filled, and a line says how many. `targets` may be empty.
+  void find_missing(const std::vector<std::string>& inputs,
+                    const std::vector<std::string>& targets);
+  /// What is fitted is not to see these samples of the set.
+  void hold_out(const IndexList& samples);
+
+  /// Whether a row has no part in the set.
+  [[nodiscard]] bool leaves_out(std::size_t row) const {
+    return !left_out_.empty() && left_out_[row];
+  }
+  /// Whether means, deviations and categories are to come from it, too.
+  [[nodiscard]] bool is_fitted(std::size_t row) const {
+    return !leaves_out(row) && (held_out_.empty() || !held_out_[row]);
+  }
+  [[nodiscard]] bool are_all_fitted() const { return left_out_.empty() && held_out_.empty(); }
+  [[nodiscard]] bool fills_missing() const { return missing_is_ == CsvMissing::mean; }
+  /// Whether missing values are no errors by themselves.
+  [[nodiscard]] bool allows_missing() const { return missing_is_ != CsvMissing::error; }
+  [[nodiscard]] bool is_missing(std::size_t row, std::size_t column) const {
+    return missing_.contains(text(row, column));
+  }
+  /// Whether a cell is no matter: its row is left out or its line is ragged, or it is missing and
+  /// that is found already.
+  [[nodiscard]] bool says_nothing(std::size_t row, std::size_t column) const;
+
+  /// Of a cell that breaks `rule`: "is …". Of one that says nothing nothing is told.
+  void add(std::size_t row, std::size_t column, const std::string& rule);
+  /// The same also of a missing value.
+  void add_missing(std::size_t row, std::size_t column, const std::string& rule);
+
+  /// The rows of the set, where some are left out.
+  [[nodiscard]] std::vector<std::int64_t> kept() const;
+  /// Those of them that a training takes, where rows stay for predictions alone.
+  [[nodiscard]] std::vector<std::int64_t> complete() const;
+  /// The damaged rows that were found, by their numbers in the set, each with its line of the file.
+  [[nodiscard]] DamagedRows take();
+
+ private:
+  static constexpr std::size_t kMostRows = 10'000;  // that are told with line and column
+
+  [[nodiscard]] bool is_ragged(std::size_t row) const;
+  void refuse_missing(const std::vector<std::string>& columns);
+  void tell_missing(const std::vector<std::pair<std::string, std::int64_t>>& found,
+                    std::int64_t filled) const;
+  void note(std::size_t row, const std::string& text);
+
+  std::string path_;
+  const formats::CsvFile& file_;
+  MissingValues missing_;
+  CsvMissing missing_is_;
+  bool keeps_;          // damaged rows
+  bool needs_targets_;  // otherwise rows without them stay
+  // Of each row, or none: it is not in the set; it is not in that of a training; it is not fitted.
+  std::vector<bool> left_out_, incomplete_, held_out_;
+  DamagedRows rows_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "framework/data/csv.h"
+#include "framework/data/csv_cells.h"
+#include "framework/data/csv_numbers.h"
+#include "framework/data/fitted.h"
+
+namespace lockstep::data {
+
+/// The columns that a training file's table has for the options; the features are inputs.
+/// ValueError as load_csv() has it.
+struct TableColumns {
+  std::vector<std::string> inputs;
+  std::vector<std::string> targets;
+};
+[[nodiscard]] TableColumns columns_of(const std::string& path, const formats::CsvFile& file,
+                                      const CsvSetOptions& options);
+
+/// How these columns become inputs, by the rows that are fitted; none if all are numbers. DataError
+/// that names all columns of text for which the options say nothing, and what to write for them.
+[[nodiscard]] std::vector<ColumnForm> forms_of(const TableCells& cells, const NumberForm& form,
+                                               const std::vector<std::string>& inputs,
+                                               const CsvSetOptions& options);
+/// Throws the DataError of a target that is text.
+void check_target_numbers(const TableCells& cells, const NumberForm& form,
+                          const std::string& target);
+
+/// float32 (rows, inputs), of all rows: by what is fitted, or, with `fits`, after its scales and
+/// means are found. 0 where a cell is wrong.
+[[nodiscard]] at::Tensor inputs_of(TableCells& cells, const NumberForm& form, bool fits,
+                                   Fitted& fitted, const CsvSetOptions& options,
+                                   RoundedColumns& rounded);
+/// The same for targets that are values; those that are missing are NaN.
+[[nodiscard]] at::Tensor values_of(TableCells& cells, const NumberForm& form, bool fits,
+                                   Fitted& fitted, const CsvSetOptions& options,
+                                   RoundedColumns& rounded);
+
+}  // namespace lockstep::data

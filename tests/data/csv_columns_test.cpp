@@ -1,0 +1,435 @@
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/data/csv.h"
+#include "tests/catch.h"
+#include "tests/data/same_batches.h"
+#include "tests/support/captured_stderr.h"
+#include "tests/support/message_of.h"
+#include "trainers/bench/testing/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+using Catch::Matchers::EndsWith;
+using testing::damage_of;
+using testing::floats_of;
+using testing::integers_of;
+using testing::message_of;
+using testing::TemporaryFolder;
+using testing::whole;
+using Floats = std::vector<float>;
+using Texts = std::vector<std::string>;
+
+template <typename E>
+std::string table_error(const CsvSetOptions& options, const DataContext& context = {}) {
+  return message_of<E>([&] { (void)load_csv(options, context); });
+}
+
+Floats inputs_of(const Dataset& set) {
+  return floats_of(whole(set).inputs);
+}
+
+// Of these inputs.
+Floats inputs_of(const Dataset& set, std::int64_t begin, std::int64_t end) {
+  return floats_of(whole(set).inputs.slice(1, begin, end).contiguous());
+}
+
+std::string log_of(const CsvSetOptions& options) {
+  const testing::CapturedStderr log;
+  (void)load_csv(options);
+  return log.text();
+}
+
+}  // namespace
+
+TEST_CASE("columns that are ignored are neither inputs nor targets") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{.file = folder.write("a.csv", "patient,a,b,y\nmax,1,2,3\nmia,4,5,6\n"),
+                        .target = {"y"},
+                        .ignore = {"patient"},
+                        .normalize = false};
+  const DataSets sets = load_csv(options);
+  CHECK(sets.fitted.inputs == Texts{"a", "b"});
+  CHECK_THAT(sets.notes.at(0), EndsWith("1 left out (patient)"));
+  // Other files need not have them.
+  options.file = folder.write("b.csv", "a,b,y\n7,8,9\n");
+  CHECK(inputs_of(*load_csv(options, {.fitted = sets.fitted}).train) == Floats{7, 8});
+  CHECK_THAT(table_error<ValueError>(options), ContainsSubstring("has no column 'patient'"));
+  options.file = folder.path("a.csv");
+  options.features = {"b", "patient", "a"};
+  CHECK(load_csv(options).fitted.inputs == Texts{"b", "a"});
+  options.ignore = {"y"};
+  CHECK(table_error<ValueError>(options) == "csv: data.ignore has the target 'y'");
+  options.features = {};
+  options.ignore = {"patient", "a", "b"};
+  CHECK_THAT(table_error<ValueError>(options),
+             EndsWith("has no column but the target and those of data.ignore"));
+  options.ignore = {"a"};
+  CHECK(table_error<ValueError>(options, {.fitted = sets.fitted}) ==
+        "csv: data.ignore has ['a'], which are inputs of the model");
+}
+
+TEST_CASE("all columns of text are named at once, with what can be done about each") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{
+      .file = folder.write("a.csv",
+                           "city,size,when,cost,y\nBonn,1,2024-01-01,\"1.234,5\",3\n"
+                           "Ulm,2,2024-01-02,\"5,5\",4\n"),
+      .target = {"y"}};
+  const std::string of_file = "data file '" + options.file + "': ";
+  CHECK(table_error<DataError>(options) ==
+        of_file +
+            "3 of 4 input columns are not numbers: 'city' (line 2: 'Bonn'), 'when' (line 2: "
+            "'2024-01-01', a date), 'cost' (line 2: '1.234,5', a number with data.decimal: ',' and "
+            "data.thousands: '.'); data.ignore: [city, when, cost] leaves them out, "
+            "data.categories: [city, when, cost] makes an input of each different text (auto: for "
+            "all such columns), data.dates: [when] makes numbers of dates");
+  // train check says so, too, once, and not for each row.
+  CHECK(table_error<DataError>(options, {.keeps_damaged = true}) ==
+        table_error<DataError>(options));
+  // Dates and numbers in another form are no categories unless that is said.
+  options.finds_categories = true;
+  CHECK_THAT(table_error<DataError>(options),
+             ContainsSubstring("2 of 4 input columns are not numbers: 'when' "));
+  options.decimal = ",";
+  options.thousands = ".";
+  options.dates = {"when"};
+  options.normalize = false;
+  CHECK(inputs_of(*load_csv(options).train) == Floats{1, 0, 1, 19723, 1234.5, 0, 1, 2, 19724, 5.5});
+  // A cell of another kind among numbers stands alone.
+  options = {.file = folder.write("b.csv", "a,y\n1,1\n2,2\nthree,3\n"), .target = {"y"}};
+  options.finds_categories = true;
+  CHECK_THAT(table_error<DataError>(options),
+             EndsWith("line 4: column 'a': 'three' is no finite number"));
+  options = {.file = folder.write("c.csv", "a,y\n1,cat\n2,dog\n"), .target = {"y"}};
+  CHECK_THAT(table_error<DataError>(options),
+             EndsWith("the target is not numbers: 'y' (line 2: 'cat'); data.task: classification "
+                      "predicts which text it is"));
+}
+
+TEST_CASE("categories become inputs of their own, in their column's place") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{
+      .file = folder.write("a.csv",
+                           "a,city,class,y\n1,Rome,3,1\n2, Bonn,1,2\n3,Rome,10,3\n4,\"Bonn \",3.0,"
+                           "4\n"),
+      .test_file = folder.write("b.csv", "y,class,city,a\n0,1,Rome,9\n"),
+      .target = {"y"},
+      .normalize = true,
+      .categories = {"class", "city"}};
+  const DataSets sets = load_csv(options);
+  CHECK(sets.fitted.inputs == Texts{"a", "city", "class"});
+  CHECK((sets.fitted.forms == std::vector<ColumnForm>{{},
+                                                      {.categories = {"Bonn", "Rome"}},
+                                                      {.categories = {"1", "3", "10"}}}));
+  CHECK(sets.fitted.input_scales.size() == 1);
+  CHECK(sets.train->type() == value_sample({6}, 1));
+  CHECK(inputs_of(*sets.train, 0, 1)[0] == static_cast<float>(-1.5 / std::sqrt(1.25)));
+  CHECK(inputs_of(*sets.train, 1, 6) ==
+        Floats{0, 1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 1, 1, 0, 0, 1, 0});
+  CHECK(inputs_of(*sets.test, 1, 6) == Floats{0, 1, 1, 0, 0});
+  CHECK_THAT(sets.notes.at(1), EndsWith("these are 6 numbers: city (2 categories), class (3 "
+                                        "categories)"));
+  testing::check_same_batches(*sets.train);
+
+  // What the training file does not have.
+  options.test_file = folder.write("b.csv", "y,class,city,a\n0,1,Oslo,9\n");
+  CHECK_THAT(table_error<DataError>(options),
+             EndsWith("b.csv': line 2: column 'city': 'Oslo' is none of the training set's "
+                      "categories: 'Bonn', 'Rome'; data.unseen: other trains with an input for "
+                      "such"));
+  CHECK_THAT(damage_of(*load_csv(options, {.keeps_damaged = true}).test, 0),
+             ContainsSubstring("'Oslo' is none of"));
+  options.unseen = CsvUnseen::other;
+  options.categories = {"city"};
+  options.features = {"city"};
+  const DataSets open = load_csv(options);
+  CHECK(inputs_of(*open.train) == Floats{0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0});
+  CHECK(inputs_of(*open.test) == Floats{0, 0, 1});
+
+  // As checkpoints are read: the categories are the model's, and the options must ask for these.
+  options.file = folder.write("c.csv", "city,y\nBonn,1\n");
+  options.test_file.reset();
+  CHECK(inputs_of(*load_csv(options, {.fitted = open.fitted}).train) == Floats{1, 0, 0});
+  options.unseen = CsvUnseen::error;
+  CHECK(table_error<ValueError>(options, {.fitted = open.fitted}) ==
+        "csv: data.unseen is error, but the model was trained with other");
+  options.categories = {};
+  CHECK(table_error<ValueError>(options, {.fitted = open.fitted}) ==
+        "csv: data.categories is [], but the model was trained with ['city']");
+  options.finds_categories = true;
+  options.unseen = CsvUnseen::other;
+  CHECK_NOTHROW(load_csv(options, {.fitted = open.fitted}));
+}
+
+TEST_CASE("what can't be a column of categories or dates is told") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{.file = folder.write("a.csv", "a,y,z\nx,1,2024-01-01\n"), .target = {"y"}};
+  options.categories = {"y"};
+  CHECK(table_error<ValueError>(options) ==
+        "csv: data.categories has the column 'y', which is no input");
+  options.categories = {"a", "z"};
+  options.dates = {"z"};
+  CHECK(table_error<ValueError>(options) ==
+        "csv: the column 'z' stands in data.categories and data.dates");
+  options.categories = {"a"};
+  options.date_parts = {"week"};
+  CHECK_THAT(table_error<ValueError>(options), ContainsSubstring("data.date_parts must be one of"));
+  options.date_parts = {};
+  CHECK_THAT(table_error<ValueError>(options), ContainsSubstring("data.date_parts is empty"));
+  options.date_parts = {"year"};
+  options.thousands = ".";
+  CHECK_THAT(table_error<ValueError>(options), ContainsSubstring("must differ"));
+}
+
+TEST_CASE("rows of which a value is missing can be left out of each set") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{
+      .file = folder.write("a.csv", "a,b,kind,y\n1,1,u,1\nNA,2,v,2\n3,?,u,3\n5,4,u,4\n9,9,u,\n"),
+      .test_file = folder.write("b.csv", "a,b,kind,y\n,1,u,1\n1,1,u,1\n"),
+      .target = {"y"},
+      .ignore = {"b"},
+      .missing = CsvMissing::drop,
+      .categories = {"kind"}};
+  std::string log;
+  const DataSets sets = [&] {
+    const testing::CapturedStderr captured;
+    DataSets made = load_csv(options);
+    log = captured.text();
+    return made;
+  }();
+  CHECK(log == "lockstep: csv: '" + options.file +
+                   "': 2 of 5 rows are left out, as values are missing; missing: a (1), y (1)\n"
+                   "lockstep: csv: '" +
+                   *options.test_file +
+                   "': 1 of 2 rows is left out, as values are missing; missing: a (1)\n");
+  CHECK(testing::sizes_of(sets) == std::vector<std::int64_t>{3, 0, 1});
+  // Neither the mean nor the categories are of rows that are left out.
+  CHECK(sets.fitted.input_scales[0].mean == 3);
+  CHECK(sets.fitted.forms[1].categories == Texts{"u"});
+  CHECK(floats_of(whole(*sets.train).targets) == Floats{1, 3, 4});
+  CHECK(inputs_of(*sets.train)[2] == 0);
+
+  // Nor does another cell of such a row matter, and rows behind it are told by their own line.
+  options.test_file = folder.write("b.csv", "a,b,kind,y\nNA,1,w,bad\n1,1,w,1\n");
+  CHECK_THAT(table_error<DataError>(options), ContainsSubstring("line 3: column 'kind': 'w'"));
+  const DataSets kept = load_csv(options, {.keeps_damaged = true});
+  REQUIRE(kept.test->size() == 1);
+  CHECK_THAT(damage_of(*kept.test, 0), ContainsSubstring("line 3: column 'kind': 'w'"));
+
+  options.test_file = folder.write("b.csv", "a,b,kind,y\nNA,1,u,1\n");
+  CHECK_THAT(table_error<DataError>(options),
+             EndsWith("b.csv': no row is left without those that miss a value: a (1); data.ignore "
+                      "takes columns out, and data.missing: mean fills inputs"));
+}
+
+TEST_CASE("missing inputs can be filled by what the training set has") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{
+      .file = folder.write("a.csv", "a,kind,y\n1,u,1\n-999,v,2\n3,,3\n5,u,NA\n8,u,5\n"),
+      .test_file = folder.write("b.csv", "a,kind,y\n100,v,1\n?,?,2\n"),
+      .target = {"y"},
+      .normalize = false,
+      .missing_values = {"-999", "", "NA", "?"},
+      .missing = CsvMissing::mean,
+      .categories = {"kind"}};
+  const DataSets sets = load_csv(options);
+  // A row without its target is left out, and has no part in the mean.
+  CHECK(sets.fitted.input_means == std::vector<double>{4});
+  CHECK((sets.fitted.forms[1] == ColumnForm{.categories = {"u", "v"}, .has_missing = true}));
+  CHECK(inputs_of(*sets.train) == Floats{1, 1, 0, 0, 4, 0, 1, 0, 3, 0, 0, 1, 8, 1, 0, 0});
+  CHECK(floats_of(whole(*sets.train).targets) == Floats{1, 2, 3, 5});
+  CHECK(inputs_of(*sets.test) == Floats{100, 0, 1, 0, 4, 0, 0, 1});
+  CHECK_THAT(log_of(options),
+             ContainsSubstring("2 missing values are filled by the training set's means, or a "
+                               "category of their own, 1 of 5 rows is left out, as targets are "
+                               "missing; missing: a (1), kind (1), y (1)\n"));
+  // The means are those of the checkpoint.
+  options.file = folder.write("c.csv", "a,kind,y\n,u,1\n50,v,1\n");
+  CHECK(inputs_of(*load_csv(options, {.fitted = sets.fitted}).train) ==
+        Floats{4, 1, 0, 0, 50, 0, 1, 0});
+
+  // Normalized, a filled value is 0.
+  options.file = folder.path("a.csv");
+  options.normalize = true;
+  const DataSets scaled = load_csv(options);
+  CHECK(scaled.fitted.input_means.empty());
+  CHECK(scaled.fitted.input_scales[0].mean == 4);
+  CHECK(inputs_of(*scaled.train)[4] == 0);
+  Fitted fitted = scaled.fitted;
+  fitted.input_scales.clear();
+  options.normalize = false;
+  CHECK_THAT(table_error<ValueError>(options, {.fitted = fitted}),
+             ContainsSubstring("and so has no means"));
+
+  // A missing category is one that the training set must have, as any other.
+  options.file = folder.write("d.csv", "a,kind,y\n1,u,1\n2,v,2\n");
+  CHECK_THAT(table_error<DataError>(options),
+             ContainsSubstring("b.csv': line 3: column 'kind': '?' is missing, and a missing value "
+                               "is none of the training set's categories: 'u', 'v'; "));
+  options.file = folder.write("d.csv", "a,kind,y\n,u,1\n,v,2\n");
+  CHECK_THAT(table_error<DataError>(options),
+             EndsWith("the column 'a' has no value in the training set, and so no mean: "
+                      "data.ignore leaves it out"));
+}
+
+TEST_CASE("predictions take rows without targets, and name those without an input in their place") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{.file = folder.write("a.csv", "a,y\n1,1\n3,2\n,3\n"),
+                        .test_file = folder.write("b.csv", "a,y\n1,\n,2\n3,4\n"),
+                        .target = {"y"},
+                        .missing = CsvMissing::drop};
+  const DataSets trained = load_csv(options);
+  const DataContext predicts{
+      .fitted = trained.fitted, .needs_targets = false, .keeps_damaged = true};
+  const auto set = load_csv(options, predicts).test;
+  REQUIRE(set->size() == 3);
+  CHECK_THAT(damage_of(*set, 1), EndsWith("b.csv': line 3: column 'a': '' is a missing value"));
+  const Batch rest = set->batch(std::vector<std::int64_t>{0, 2});
+  CHECK(floats_of(rest.inputs) == Floats{-1, 1});
+  CHECK(std::isnan(floats_of(rest.targets)[0]));
+  CHECK(floats_of(rest.targets)[1] == 4);
+  // It is known to be the run's own set.
+  CHECK(set->fingerprint() == trained.test->fingerprint());
+
+  options.missing = CsvMissing::mean;
+  const auto filled = load_csv(options, predicts).test;
+  CHECK(floats_of(whole(*filled).inputs) == Floats{-1, 0, 1});
+  options.task = CsvSetOptions::Task::classification;
+  options.missing = CsvMissing::drop;
+  options.file = folder.write("c.csv", "a,y\n1,1\n3,\n5,2\n");
+  options.test_file.reset();
+  const DataSets classes = load_csv(options);
+  const auto labels =
+      load_csv(options, {.fitted = classes.fitted, .needs_targets = false, .keeps_damaged = true})
+          .train;
+  CHECK(integers_of(whole(*labels).targets) == std::vector<std::int64_t>{0, -1, 1});
+}
+
+TEST_CASE("what is fitted is not fitted to the samples taken for validation") {
+  const TemporaryFolder folder;
+  std::string text = "a,kind,y\n";
+  for (int i = 0; i < 20; ++i) text += str(i * i, ",k", i, ",", i, "\n");
+  CsvSetOptions options{.file = folder.write("a.csv", text),
+                        .target = {"y"},
+                        .normalize_targets = true,
+                        .categories = {"kind"},
+                        .unseen = CsvUnseen::other};
+  const DataContext context{.seed = 3, .validation = 0.3};
+  const auto held = data::split_rows(20, context).validation;
+  std::vector<bool> is_held(20);
+  for (std::int64_t i = 0; i < held.size(); ++i) {
+    is_held[static_cast<std::size_t>(held[i])] = true;
+  }
+  double sum = 0, target_sum = 0;
+  for (int i = 0; i < 20; ++i) {
+    if (!is_held[static_cast<std::size_t>(i)]) {
+      sum += i * i;
+      target_sum += i;
+    }
+  }
+  const DataSets sets = load_csv(options, context);
+  CHECK(sets.fitted.input_scales[0].mean == Approx(sum / 14).epsilon(1e-14));
+  CHECK(sets.fitted.target_scales[0].mean == Approx(target_sum / 14).epsilon(1e-14));
+  CHECK(sets.fitted.forms[1].categories.size() == 14);
+  for (std::int64_t i = 0; i < 20; ++i) {
+    const bool is_other =
+        floats_of(whole(*sets.train).inputs)[static_cast<std::size_t>(i * 16 + 15)] == 1;
+    CHECK(is_other == is_held[static_cast<std::size_t>(i)]);
+  }
+  // A validation file is the set then, and nothing is taken.
+  options.validation_file = options.file;
+  CHECK(load_csv(options, context).fitted.forms[1].categories.size() == 20);
+}
+
+TEST_CASE("dates become numbers of their own, which are normalized as others") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{
+      .file = folder.write("a.csv", "a,when,y\n1,2024-03-01,1\n2,2024-03-03,2\n3,,3\n"),
+      .target = {"y"},
+      .missing = CsvMissing::mean,
+      .dates = {"when"},
+      .date_parts = {"day", "weekday"}};
+  const DataSets sets = load_csv(options);
+  CHECK((sets.fitted.forms == std::vector<ColumnForm>{{}, {.date_parts = {"day", "weekday"}}}));
+  CHECK((sets.fitted.input_scales ==
+         std::vector<ColumnScale>{{2, std::sqrt(2.0 / 3)}, {2, 1}, {5, 1}}));
+  CHECK(inputs_of(*sets.train, 1, 3) == Floats{-1, -1, 1, 1, 0, 0});
+  options.date_parts = {"day", "year"};
+  CHECK(table_error<ValueError>(options, {.fitted = sets.fitted}) ==
+        "csv: data.date_parts is ['day', 'year'], but the model was trained with ['day', "
+        "'weekday']");
+  CHECK_THAT(load_csv(options).notes.at(2), EndsWith("1 constant column becomes 0 (when's year)"));
+  options.date_format = "%d.%m.%Y";
+  CHECK_THAT(table_error<DataError>(options),
+             EndsWith("line 2: column 'when': '2024-03-01' is no date as data.date_format has it: "
+                      "'%d.%m.%Y'"));
+  options.file = folder.write("b.csv", "a,when,y\n1,01.03.2024,1\n");
+  options.date_parts = {"days"};
+  options.normalize = false;
+  CHECK(inputs_of(*load_csv(options).train) == Floats{1, 19783});
+}
+
+TEST_CASE("True and False are 1 and 0 where numbers are needed, and classes where these are") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{.file = folder.write("a.csv", "a,y\nTrue,false\n False,TRUE\n1,0\n"),
+                        .target = {"y"},
+                        .normalize = false};
+  const DataSets sets = load_csv(options);
+  CHECK(inputs_of(*sets.train) == Floats{1, 0, 1});
+  CHECK(floats_of(whole(*sets.train).targets) == Floats{0, 1, 0});
+  options.file = folder.write("b.csv", "a,y\nTrue,False\nFalse,True\n");
+  options.task = CsvSetOptions::Task::classification;
+  CHECK(load_csv(options).fitted.classes == Texts{"False", "True"});
+}
+
+TEST_CASE("numbers may be written as elsewhere, and their groups of digits must be such") {
+  const TemporaryFolder folder;
+  const auto read = [&](const std::string& cells, const std::string& decimal,
+                        const std::optional<std::string>& thousands) {
+    CsvSetOptions options{.file = folder.write("a.csv", "a;y\n" + cells),
+                          .target = {"y"},
+                          .separator = ";",
+                          .decimal = decimal,
+                          .thousands = thousands,
+                          .normalize = false};
+    return inputs_of(*load_csv(options).train);
+  };
+  CHECK(read("1.234.567,5;1\n-0,25;2\n12;3\n1e3;4\n", ",", ".") ==
+        Floats{1234567.5, -0.25, 12, 1000});
+  CHECK(read("1,234.5;1\n+12,34,567;2\n", ".", ",") == Floats{1234.5, 1234567});
+  CHECK(read("1\xe2\x80\xaf"
+             "234,5;1\n999;2\n",
+             ",", "\xe2\x80\xaf") == Floats{1234.5, 999});
+  for (const char* const cell : {"1,2", "1234,567", ",123", "1,,234", "1.5,000", "1,234,"}) {
+    INFO(cell);
+    const std::string cells = str("1;1\n2;2\n", cell, ";3\n");
+    CHECK_THAT(message_of<DataError>([&] { (void)read(cells, ".", ","); }),
+               EndsWith(str("line 4: column 'a': '", cell, "' is no finite number")));
+  }
+  CHECK_THAT(message_of<DataError>([&] { (void)read("1;1\n2;2\n1.5;3\n", ",", std::nullopt); }),
+             EndsWith("'1.5' is no finite number"));
+  CHECK(read("16777217;1\n", ",", std::nullopt) == Floats{16777216});
+}
+
+TEST_CASE("categories that look like a mistake are warned of") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{.file = folder.write("a.csv", "sex,y\nmale,1\nMale,2\nfemale,3\n"),
+                        .target = {"y"},
+                        .categories = {"sex"}};
+  CHECK(log_of(options) == "lockstep: warning: csv: column 'sex' of '" + options.file +
+                               "' has categories that differ by the case of letters alone: 'Male' "
+                               "and 'male'\n");
+  std::string text = "name,y\n";
+  for (int i = 0; i < 60; ++i) text += str("n", i, ",1\n");
+  options.file = folder.write("b.csv", text);
+  options.categories = {"name"};
+  CHECK_THAT(log_of(options), ContainsSubstring("has 60 categories in 60 rows: are these"));
+}
+
+}  // namespace lockstep
