@@ -9,34 +9,21 @@ It installs JAX from PyPI into a throw-away environment (Python 3.11 or later) a
 there on 8 host devices.
 """
 
-import os
 import pathlib
-import subprocess
 import sys
-import tempfile
-import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "support"))
+import recording  # noqa: E402
+
 JAX = "0.10.2"
 PINNED = [f"jax=={JAX}", f"jaxlib=={JAX}", "numpy==2.4.6", "scipy==1.17.1", "ml_dtypes==0.6.0",
           "opt_einsum==3.4.0"]
-INSIDE = "LOCKSTEP_RECORDING"  # set in the throw-away environment
+ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+               "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore"}
 
 
-def outside():
-    with tempfile.TemporaryDirectory(prefix="lockstep-jax-") as folder:
-        venv.create(folder, with_pip=True)
-        python = pathlib.Path(folder) / "bin" / "python"
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps",
-                        "--disable-pip-version-check", *PINNED], check=True)
-        environment = {**os.environ, INSIDE: "1", "JAX_PLATFORMS": "cpu",
-                       "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-                       "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1",
-                       "PYTHONWARNINGS": "ignore"}
-        return subprocess.run([python, __file__, *sys.argv[1:]], env=environment).returncode
-
-
-def inside():
+def inside(is_check):
     import jax
     jax.config.update("jax_enable_x64", True)
     import casebook
@@ -56,7 +43,7 @@ def inside():
         part.add_to(book)
     text = book.text(jax.__version__)
     committed = HERE / "cases.json"
-    if sys.argv[1:] == ["--check"]:
+    if is_check:
         same = committed.read_text() == text
         print(f"{committed.name} is {'what JAX gives' if same else 'NOT what JAX gives now'}")
         return 0 if same else 1
@@ -66,6 +53,4 @@ def inside():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] not in ([], ["--check"]):
-        sys.exit(__doc__)
-    sys.exit(inside() if INSIDE in os.environ else outside())
+    recording.main(__file__, __doc__, PINNED, inside, ENVIRONMENT)
