@@ -30,6 +30,7 @@ friedman() {
     for (n = 0; n < rows; n++) { for (k = 1; k <= 6; k++) x[k] = rand(); print x[1], x[2], x[3], x[4], x[5], x[6] } }'
 }
 friedman 400 1 >friedman.csv && friedman 100 2 >friedman_test.csv
+ln -s "$tree/configs" configs
 
 one_of() { local all=("$@"); drawn=${all[RANDOM % $#]}; }
 
@@ -71,6 +72,7 @@ place_anywhere() {
 program=trainers/train hosts=1
 for config in "$tree"/configs/*.yaml; do
   name=$(basename "$config" .yaml)
+  [[ -e $earlier/configs/$name.yaml ]] || { echo "$name: not in ${commit:0:7}"; continue; }
   flags=(--config "$config" --set trainer.steps=3)
   case $name in
     csv_regression) flags+=(--set data.features=[a,b,c,d,e]) ;;

@@ -128,6 +128,14 @@ TEST_CASE("a folder of pictures is trained on by the page's YAML alone") {
   CHECK(result["eval"]["accuracy"] > 0.9);
 }
 
+TEST_CASE("the example with categories and gaps reaches what its head says") {
+  const TemporaryFolder folder;
+  fs::create_directory_symlink(fs::path(LOCKSTEP_SOURCE_DIR) / "configs",
+                               folder.path() / "configs");
+  must_train(folder.path(), {"--config", "configs/penguins.yaml", "--output", "run"});
+  CHECK(result_of(folder.path() / "run")["eval"]["accuracy"] >= 0.98);
+}
+
 TEST_CASE("the pages' commands of train do and print what the pages show") {
   int commands = 0;
   for (const std::string& name : pages_of("train")) {
