@@ -115,7 +115,9 @@ struct Place {
 };
 
 Place find_place(const Flags& flags) {
-  Place place{.options = {.output = flags.output, .quiet = flags.quiet}, .resume = flags.resume};
+  Place place{
+      .options = {.output = flags.output, .quiet = flags.quiet, .stop_after = flags.stop_after},
+      .resume = flags.resume};
   if (is_relaunched()) {
     place.options.output = std::getenv(kOutputVariable);
     place.options.sets = parse_sets(std::getenv(kSetsVariable));

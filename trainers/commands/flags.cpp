@@ -50,11 +50,13 @@ std::string after_flags() {
              train, "/fashion_mnist_mlp.yaml --nnodes 2 --node-rank 0 --rendezvous node0:29500\n");
 }
 
-std::int64_t whole_number(const std::string& text) {
-  const auto count = parse_number<std::int64_t>(text);
-  require(count && *count >= 0 && *count <= 1'000'000, "must be an integer from 0 to 1000000, is ",
-          cut(text, 200));
-  return *count;
+auto integer(std::int64_t least, std::int64_t most) {
+  return [least, most](const std::string& text) {
+    const auto count = parse_number<std::int64_t>(text);
+    require(count && *count >= least && *count <= most, "must be an integer from ", least, " to ",
+            most, ", is ", cut(text, 200));
+    return *count;
+  };
 }
 
 void require_config(const std::filesystem::path& config, const std::string& program) {
@@ -134,6 +136,7 @@ void add_parallel_flags(CommandLine& line, std::vector<keys::Override>& override
 
 CommandLine train_command_line(Flags& flags) {
   HostOptions& hosts = flags.hosts;
+  const auto whole_number = integer(0, 1'000'000);
   CommandLine line{
       .program = program_name(),
       .usage = "[run] --config FILE [flags]",
@@ -152,6 +155,10 @@ CommandLine train_command_line(Flags& flags) {
            {"--resume-with-changes", "",
             "Go on even if keys have changed that change what is computed",
             sets(flags.resume_with_changes)},
+           {"--stop-after", "N",
+            "End after step N of the run, with a checkpoint; its schedule and length stay, and "
+            "--resume goes on",
+            sets(flags.stop_after, integer(1, 1'000'000'000))},
            {"--max-restarts", "K",
             "How many times at most to start again, from the newest checkpoint, after a replica is "
             "lost",

@@ -21,6 +21,7 @@ struct Flags {
   std::string resume;  ///< "auto", a checkpoint's folder, or empty
   bool resume_with_changes = false;
   std::int64_t max_restarts = 0;
+  std::int64_t stop_after = 0;  ///< 0: at the run's end
   HostOptions hosts{};  ///< --nnodes, --node-rank, --rendezvous and what goes with them
   bool print_config = false;
   bool dry_run = false;

@@ -50,6 +50,7 @@ std::map<std::string, std::string> same_on_all(const Flags& flags, const Config&
   same["the validation data's checksum"] = checksum_of(data.validation.get());
   same["the test data's checksum"] = checksum_of(data.test.get());
   same["--output"] = flags.output.string();
+  same["--stop-after"] = str(flags.stop_after);
   same["the checkpoint that it goes on from"] =
       options.resume ? options.resume->checkpoint.filename().string() : "none";
   return same;

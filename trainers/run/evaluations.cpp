@@ -21,9 +21,9 @@ void Evaluations::owe_both() {
 }
 
 bool Evaluations::note(const std::string& set, const Figures& figures) {
-  drop(set);
+  const bool was_owed = owed_.erase(set) > 0;
   last_[set] = figures;
-  if (set != kValidationSet) return false;
+  if (set != kValidationSet || !was_owed) return false;
   ++patience_.evaluations;
   const std::optional<double> best = better(figures, patience_.best);
   if (best) patience_ = {.best = best, .evaluations = 0};

@@ -33,8 +33,8 @@ class Evaluations {
   void owe_both();
   void drop(const std::string& set) { owed_.erase(set); }
   [[nodiscard]] bool owes(const std::string& set) const { return owed_.contains(set); }
-  /// Notes an evaluation, which is no longer owed. Returns whether it is one of the validation set,
-  /// and the best so far.
+  /// Notes an evaluation, which is no longer owed. Returns whether it was owed, of the validation
+  /// set, and the best so far: one that was not owed decides nothing.
   bool note(const std::string& set, const Figures& figures);
   /// The last figures of a set; none before its first evaluation.
   [[nodiscard]] const Figures& of(const std::string& set) const { return last_.at(set); }
@@ -43,6 +43,8 @@ class Evaluations {
                                              std::optional<double> than) const;
   /// Whether the config's patience is at its end.
   [[nodiscard]] bool are_without_progress() const;
+  /// Whether an evaluation has had the word in what the best one is.
+  [[nodiscard]] bool have_decided() const { return patience_.evaluations > 0 || patience_.best; }
   /// For people: since when the validation set's figure has not become better.
   [[nodiscard]] std::string progress_text() const;
 

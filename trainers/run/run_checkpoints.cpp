@@ -118,9 +118,9 @@ void RunCheckpoints::finish() {
   attempt([&] { saver_.finish(); });
 }
 
-void RunCheckpoints::check_last() const {
+void RunCheckpoints::check_last(bool have_decided) const {
   if (!unsaved_.empty()) throw Error(unsaved_);
-  if (!options_.saves() || options_.best == "none" || best()) return;
+  if (!options_.saves() || !have_decided || options_.best == "none" || best()) return;
   log_warning(str("checkpoint.best: the ", kValidationSet, " set's ", options_.best,
                   " was never a number, so there is no best checkpoint"));
 }

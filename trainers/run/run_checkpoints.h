@@ -44,9 +44,9 @@ class RunCheckpoints {
   void save_last(const RunState& state);
   /// Ends a save that is under way.
   void finish();
-  /// Error if the last step could not be saved. Warns if no evaluation had a figure by which a
-  /// checkpoint could be the best, as one was to be. For replica 0 alone.
-  void check_last() const;
+  /// Error if the last step could not be saved. Warns if evaluations have decided, and none had a
+  /// figure by which a checkpoint could be the best, as one was to be. For replica 0 alone.
+  void check_last(bool have_decided) const;
   /// After `error` of any replica: saves the trainer's last step, if all have done it, without
   /// collectives: see CheckpointSaver::save_apart(). Returns what has become of it, a line for the
   /// error's end; "" if nothing is lost or the error itself says it.

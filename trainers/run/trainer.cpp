@@ -1,5 +1,6 @@
 #include "trainers/run/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <exception>
@@ -115,6 +116,12 @@ RunResult result_of_job(const Config& config, const ResumePoint* resume) {
           .waived = waived(config, resume)};
 }
 
+// Where a run ends that is to stop after a step: 0, at its course's end.
+std::int64_t last_step_of(const Course& course, std::int64_t stop_after) {
+  if (stop_after == 0) return course.total_steps;
+  return std::clamp(stop_after, course.first_step, course.total_steps);
+}
+
 // Whether a model is small enough for its parameters to be printed.
 bool is_readable(const Model& model) {
   return sum_of(model.parameters(), &at::Tensor::numel) <= 16;
@@ -135,7 +142,7 @@ class Trainer::Run {
         feed_(config, data, *objective_.loss),
         course_(course_of(config, data, resume_)),
         state_{.steps = course_.first_step,
-               .last_step = course_.total_steps,
+               .last_step = last_step_of(course_, options_.stop_after),
                .samples = course_.first_sample},
         model_(make_model(config, data.train->type())),
         zero_(make_trainer(config, *model_, /*goes_on=*/resume_ != nullptr)),
@@ -189,10 +196,15 @@ class Trainer::Run {
       reporter_.print_parameters("original parameters: ", *model_);
     }
     reporter_.begin();
+    if (options_.stop_after > course_.total_steps) {
+      reporter_.print(str("--stop-after ", options_.stop_after, " is beyond the run's last step, ",
+                          course_.total_steps, ": it ends there"));
+    }
     if (state_.is_last()) {
-      reporter_.print(
-          str("there is no step left to train",
-              evaluations_.are_without_progress() ? ": " + evaluations_.progress_text() : ""));
+      std::string why;
+      if (stops_here()) why = str(": --stop-after is ", options_.stop_after);
+      if (evaluations_.are_without_progress()) why = ": " + evaluations_.progress_text();
+      reporter_.print("there is no step left to train" + why);
       // The checkpoint may be one on the way, which has no figures of the test set.
       if (evaluations_.of(kTestSet).empty()) evaluations_.owe(kTestSet);
     }
@@ -219,7 +231,8 @@ class Trainer::Run {
       if (!change.empty()) reporter_.print("  " + change);
     }
     const bool is_logged = state_.is_last() || state_.is_each(config_.trainer.log_every);
-    if (state_.is_last() || state_.is_each(config_.trainer.eval_every)) evaluations_.owe_both();
+    const bool is_due = state_.is_each(config_.trainer.eval_every);
+    if (is_due || (state_.is_last() && !stops_here())) evaluations_.owe_both();
     is_logged ? log() : reporter_.note(state_);
     bool is_stopped = false;
     reporter_.leave_out([&] {
@@ -322,7 +335,14 @@ class Trainer::Run {
   // Evaluates and saves after the last step that was done. Returns whether the run is to stop.
   bool conclude() {
     if (state_.ends_now) end_here();
-    if (evaluations_.owes(kValidationSet)) evaluate_on(kValidationSet, *data_.validation);
+    // Where the run only stops, both sets are looked at: what is not owed decides nothing.
+    const bool looks = stops_here() && state_.steps > course_.first_step;
+    const auto is_to_come = [&](const std::string& set, const auto& data) {
+      return evaluations_.owes(set) || (looks && data != nullptr);
+    };
+    if (is_to_come(kValidationSet, data_.validation)) {
+      evaluate_on(kValidationSet, *data_.validation);
+    }
     if (!state_.is_last() && (state_.ends_now || evaluations_.are_without_progress())) {
       end_here();
       if (!state_.ends_now) {
@@ -332,11 +352,18 @@ class Trainer::Run {
     }
     // On the way the test set is looked at only where there is no other, and decides nothing.
     if (!state_.is_last() && data_.validation) evaluations_.drop(kTestSet);
-    if (evaluations_.owes(kTestSet)) evaluate_on(kTestSet, *data_.test);
+    if (is_to_come(kTestSet, data_.test)) evaluate_on(kTestSet, *data_.test);
     if (state_.ends_now) end_here();  // as a callback of that evaluation says
     if (state_.is_last()) return false;
     checkpoints_.after_step(state_);
     return (state_.report.told_by_any & kToldStop) != 0;
+  }
+
+  // Whether the run only stops, as RunOptions::stop_after says: it can go on.
+  [[nodiscard]] bool stops_here() const {
+    return options_.stop_after > 0 && state_.steps >= options_.stop_after &&
+           state_.steps < course_.total_steps && !state_.ends_now &&
+           !evaluations_.are_without_progress();
   }
 
   void end_here() {
@@ -349,7 +376,8 @@ class Trainer::Run {
   void evaluate_on(const std::string& set, const Dataset& data) {
     if (state_.is_last()) checkpoints_.save_last(state_);
     const auto [figures, trained] = figures_on(data);
-    const bool decides = set == kValidationSet && config_.checkpoint.best != "none";
+    const bool decides =
+        set == kValidationSet && config_.checkpoint.best != "none" && evaluations_.owes(set);
     checkpoints_.note_evaluation(decides ? evaluations_.better(figures, checkpoints_.best())
                                          : std::nullopt);
     const bool is_best = evaluations_.note(set, figures);
@@ -404,11 +432,17 @@ class Trainer::Run {
   void stop() {
     checkpoints_.finish();
     reporter_.finish_line();
-    const bool is_saved = checkpoints_.last_step() == state_.steps;
-    reporter_.print(str("stopped after step ", state_.steps,
-                        is_saved ? str(", with a checkpoint: --output ", options_.output.string(),
-                                       " --resume auto goes on")
-                                 : ", without a checkpoint"));
+    tell_stop();
+  }
+
+  void tell_stop() {
+    std::string what = ", without a checkpoint";
+    if (!config_.checkpoint.saves()) what += ": checkpoint.save is none";
+    if (checkpoints_.last_step() == state_.steps) {
+      what =
+          str(", with a checkpoint: --output ", options_.output.string(), " --resume auto goes on");
+    }
+    reporter_.print(str("stopped after step ", state_.steps, what));
   }
 
   void finish() {
@@ -435,7 +469,8 @@ class Trainer::Run {
     if (!buffers.empty()) result.buffers_sha256 = parameters_sha256(buffers);
     result.memory = memory;
     reporter_.finish(result);
-    checkpoints_.check_last();
+    checkpoints_.check_last(evaluations_.have_decided());
+    if (stops_here()) tell_stop();
     reporter_.print("results in           " + options_.output.string());
   }
 

@@ -56,8 +56,11 @@ struct Callbacks {
 
 /// A run's output and its beginning.
 struct RunOptions {
-  std::filesystem::path output;            ///< the folder, claimed for this run
-  bool quiet = false;                      ///< no progress, no summary
+  std::filesystem::path output;  ///< the folder, claimed for this run
+  bool quiet = false;            ///< no progress, no summary
+  /// The run ends after this step, if not before: with what comes at a run's end, but its schedule
+  /// is the whole run's, and one that goes on ends as if it had not stopped. 0: at its own end.
+  std::int64_t stop_after = 0;
   std::optional<ResumePoint> resume = {};  ///< where it goes on, after check_data() of resume.h;
                                            ///< its `fitted` is DataContext's for load_data()
   /// What checkpoints say of the data: records_of(). None: replica 0 takes the records while the
