@@ -137,7 +137,7 @@ class Attention : public torch::nn::Module {
   // Queries, keys and values (samples, heads, positions, width / heads) to a mean of values.
   at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
 #if TORCH_VERSION_MAJOR >= 2
-    // LibTorch's own dropout in there draws from the process-wide generator.
+    // LibTorch's own dropout in there would draw other bits than this Dropout.
     if (!is_training() || !has_dropout_) {
       return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
                                               /*is_causal=*/true);

@@ -19,8 +19,8 @@
 namespace lockstep {
 
 /// A network: a torch::nn::Module with a forward of its own, for data of one SampleType. It knows
-/// whether it trains (is_training()). What it draws at random comes from keys (framework/base/
-/// random.h; KeyedModule in framework/training), never from LibTorch's process-wide generator.
+/// whether it trains (is_training()). What it draws at random comes from keys, in the replica's own
+/// thread also by LibTorch's operators (KeyedModule and keyed_draws.h in framework/training).
 class Model : public torch::nn::Module {
  public:
   /// `inputs` (samples, …) as the SampleType has them. The result is (samples, outputs), or for a

@@ -30,7 +30,7 @@ done
 unknown='std::(recursive_|shared_)?(mutex|lock_guard|scoped_lock|shared_lock|condition_variable)\b'
 for file in $(grep -rlE "$unknown" framework); do
   case $file in
-    framework/base/mutex.h | framework/training/process_generator.*) ;;
+    framework/base/mutex.h | framework/training/process_generator.* | framework/training/keyed_draws.cpp) ;;
     *) echo "$file: use framework/base/mutex.h" >&2; exit 1 ;;
   esac
 done

@@ -3,6 +3,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/equal.h>
 
+#include "framework/training/keyed_draws.h"
+
 namespace lockstep {
 namespace {
 
@@ -50,6 +52,8 @@ SeededInitialization::SeededInitialization(std::uint64_t seed)
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());
   outer_state_ = generator.get_state();
+  if (!training::Seeding::outer_seed) training::Seeding::outer_seed = generator.current_seed();
+  ++training::Seeding::here;
   generator.set_current_seed(seed);
 }
 
@@ -57,6 +61,7 @@ SeededInitialization::~SeededInitialization() {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());
   generator.set_state(outer_state_);
+  if (--training::Seeding::here == 0) training::Seeding::outer_seed.reset();
 }
 
 EarlierDraws DrawWatch::earlier_draws() {

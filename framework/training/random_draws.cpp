@@ -15,16 +15,37 @@
 #include "framework/collectives/in_place.h"
 #include "framework/training/agreement.h"
 #include "framework/training/each_module.h"
+#include "framework/training/keyed_draws.h"
 #include "framework/training/module_parameters.h"
 
 namespace lockstep::training {
 namespace {
+
+constexpr const char* kStrict = "; the option randomness is strict, as always in train";
 
 // Whether the module is one of `Kinds` for which `draws` holds.
 template <typename... Kinds, typename Draws>
 bool is_one_of(const torch::nn::Module& module, const Draws& draws) {
   const auto is_it = [&](const auto* kind) { return kind != nullptr && draws(*kind); };
   return (is_it(dynamic_cast<const Kinds*>(&module)) || ...);
+}
+
+// Whether the forward of this module of LibTorch's draws. Transformers consist of such ones.
+bool draws_at_random(const torch::nn::Module& module) {
+  using namespace torch::nn;  // NOLINT(google-build-using-namespace)
+  const auto always = [](const auto&) { return true; };
+  const auto by_p = [](const auto& dropout) { return dropout.options.p() > 0; };
+  const auto by_dropout = [](const auto& attention) { return attention.options.dropout() > 0; };
+  const auto between_layers = [](const auto& rnn) {
+    return rnn.options_base.dropout() > 0 && rnn.options_base.num_layers() > 1;
+  };
+  if (is_one_of<FractionalMaxPool2dImpl, FractionalMaxPool3dImpl>(module, always)) return true;
+  return module.is_training() &&
+         (is_one_of<torch::nn::DropoutImpl, Dropout2dImpl, Dropout3dImpl, AlphaDropoutImpl,
+                    FeatureAlphaDropoutImpl>(module, by_p) ||
+          is_one_of<MultiheadAttentionImpl>(module, by_dropout) ||
+          is_one_of<RNNImpl, LSTMImpl, GRUImpl>(module, between_layers) ||
+          is_one_of<RReLUImpl>(module, always));
 }
 
 // "torch::nn::Dropout"
@@ -71,40 +92,25 @@ std::string why_not_everywhere(const std::vector<std::string>& names,
                        remedy);
 }
 
-// Who draws, for messages.
+// Who may have drawn, for messages.
 std::string description_of(torch::nn::Module* module) {
   std::vector<std::string> sources;
   if (module != nullptr) {
     for_each_module(*module, [&](const std::string& name, const torch::nn::Module& each) {
-      if (!draws_from_process_generator(each)) return;
+      if (!draws_at_random(each)) return;
       sources.push_back((name.empty() ? "the module" : "'" + name + "'") + ", a " + kind_of(each));
     });
   }
   return lockstep::str(
       "training draws at random from LibTorch's process-wide generator",
-      sources.empty() ? ", though no module in it is known to" : " (" + join(sources) + ")",
-      ": threads, processes and fewer workers no longer give the same bits. "
-      "lockstep::Dropout and lockstep::dropout draw from keys");
+      sources.empty() ? "" : " (it has " + join(sources) + ")",
+      ": threads, processes and fewer workers no longer give the same bits. Draws have the "
+      "trainer's keys in the replica's own thread, unless torch::manual_seed() is called after the "
+      "trainer is made; in other threads and in maps inside the replica use "
+      "lockstep::dropout(input, p, key), or give the operator a Generator");
 }
 
 }  // namespace
-
-bool draws_from_process_generator(const torch::nn::Module& module) {
-  using namespace torch::nn;  // NOLINT(google-build-using-namespace)
-  const auto always = [](const auto&) { return true; };
-  const auto by_p = [](const auto& dropout) { return dropout.options.p() > 0; };
-  const auto by_dropout = [](const auto& attention) { return attention.options.dropout() > 0; };
-  const auto between_layers = [](const auto& rnn) {
-    return rnn.options_base.dropout() > 0 && rnn.options_base.num_layers() > 1;
-  };
-  if (is_one_of<FractionalMaxPool2dImpl, FractionalMaxPool3dImpl>(module, always)) return true;
-  return module.is_training() &&
-         (is_one_of<torch::nn::DropoutImpl, Dropout2dImpl, Dropout3dImpl, AlphaDropoutImpl,
-                    FeatureAlphaDropoutImpl>(module, by_p) ||
-          is_one_of<MultiheadAttentionImpl>(module, by_dropout) ||
-          is_one_of<RNNImpl, LSTMImpl, GRUImpl>(module, between_layers) ||
-          is_one_of<RReLUImpl>(module, always));
-}
 
 void check_initialization(const char* owner, const std::vector<std::string>& names,
                           const std::vector<at::Tensor>& parameters, Randomness randomness,
@@ -113,7 +119,7 @@ void check_initialization(const char* owner, const std::vector<std::string>& nam
   const std::string problem = why_not_everywhere(names, parameters, axis_name);
   if (problem.empty()) return;
   const std::string text = lockstep::str(owner, ": ", problem);
-  require(randomness == Randomness::warn, text, "; the option randomness is strict");
+  require(randomness == Randomness::warn, text, kStrict);
   if (axis_index(axis_name) == 0) log_warning(text);
 }
 
@@ -122,10 +128,11 @@ RandomDraws::RandomDraws(torch::nn::Module* module, std::uint64_t seed, Randomne
     : module_(module),
       randomness_(randomness),
       axis_(axis_name),
-      place_(std::make_shared<TrainerPosition>(TrainerPosition{.axis_name = axis_,
-                                                               .seed = seed,
-                                                               .replica = axis_index(axis_),
-                                                               .identity = current_identity()})) {
+      place_(key_draws({.axis_name = axis_,
+                        .seed = seed,
+                        .replica = axis_index(axis_),
+                        .identity = current_identity()},
+                       module)) {
   if (module == nullptr) return;
   for_each_module(*module, [&](const std::string& name, torch::nn::Module& each) {
     if (auto* const trained = dynamic_cast<TrainedModule*>(&each)) trained->follow(place_, name);
@@ -136,8 +143,8 @@ void RandomDraws::begin_backward() {
   if (!watch_.look()) return;
   seen_ = true;
   if (randomness_ == Randomness::warn) return;
-  throw ValueError(lockstep::str("step ", place_->step + 1, ": ", description_of(module_),
-                                 "; the option randomness is strict"));
+  throw ValueError(
+      lockstep::str("step ", place_->step + 1, ": ", description_of(module_), kStrict));
 }
 
 void RandomDraws::end_backward(bool is_last) {

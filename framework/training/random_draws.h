@@ -18,10 +18,6 @@ class Module;
 
 namespace lockstep::training {
 
-/// Whether the forward of this module of LibTorch's draws from LibTorch's process-wide generator.
-/// Transformers consist of such ones.
-[[nodiscard]] bool draws_from_process_generator(const torch::nn::Module& module);
-
 /// Where `parameters`, called `names`, come to a trainer called `owner`, before all replicas start
 /// alike: notices initial values that LibTorch's process-wide generator has made. Drawn without a
 /// seed they are others in every run. Drawn by replicas that are threads, one after the other, they
@@ -32,8 +28,9 @@ void check_initialization(const char* owner, const std::vector<std::string>& nam
                           const std::vector<at::Tensor>& parameters, Randomness randomness,
                           const AxisNames& axis_name);
 
-/// A trainer's part in randomness: it tells the TrainedModules in its module the step and the
-/// microbatch, and notices draws from LibTorch's process-wide generator.
+/// A trainer's part in randomness: it tells the TrainedModules in its module, and LibTorch's own
+/// operators (keyed_draws.h), the step and the microbatch, and notices draws from LibTorch's
+/// process-wide generator.
 class RandomDraws {
  public:
   /// After check_initialization(). `module` may be nullptr; otherwise it must live as long.

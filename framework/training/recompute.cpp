@@ -1,7 +1,6 @@
 #include "framework/training/recompute.h"
 
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,8 +13,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/training/autocast.h"
-#include "framework/training/each_module.h"
-#include "framework/training/random_draws.h"
+#include "framework/training/keyed_draws.h"
 #include "framework/training/run_record.h"
 
 namespace lockstep {
@@ -87,22 +85,13 @@ class RecomputeBackward final : public torch::autograd::Node {
   at::ScalarType type_ = AutocastScope::type();
 };
 
-void check_can_repeat(Block& block) {
-  training::for_each_module(block, [](const std::string& name, const torch::nn::Module& each) {
-    require(!training::draws_from_process_generator(each),
-            "recompute: ", name.empty() ? "the block" : "'" + name + "'", ", a ", each.name(),
-            ", draws from LibTorch's process-wide generator, and would draw something else in the "
-            "second run: use lockstep::Dropout, or another KeyedModule");
-  });
-}
-
 at::Tensor recomputed(Block& block, const at::Tensor& input) {
   std::vector<at::Tensor> parameters = block.parameters();
   std::erase_if(parameters, [](const at::Tensor& each) { return !each.requires_grad(); });
   if (!c10::GradMode::is_enabled() || (parameters.empty() && !input.requires_grad())) {
     return block.forward(input);
   }
-  check_can_repeat(block);
+  training::keep_draws_keyed();
   const auto self = std::dynamic_pointer_cast<Block>(block.weak_from_this().lock());
   require(self != nullptr,
           "recompute: the block must belong to a shared_ptr, which keeps it for "

@@ -39,6 +39,10 @@ Key RecordedRun::next_key(const std::function<Key()>& fresh) {
   return run->record_.keys[run->used_++];
 }
 
+bool RecordedRun::is_here() noexcept {
+  return current_run != nullptr;
+}
+
 bool RecordedRun::is_repeated() noexcept {
   for (const RecordedRun* run = current_run; run != nullptr; run = run->outer_) {
     if (run->which_ == Which::second) return true;

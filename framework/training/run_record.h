@@ -29,6 +29,8 @@ class RecordedRun : private NonCopyable {
   /// The next key of a KeyedModule: fresh(), or in a second run that of the first one. Error if it
   /// had no more.
   [[nodiscard]] static Key next_key(const std::function<Key()>& fresh);
+  /// Whether one lives in this thread.
+  [[nodiscard]] static bool is_here() noexcept;
   /// Whether this thread runs what has run before.
   [[nodiscard]] static bool is_repeated() noexcept;
 

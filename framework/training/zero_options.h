@@ -63,7 +63,7 @@ struct ZeroOptions {
   /// own samples, and its running statistics follow `buffers`. Otherwise it is a ValueError;
   /// lockstep::BatchNorm normalizes by the samples of all replicas.
   bool local_batch_norm = false;
-  std::uint64_t seed = 0;  ///< of what KeyedModules draw, such as lockstep::Dropout
+  std::uint64_t seed = 0;  ///< of what KeyedModules and LibTorch's operators draw
   Randomness randomness = Randomness::warn;
   /// Whether all replicas may have the same samples. Otherwise one warning says where several
   /// steps' gradients were the same bits on all of them, or a ValueError where randomness is

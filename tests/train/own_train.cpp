@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -15,12 +16,19 @@
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/rnn.h>
+#include <torch/nn/modules/transformercoder.h>
+#include <torch/nn/modules/transformerlayer.h>
 #include <unistd.h>
 
 #include "framework/data/data.h"
 #include "framework/objectives/loss.h"
 #include "framework/objectives/metric.h"
 #include "framework/objectives/objectives.h"
+#include "framework/training/process_generator.h"
 #include "models/model.h"
 #include "trainers/train_main.h"
 
@@ -177,6 +185,34 @@ class Zero : public lockstep::Model {
   at::Tensor weight_;
 };
 
+// Of LibTorch's own modules with dropout, on tokens.
+class Ready : public lockstep::Model {
+ public:
+  explicit Ready(const SampleType& sample) {
+    embedding_ = register_module("embedding", torch::nn::Embedding(sample.outputs(), 8));
+    const auto layer =
+        torch::nn::TransformerEncoderLayerOptions(8, 2).dim_feedforward(8).dropout(0.2);
+    encoder_ = register_module(
+        "encoder", torch::nn::TransformerEncoder(torch::nn::TransformerEncoderOptions(layer, 1)));
+    drop_ = register_module("drop", torch::nn::Dropout2d(0.3));
+    lstm_ = register_module(
+        "lstm", torch::nn::LSTM(torch::nn::LSTMOptions(8, 8).num_layers(2).dropout(0.3)));
+    head_ = register_module("head", torch::nn::Linear(8, sample.outputs()));
+  }
+  at::Tensor forward(const at::Tensor& inputs) override {
+    at::Tensor values = encoder_(embedding_(inputs.transpose(0, 1)));  // steps first
+    values = drop_(values.unsqueeze(-1)).squeeze(-1);
+    return head_(std::get<0>(lstm_(values))).transpose(0, 1);
+  }
+
+ private:
+  torch::nn::Embedding embedding_{nullptr};
+  torch::nn::TransformerEncoder encoder_{nullptr};
+  torch::nn::Dropout2d drop_{nullptr};
+  torch::nn::LSTM lstm_{nullptr};
+  torch::nn::Linear head_{nullptr};
+};
+
 template <typename Set>
 DataSets load(const DataContext& /*context*/) {
   const auto set = std::make_shared<const Set>();
@@ -215,6 +251,11 @@ int main(int argc, char** argv) {
                               const c10::AutoGradMode no_grad(false);
                               made->parameters()[0].normal_();
                               return made;
+                            }));
+  register_model(model_kind("ready", "an encoder and an LSTM of LibTorch's",
+                            [](const SampleType& sample, const Key& key) {
+                              return seeded(key.bits(),
+                                            [&] { return std::make_shared<Ready>(sample); });
                             }));
   register_loss(loss_kind<QuantileOptions>(
       "quantile", "of values, whose quantile is learnt", quantile_keys,

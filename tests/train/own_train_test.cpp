@@ -265,6 +265,27 @@ TEST_CASE("the fingerprints of data are taken once for a run, by the process tha
   CHECK(takers({}, {"--output", "refused", "--set", "trainer.freeze=[x]"}, 2).empty());
 }
 
+TEST_CASE("a model of LibTorch's modules with dropout has one digest, wherever it trains") {
+  const TemporaryFolder folder;
+  folder.write("ready.yaml",
+               "model: {name: ready}\ndata: {name: alphabet, batch_size: 3}\n"
+               "optimizer: {name: adam, lr: 0.01}\ntrainer: {steps: 12, accumulate: 2}\n"
+               "checkpoint: {every: 4, keep: 9}\nparallel: {threads_per_replica: 1}\n");
+  const auto digest = [&](const std::string& run, const Flags& flags) {
+    check_status(own_train(folder, Flags{"--config", "ready.yaml", "--output", run, "--quiet"} +
+                                       Flags{"--replicas", "3"} + flags),
+                 0);
+    return digest_of(folder.path() / run);
+  };
+  const std::string expected = digest("run", {});
+  CHECK(digest("threads", {"--launch", "threads"}) == expected);
+  CHECK(digest("one_worker", set("parallel.zero_stage=1") + Flags{"--workers", "1"}) == expected);
+  CHECK(digest("gloo", set("parallel.zero_stage=3 parallel.backend=gloo")) == expected);
+  CHECK(digest("resumed", set("parallel.zero_stage=2") +
+                              Flags{"--resume", "run/checkpoints/step-00000004"}) == expected);
+  CHECK(digest("other", set("trainer.seed=5")) != expected);
+}
+
 TEST_CASE("a model of one's own whose initial values have no key is refused, in every placement") {
   const TemporaryFolder folder;
   folder.write("loose.yaml", "model: {name: loose}\ndata: {name: parity}\n");

@@ -1,14 +1,22 @@
 #include "tests/training/random_models.h"
 
+#include <future>
+#include <tuple>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mse_loss.h>
+#include <ATen/ops/randn_like.h>
 #include <ATen/ops/tanh.h>
+#include <torch/nn/functional/dropout.h>
 #include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/rnn.h>
+#include <torch/nn/modules/transformercoder.h>
+#include <torch/nn/modules/transformerlayer.h>
 
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/launch.h"
@@ -118,6 +126,54 @@ class JointlyNormedModel : public SampleModel {
   torch::nn::Linear head_{nullptr};
 };
 
+// (samples, steps, 8)
+class EncoderPart : public Block {
+ public:
+  EncoderPart() {
+    const auto layer =
+        torch::nn::TransformerEncoderLayerOptions(8, 2).dim_feedforward(8).dropout(0.2);
+    encoder_ = register_module(
+        "encoder", torch::nn::TransformerEncoder(torch::nn::TransformerEncoderOptions(layer, 2)));
+    drop_ = register_module("drop", torch::nn::Dropout2d(0.3));
+  }
+  at::Tensor forward(const at::Tensor& values) override {
+    const at::Tensor encoded = encoder_(values.transpose(0, 1)).transpose(0, 1);
+    const at::Tensor dropped = drop_(encoded.unsqueeze(-1)).squeeze(-1);
+    return is_training() ? dropped + at::randn_like(dropped) * 0.01 : dropped;
+  }
+
+ private:
+  torch::nn::TransformerEncoder encoder_{nullptr};
+  torch::nn::Dropout2d drop_{nullptr};
+};
+
+class LibTorchModel : public SampleModel {
+ public:
+  explicit LibTorchModel(bool recomputes) : recomputes_(recomputes) {
+    embedding_ = register_module("embedding", torch::nn::Linear(1, 8));
+    part_ = register_module("part", std::make_shared<EncoderPart>());
+    lstm_ = register_module(
+        "lstm",
+        torch::nn::LSTM(torch::nn::LSTMOptions(8, 6).num_layers(2).dropout(0.3).batch_first(true)));
+    head_ = register_module("head", torch::nn::Linear(6, 3));
+  }
+  at::Tensor forward(const at::Tensor& inputs) override {
+    namespace functional = torch::nn::functional;
+    at::Tensor values = embedding_(inputs.unsqueeze(-1));
+    values = recomputes_ ? recompute(*part_, values) : (*part_)(values);
+    values = std::get<0>(lstm_(values)).select(1, -1);
+    const auto options = functional::DropoutFuncOptions().p(0.1).training(is_training());
+    return head_(functional::dropout(values, options));
+  }
+
+ private:
+  bool recomputes_;
+  torch::nn::Linear embedding_{nullptr};
+  std::shared_ptr<EncoderPart> part_;
+  torch::nn::LSTM lstm_{nullptr};
+  torch::nn::Linear head_{nullptr};
+};
+
 constexpr std::int64_t kSamples = 3;
 
 }  // namespace
@@ -136,6 +192,18 @@ std::shared_ptr<SampleModel> jointly_normed_model() {
 
 std::shared_ptr<SampleModel> recomputed_model() {
   return seeded(1, [] { return std::make_shared<JointlyNormedModel>(true); });
+}
+
+std::shared_ptr<SampleModel> libtorch_model() {
+  return seeded(1, [] { return std::make_shared<LibTorchModel>(false); });
+}
+
+std::shared_ptr<SampleModel> recomputed_libtorch_model() {
+  return seeded(1, [] { return std::make_shared<LibTorchModel>(true); });
+}
+
+at::Tensor in_another_thread(const std::function<at::Tensor()>& forward) {
+  return std::async(std::launch::async, forward).get();
 }
 
 at::Tensor sample_loss(SampleModel& model, std::int64_t step, std::int64_t microbatch,

@@ -35,6 +35,15 @@ using MakeModel = std::function<std::shared_ptr<SampleModel>()>;
 /// The same, which recomputes its Block.
 [[nodiscard]] std::shared_ptr<SampleModel> recomputed_model();
 
+/// Of LibTorch's own modules and functions that draw: a TransformerEncoder and a Dropout2d in a
+/// Block, which is recomputed if wanted, an LSTM with dropout, torch::nn::functional::dropout() and
+/// torch::randn().
+[[nodiscard]] std::shared_ptr<SampleModel> libtorch_model();
+[[nodiscard]] std::shared_ptr<SampleModel> recomputed_libtorch_model();
+
+/// What `forward` gives in a thread that belongs to no replica.
+[[nodiscard]] at::Tensor in_another_thread(const std::function<at::Tensor()>& forward);
+
 inline constexpr std::int64_t kMicrobatches = 2;
 
 /// The loss of one of the replica's microbatches.

@@ -63,7 +63,7 @@ std::vector<std::string> warnings(double p, LaunchMode mode, bool only_replica_1
         for (int step = 1; step <= 4; ++step) {
           const bool draws = step >= first_step && (!only_replica_1 || axis_index("data") == 1);
           net->train(draws);
-          trainer.backward(net->forward(at::ones({2, 4})).sum());
+          trainer.backward(in_another_thread([&] { return net->forward(at::ones({2, 4})); }).sum());
           trainer.step(0.1);
         }
       },
@@ -73,15 +73,17 @@ std::vector<std::string> warnings(double p, LaunchMode mode, bool only_replica_1
 }
 
 std::string warning(const std::string& where, const std::string& who, const std::string& end) {
-  return where + "training draws at random from LibTorch's process-wide generator (" + who +
-         "): threads, processes and fewer workers no longer give the same bits. lockstep::Dropout "
-         "and lockstep::dropout draw from keys (" +
+  return where + "training draws at random from LibTorch's process-wide generator (it has " + who +
+         "): threads, processes and fewer workers no longer give the same bits. Draws have the "
+         "trainer's keys in the replica's own thread, unless torch::manual_seed() is called after "
+         "the trainer is made; in other threads and in maps inside the replica use "
+         "lockstep::dropout(input, p, key), or give the operator a Generator (" +
          end;
 }
 
 }  // namespace
 
-TEST_CASE("initialization under a guard, Dropout and buffers are the same in all placements") {
+TEST_CASE("initialization under a guard, draws and buffers are the same in all placements") {
   check_everywhere([] {
     const auto net = seeded(5, [] { return torch::nn::Linear(30, 20); });
     std::map<std::string, at::Tensor> parameters;
@@ -96,6 +98,13 @@ TEST_CASE("initialization under a guard, Dropout and buffers are the same in all
       const std::string plain = parameters_sha256(trained_state(jointly_normed_model, options));
       const std::string recomputed = parameters_sha256(trained_state(recomputed_model, options));
       if (plain != recomputed) throw Error("a recomputed block has other bits");
+      return plain;
+    });
+    check_everywhere([&] {
+      const std::string plain = parameters_sha256(trained_state(libtorch_model, options));
+      const std::string recomputed =
+          parameters_sha256(trained_state(recomputed_libtorch_model, options));
+      if (plain != recomputed) throw Error("a recomputed block of LibTorch's has other bits");
       return plain;
     });
   }
@@ -128,11 +137,13 @@ TEST_CASE("a strict replica that draws ends the job") {
             return torch::nn::Sequential(torch::nn::Linear(4, 4), torch::nn::Dropout(0.5));
           });
           DataParallel parallel(*net, "data", {.randomness = Randomness::strict});
-          parallel.backward(net->forward(at::ones({2, 4})).sum());
+          parallel.backward(in_another_thread([&] {
+                              return net->forward(at::ones({2, 4}));
+                            }).sum());
         },
         {.replicas = 2, .mode = mode});
     CHECK(end.status == 2);
-    CHECK_THAT(last_words(end), ContainsSubstring("('1', a torch::nn::Dropout)"));
+    CHECK_THAT(last_words(end), ContainsSubstring("(it has '1', a torch::nn::Dropout)"));
     CHECK_THAT(last_words(end), ContainsSubstring("the option randomness is strict"));
   }
 }
