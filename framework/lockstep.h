@@ -69,6 +69,7 @@
 #include "framework/training/data_parallel.h"
 #include "framework/training/deferred_parameters.h"
 #include "framework/training/dropout.h"
+#include "framework/training/forward_place.h"
 #include "framework/training/keyed_module.h"
 #include "framework/training/memory_prediction.h"
 #include "framework/training/process_generator.h"

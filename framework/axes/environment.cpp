@@ -6,6 +6,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
+#include "framework/tree/error_place.h"
 
 namespace lockstep {
 namespace {
@@ -168,8 +169,7 @@ std::string text_of(const AxisIndexGroups& groups) {
 
 // Without a stream: every call of a collective says where it is.
 std::string text_of(const std::source_location& where) {
-  const std::string_view path = where.file_name();
-  return std::string(path.substr(path.find_last_of('/') + 1)) + ':' + std::to_string(where.line());
+  return place_of(where);
 }
 
 std::string AxisCall::text() const {

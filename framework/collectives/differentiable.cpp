@@ -11,6 +11,7 @@
 #include "framework/base/random.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
+#include "framework/tree/error_place.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -142,7 +143,8 @@ class CollectiveBackward final : public torch::autograd::Node {
       dense[i] =
           gradients[i].defined() ? gradients[i] : at::zeros(results_[i].sizes, results_[i].options);
     }
-    return rule_(dense);
+    return torch_placed([&] { return "in the backward of " + forward_.text; },
+                        [&] { return rule_(dense); });
   }
 
  private:
@@ -155,7 +157,7 @@ class CollectiveBackward final : public torch::autograd::Node {
 void run_announced(const AxisCall& call, groups::ReplicaGroup& replicas,
                    const watch::CallRecord& record, const std::function<void()>& run) {
   replicas.begin(record);
-  communicate(call, run);
+  torch_placed([&] { return "in " + record.text; }, [&] { communicate(call, run); });
   replicas.end();
 }
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "framework/data/sample_text.h"
+#include "framework/tree/error_place.h"
+
 namespace lockstep::data {
 
 Fingerprint::Fingerprint(const Dataset& data) {
@@ -36,7 +39,8 @@ void Fingerprint::add_samples(const Dataset& data, std::optional<std::int64_t> m
   for (std::int64_t i = 0; i < taken; ++i) {
     indices.push_back(i * stride + i * rest / steps);
     if (std::ssize(indices) < together && i + 1 < taken) continue;
-    const Batch batch = data.batch(indices);
+    const Batch batch =
+        placed([&] { return first_not_made(data, indices); }, [&] { return data.batch(indices); });
     add(batch.inputs);
     add(batch.targets);
     indices.clear();

@@ -4,6 +4,7 @@
 
 #include "framework/base/range.h"
 #include "framework/base/text.h"
+#include "framework/data/sample_text.h"
 
 namespace lockstep {
 namespace {
@@ -40,8 +41,7 @@ std::string first_non_finite(const Dataset& data, std::span<const std::int64_t> 
   for (const std::int64_t index : indices) {
     const std::string found = non_finite_of(data, index, epoch);
     if (found.empty()) continue;
-    const std::string name = data.sample_name(index);
-    return str("sample ", index, name.empty() ? "" : str(" ('", name, "')"), " has ", found);
+    return str(sample_text(data, index), " has ", found);
   }
   return "";
 }

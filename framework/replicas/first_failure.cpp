@@ -1,6 +1,7 @@
 #include "framework/replicas/first_failure.h"
 
 #include <cstddef>
+#include <cstdlib>
 #include <new>
 #include <string_view>
 #include <system_error>
@@ -11,6 +12,7 @@
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
+#include "framework/tree/error_place.h"
 
 namespace lockstep::replicas {
 
@@ -22,17 +24,17 @@ std::string text_of(const std::exception& error) {
   if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
     return str("a thread can't be started: ", system->code().message(), thread_limit_text());
   }
-  const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string_view text =
-      torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  const std::string text = message_text(error);
   // "[enforce fail at alloc_cpu.cpp:66] . DefaultCPUAllocator: can't allocate memory: you tried to
   // allocate 80 bytes. Error code 12 (Cannot allocate memory)"
-  const std::size_t tried =
-      torch_error == nullptr ? std::string_view::npos : text.find("you tried to allocate ");
-  if (tried != std::string_view::npos) {
-    const std::string_view size = text.substr(tried + 22, text.find('.', tried) - tried - 22);
+  if (is_out_of_memory(error)) {
+    const std::size_t tried = text.find("you tried to allocate ");
+    const std::string size = text.substr(tried + 22, text.find('.', tried) - tried - 22);
     return str("out of memory: LibTorch tried to allocate ", size, "; ", memory_numbers());
   }
+  // As PyTorch has it: the stack where LibTorch threw, too.
+  const char* const shows_stack = std::getenv("TORCH_SHOW_CPP_STACKTRACES");
+  if (shows_stack != nullptr && shows_stack == std::string_view("1")) return error.what();
   return shortened(text, std::size_t{16} << 10);
 }
 
@@ -79,6 +81,8 @@ void FirstFailure::rethrow() const {
   const std::string prefix = lockstep::str("replica ", failed->replica, ": ");
   try {
     std::rethrow_exception(failed->error);
+  } catch (const ReplicaError& error) {
+    rethrow_as(failed->error, prefix + error.what());  // keeps what is nested
   } catch (const Error& error) {
     error.rethrow_with(prefix);
   } catch (...) {

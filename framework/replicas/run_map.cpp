@@ -10,6 +10,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
@@ -24,6 +25,7 @@
 #include "framework/collectives/tracked_operations.h"
 #include "framework/replicas/kept_threads.h"
 #include "framework/replicas/own_graph.h"
+#include "framework/tree/error_place.h"
 
 namespace lockstep::replicas {
 namespace {
@@ -34,6 +36,18 @@ using torch::autograd::Node;
 using torch::autograd::variable_list;
 using torch::autograd::impl::gradient_edge;
 using Tensors = std::vector<Tensor>;
+
+// run(), whose exceptions of LibTorch gain the map's call and the leaves, unless they have a place.
+Tensors run_placed(const MapCall& options, const Tensors& leaves,
+                   const std::function<Tensors()>& run) {
+  try {
+    return run();
+  } catch (const c10::Error& error) {
+    if (!error.context().empty()) throw;
+    rethrow_at(lockstep::str("in ", text_of(options),
+                             leaves.empty() ? "" : ", arguments " + forms_of(leaves)));
+  }
+}
 
 // A differentiated tensor: gradients leave the replicas' graphs at `inside`, and go on `outside`.
 struct Port {
@@ -480,7 +494,7 @@ std::vector<std::vector<Tensor>> run_map(const MapCall& options,
       }
       leaves.push_back(differentiable ? start_graph(recorded, i, r, part) : part);
     }
-    recorded.results[r] = body(place, leaves);
+    recorded.results[r] = run_placed(options, leaves, [&] { return body(place, leaves); });
     if (!recording) return;
     check_real(options, recorded.results[r]);
     end_graph(recorded, r);

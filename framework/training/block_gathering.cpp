@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/engine.h>
 
 #include "framework/base/errors.h"
+#include "framework/training/forward_place.h"
 
 namespace lockstep {
 
@@ -18,6 +19,12 @@ at::Tensor Block::run(const at::Tensor& input, const training::BlockForward& how
   // A view of this run's own: the gradients of its uses are added first, at all stages alike.
   const bool has_gradient = c10::GradMode::is_enabled() && input.requires_grad();
   const at::Tensor own_input = has_gradient ? input.view_as(input) : input;
+  if (training::looks_for_place) {
+    // No runner, which may wait for other replicas.
+    require<Error>(std::ranges::none_of(parameters(), training::lacks_memory), "block '", name(),
+                   "' is not gathered");
+    return how(own_input);
+  }
   if (const auto runner = runner_.lock()) return runner->run(*this, own_input, how);
   require<Error>(!had_runner_, "the parameters of block '", name(),
                  "' were cut into shards by a ZeroTrainer that is gone, or were still under way: "

@@ -7,6 +7,7 @@
 #include "framework/training/agreement.h"
 #include "framework/training/each_module.h"
 #include "framework/training/safe_convolutions.h"
+#include "framework/tree/error_place.h"
 
 namespace lockstep::training {
 
@@ -55,7 +56,10 @@ void ReplicatedModule::check_initialization() const {
 void ReplicatedModule::backward(const at::Tensor& loss, const BackwardOptions& options,
                                 const AxisCall& call) {
   begin(call, loss);
-  if (loss.defined()) hooks_->backward(loss, options);
+  torch_placed([&] { return lockstep::str("in the backward of step ", draws_->steps() + 1); },
+               [&] {
+                 if (loss.defined()) hooks_->backward(loss, options);
+               });
   end(loss.defined());
 }
 

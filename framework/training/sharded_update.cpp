@@ -14,6 +14,7 @@
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/psum.h"
 #include "framework/optim/global_norm.h"
+#include "framework/tree/error_place.h"
 
 namespace lockstep::training {
 
@@ -127,7 +128,12 @@ void ShardedUpdate::update(const UpdateSettings& common, const std::vector<bool>
     settings.step = steps_[piece.parameter];
     settings.lr *= piece.settings.lr_scale;
     settings.weight_decay = piece.settings.weight_decay;
-    optimizer_->update(piece.slice, settings);
+    placed(
+        [&] {
+          return lockstep::str("in the optimizer's step ", settings.step, " of parameter '",
+                               names_[piece.parameter], "', ", form_of(piece.slice.parameter));
+        },
+        [&] { optimizer_->update(piece.slice, settings); });
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
+#include "framework/tree/error_place.h"
 #include "framework/tree/variance.h"
 
 namespace lockstep::tree_detail {
@@ -53,8 +54,10 @@ void check_differentiable(const Leaves& leaves, std::size_t argument) {
   }
 }
 
-std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(const Leaves&)>& loss,
-                                                   const Leaves& leaves) {
+namespace {
+
+std::pair<Tensor, Leaves> value_and_gradients(const std::function<Tensor(const Leaves&)>& loss,
+                                              const Leaves& leaves) {
   const bool nested = differentiated_outside(leaves);
   const c10::AutoGradMode enable_grad(true);
 
@@ -82,6 +85,17 @@ std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(co
     if (!gradients[i].defined()) gradients[i] = at::zeros_like(leaves[i]).detach();
   }
   return {nested ? value : value.detach(), std::move(gradients)};
+}
+
+}  // namespace
+
+std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(const Leaves&)>& loss,
+                                                   const Leaves& leaves,
+                                                   const std::source_location& where) {
+  const auto place = [&] {
+    return lockstep::str("in grad at ", place_of(where), ", leaves ", forms_of(leaves));
+  };
+  return torch_placed(place, [&] { return value_and_gradients(loss, leaves); });
 }
 
 }  // namespace lockstep::tree_detail

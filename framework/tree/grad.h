@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <source_location>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -30,8 +31,10 @@ struct HasAux {};
 inline constexpr HasAux has_aux;
 
 namespace tree_detail {
+// `where` is the call that messages name.
 std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(const Leaves&)>& loss,
-                                                   const Leaves& leaves);
+                                                   const Leaves& leaves,
+                                                   const std::source_location& where);
 /// Whether these keep a graph: in an outer value_and_grad, or by leaves that require gradients.
 bool differentiated_outside(const Leaves& leaves);
 /// ValueError if a leaf of this argument is not floating-point.
@@ -86,9 +89,9 @@ consteval bool check_call() {
 }
 
 // In place of a refused call's gradient: with nothing, the compiler would go on about the result.
-template <int... Index>
-using NoGradient =
-    std::conditional_t<sizeof...(Index) == 1, Tensor, std::array<Tensor, sizeof...(Index)>>;
+template <typename By>
+using NoGradient = std::conditional_t<Variables<By>::places.size() == 1, Tensor,
+                                      std::array<Tensor, Variables<By>::places.size()>>;
 
 // Auxiliary results are values: they keep a graph only where value and gradient do.
 template <typename Aux>
@@ -104,7 +107,7 @@ Aux detached_unless(bool keep, const Aux& aux) {
 
 // The value of f (or its pair) and the gradient: a tree like the variable, or a tuple of trees.
 template <bool with_aux, typename By, typename F, typename... Args>
-auto value_and_gradient(const F& f, const Args&... args) {
+auto value_and_gradient(const std::source_location& where, const F& f, const Args&... args) {
   using V = Variables<By, Args...>;
   const std::tuple<const Args&...> arguments(args...);
   Leaves leaves;
@@ -154,15 +157,41 @@ auto value_and_gradient(const F& f, const Args&... args) {
           aux.emplace(std::move(result.second));
           return std::move(result.first);
         },
-        leaves);
+        leaves, where);
     return std::pair(std::pair<Tensor, Aux>(std::move(value),
                                             detached_unless(differentiated_outside(leaves), *aux)),
                      gradient(gradients, typename V::Numbers()));
   } else {
     auto [value, gradients] = value_and_grad_of_leaves(
-        [&](const Leaves& variables) -> Tensor { return call(variables); }, leaves);
+        [&](const Leaves& variables) -> Tensor { return call(variables); }, leaves, where);
     return std::pair(std::move(value), gradient(gradients, typename V::Numbers()));
   }
+}
+
+// The functions that value_and_grad and grad return.
+template <bool with_aux, typename By, typename F>
+auto value_and_gradient_of(F f, const std::source_location& where) {
+  return [f = std::move(f), where]<typename... Args>(const Args&... args) {
+    if constexpr (check_call<By, F, Args...>()) {
+      return value_and_gradient<with_aux, By>(where, f, args...);
+    } else {
+      using NoValue = std::conditional_t<with_aux, std::pair<Tensor, Tensor>, Tensor>;
+      return std::pair<NoValue, NoGradient<By>>();
+    }
+  };
+}
+template <bool with_aux, typename By, typename F>
+auto gradient_of(F f, const std::source_location& where) {
+  return [f = std::move(f), where]<typename... Args>(const Args&... args) {
+    if constexpr (!check_call<By, F, Args...>()) {
+      return std::conditional_t<with_aux, std::pair<NoGradient<By>, Tensor>, NoGradient<By>>();
+    } else if constexpr (with_aux) {
+      auto [value, gradient] = value_and_gradient<true, By>(where, f, args...);
+      return std::pair(std::move(gradient), std::move(value.second));
+    } else {
+      return value_and_gradient<false, By>(where, f, args...).second;
+    }
+  };
 }
 }  // namespace tree_detail
 
@@ -186,42 +215,49 @@ auto value_and_gradient(const F& f, const Args&... args) {
 /// gradient. If the auxiliary result is a tree, its leaves keep a graph where value and gradient
 /// do, and are detached elsewhere. If it is no tree, it is unchanged. As jax.value_and_grad(f,
 /// has_aux=True).
-template <typename F, int... Index, std::same_as<HasAux>... Aux>
-[[nodiscard]] auto value_and_grad(F f, Argnums<Index...>, Aux...) {
-  return [f = std::move(f)]<typename... Args>(const Args&... args) {
-    constexpr bool with_aux = sizeof...(Aux) > 0;
-    if constexpr (tree_detail::check_call<Argnums<Index...>, F, Args...>()) {
-      return tree_detail::value_and_gradient<with_aux, Argnums<Index...>>(f, args...);
-    } else {
-      using NoValue = std::conditional_t<with_aux, std::pair<Tensor, Tensor>, Tensor>;
-      return std::pair<NoValue, tree_detail::NoGradient<Index...>>();
-    }
-  };
+///
+/// What LibTorch throws in f or in its backward gains the place of this call, and the shapes of the
+/// leaves.
+template <typename F, int... Index>
+[[nodiscard]] auto value_and_grad(F f, Argnums<Index...> /*by*/,
+                                  std::source_location where = std::source_location::current()) {
+  return tree_detail::value_and_gradient_of<false, Argnums<Index...>>(std::move(f), where);
 }
-template <typename F, std::same_as<HasAux>... Aux>
-[[nodiscard]] auto value_and_grad(F f, Aux... aux) {
-  return value_and_grad(std::move(f), argnums<0>, aux...);
+template <typename F, int... Index>
+[[nodiscard]] auto value_and_grad(F f, Argnums<Index...> /*by*/, HasAux /*aux*/,
+                                  std::source_location where = std::source_location::current()) {
+  return tree_detail::value_and_gradient_of<true, Argnums<Index...>>(std::move(f), where);
+}
+template <typename F>
+[[nodiscard]] auto value_and_grad(F f,
+                                  std::source_location where = std::source_location::current()) {
+  return tree_detail::value_and_gradient_of<false, Argnums<0>>(std::move(f), where);
+}
+template <typename F>
+[[nodiscard]] auto value_and_grad(F f, HasAux /*aux*/,
+                                  std::source_location where = std::source_location::current()) {
+  return tree_detail::value_and_gradient_of<true, Argnums<0>>(std::move(f), where);
 }
 
 /// The gradient alone, or with has_aux the gradient and the auxiliary result; see value_and_grad.
-template <typename F, int... Index, std::same_as<HasAux>... Aux>
-[[nodiscard]] auto grad(F f, Argnums<Index...>, Aux...) {
-  return [f = std::move(f)]<typename... Args>(const Args&... args) {
-    using None = tree_detail::NoGradient<Index...>;
-    constexpr bool with_aux = sizeof...(Aux) > 0;
-    if constexpr (!tree_detail::check_call<Argnums<Index...>, F, Args...>()) {
-      return std::conditional_t<with_aux, std::pair<None, Tensor>, None>();
-    } else if constexpr (with_aux) {
-      auto [value, gradient] = tree_detail::value_and_gradient<true, Argnums<Index...>>(f, args...);
-      return std::pair(std::move(gradient), std::move(value.second));
-    } else {
-      return tree_detail::value_and_gradient<false, Argnums<Index...>>(f, args...).second;
-    }
-  };
+template <typename F, int... Index>
+[[nodiscard]] auto grad(F f, Argnums<Index...> /*by*/,
+                        std::source_location where = std::source_location::current()) {
+  return tree_detail::gradient_of<false, Argnums<Index...>>(std::move(f), where);
 }
-template <typename F, std::same_as<HasAux>... Aux>
-[[nodiscard]] auto grad(F f, Aux... aux) {
-  return grad(std::move(f), argnums<0>, aux...);
+template <typename F, int... Index>
+[[nodiscard]] auto grad(F f, Argnums<Index...> /*by*/, HasAux /*aux*/,
+                        std::source_location where = std::source_location::current()) {
+  return tree_detail::gradient_of<true, Argnums<Index...>>(std::move(f), where);
+}
+template <typename F>
+[[nodiscard]] auto grad(F f, std::source_location where = std::source_location::current()) {
+  return tree_detail::gradient_of<false, Argnums<0>>(std::move(f), where);
+}
+template <typename F>
+[[nodiscard]] auto grad(F f, HasAux /*aux*/,
+                        std::source_location where = std::source_location::current()) {
+  return tree_detail::gradient_of<true, Argnums<0>>(std::move(f), where);
 }
 
 }  // namespace lockstep

@@ -11,10 +11,13 @@
 
 namespace lockstep::testing {
 
-/// The message of the E that `call` throws, its line numbers left out.
+/// The message of the E that `call` throws, without its line numbers, and without the leaf that it
+/// names at its end.
 template <typename E>
 std::string message_without_lines(const std::function<void()>& call) {
-  return std::regex_replace(message_of<E>(call), std::regex(R"(\((\w+\.cpp):\d+\))"), "($1)");
+  const std::string message = std::regex_replace(
+      message_of<E>(call), std::regex(R"( \(leaf \d+, [^()]*(\([^()]*\))?\)$)"), "");
+  return std::regex_replace(message, std::regex(R"(\((\w+\.cpp):\d+\))"), "($1)");
 }
 
 /// That of a ValueError.

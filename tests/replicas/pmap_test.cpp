@@ -222,3 +222,16 @@ TEST_CASE("results that replicas build differently are refused, with the map and
                                            "result: 1 and 2 elements"));
   }
 }
+
+TEST_CASE("LibTorch's exceptions in a map name the replica, the call and the shapes that went in") {
+  const auto f = [](const Tensor& x, const Tensor& w) {
+    return axis_index("i") == 1 ? x.matmul(w.t()) : x.matmul(w);
+  };
+  const std::string text = message_of<ReplicaError>([&] {
+    (void)pmap(f, {.in_axes = {0, std::nullopt}})(at::ones({2, 4, 3}), at::ones({3, 2}));
+  });
+  CHECK_THAT(text,
+             ContainsSubstring("replica 1: mat1 and mat2 shapes cannot be multiplied (4x3 and "
+                               "2x3) (in pmap over 'i' at pmap_test.cpp:") &&
+                 ContainsSubstring(", arguments Float (4, 3), Float (3, 2))"));
+}

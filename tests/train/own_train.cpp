@@ -30,6 +30,7 @@
 #include "framework/objectives/objectives.h"
 #include "framework/training/process_generator.h"
 #include "models/model.h"
+#include "tests/train/faulty_parts.h"
 #include "trainers/train_main.h"
 
 namespace {
@@ -263,5 +264,6 @@ int main(int argc, char** argv) {
           -> std::shared_ptr<const Loss> { return std::make_shared<Quantile>(options.level); }));
   register_metric({keys::choice("bias", "the outputs less the targets, in the mean"),
                    [](const auto& /*loss*/) { return std::make_shared<Bias>(); }});
-  return train_main(argc, argv);
+  lockstep::testing::register_faulty_parts();
+  return train_main(argc, argv, lockstep::testing::faulty_callbacks());
 }

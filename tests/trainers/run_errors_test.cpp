@@ -34,8 +34,7 @@ std::exception_ptr noted(const std::exception_ptr& error) {
 TEST_CASE("an error that ends a run keeps its type when it gains a note") {
   for (const ErrorKind kind : testing::error_kinds()) {
     INFO(traits_of(kind).name);
-    const bool stays =
-        kind == ErrorKind::aborted || kind == ErrorKind::mismatch || kind == ErrorKind::replica;
+    const bool stays = kind == ErrorKind::aborted || kind == ErrorKind::mismatch;
     const auto error = noted(traits_of(kind).make("bad"));
     CHECK(error_kind(error) == kind);
     CHECK(replicas::text_of(error) == (stays ? "bad" : "bad\na note"));
@@ -44,6 +43,14 @@ TEST_CASE("an error that ends a run keeps its type when it gains a note") {
                   OwnError);
   CHECK_THROWS_AS(std::rethrow_exception(noted(std::make_exception_ptr(std::logic_error("bad")))),
                   ReplicaError);
+  // What is nested stays so with each further note.
+  const auto twice = noted(noted(std::make_exception_ptr(std::logic_error("bad"))));
+  CHECK(replicas::text_of(twice) == "bad\na note\na note");
+  try {
+    std::rethrow_exception(twice);
+  } catch (const ReplicaError& error) {
+    CHECK_THROWS_AS(std::rethrow_if_nested(error), std::logic_error);
+  }
 }
 
 TEST_CASE("a run lacks a replica whose connection or time is over") {

@@ -1,5 +1,6 @@
 #include "framework/tree/grad.h"
 
+#include <source_location>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
+#include "framework/tree/error_place.h"
 #include "tests/catch.h"
 
 using namespace lockstep;
@@ -139,4 +141,41 @@ TEST_CASE("argnums says by which arguments") {
   CHECK(grad(grad(product, argnums<1>), argnums<0>)(3 * power, power).item<double>() == Approx(12));
   CHECK_THROWS_WITH(grad(product, argnums<0, 1>)(power, at::ones({}, at::kLong)),
                     ContainsSubstring("leaf 0 of argument 1 is Long"));
+}
+
+TEST_CASE("LibTorch's exceptions name the call of grad, and the shapes of its leaves") {
+  const auto product = [](const Line& at, const Tensor& x) {
+    return x.matmul(at.unused).sum() * at.slope;
+  };
+  const Line given{at::ones({}), at::ones({}), at::ones({3, 2})};
+  const std::uint_least32_t row = std::source_location::current().line() + 2;
+  try {
+    (void)grad(product)(given, at::ones({4, 5}));
+    FAIL("nothing was thrown");
+  } catch (const c10::Error& error) {
+    CHECK(message_text(error) ==
+          "mat1 and mat2 shapes cannot be multiplied (4x5 and 3x2) (in grad at grad_test.cpp:" +
+              std::to_string(row) + ", leaves Float (), Float (), Float (3, 2))");
+  }
+  // All forms know their calls.
+  const auto aux = [&](const Line& a, const Tensor& x) { return std::pair(product(a, x), 1); };
+  const auto text_of = [](const auto& call) {
+    try {
+      call();
+    } catch (const c10::Error& error) {
+      return message_text(error);
+    }
+    return std::string("nothing was thrown");
+  };
+  const Tensor x = at::ones({4, 5});
+  for (const std::string& text :
+       {text_of([&] { (void)grad(product, argnums<0>)(given, x); }),
+        text_of([&] { (void)grad(aux, has_aux)(given, x); }),
+        text_of([&] { (void)grad(aux, argnums<0>, has_aux)(given, x); }),
+        text_of([&] { (void)value_and_grad(product)(given, x); }),
+        text_of([&] { (void)value_and_grad(product, argnums<0>)(given, x); }),
+        text_of([&] { (void)value_and_grad(aux, has_aux)(given, x); }),
+        text_of([&] { (void)value_and_grad(aux, argnums<0>, has_aux)(given, x); })}) {
+    CHECK_THAT(text, ContainsSubstring(" (in grad at grad_test.cpp:"));
+  }
 }

@@ -10,6 +10,7 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/data/data.h"
 #include "framework/replicas/launch.h"
+#include "framework/tree/error_place.h"
 #include "trainers/commands/command_line.h"
 #include "trainers/commands/flags.h"
 #include "trainers/commands/opened_checkpoint.h"
@@ -37,7 +38,9 @@ void evaluate_checkpoint(const OpenedCheckpoint& checkpoint, const DataSets& dat
   const auto figures_on_all = [&] {
     std::map<std::string, Figures> all;
     for (const auto& [name, set] : sets) {
-      all[name] = evaluate(*model, *set, objective, config.data_use.batch_size, axis);
+      all[name] = placed(
+          [&] { return "in the evaluation on the " + name + " set"; },
+          [&] { return evaluate(*model, *set, objective, config.data_use.batch_size, axis); });
     }
     return all;
   };

@@ -10,6 +10,7 @@
 #include "framework/base/text_table.h"
 #include "framework/training/block.h"
 #include "framework/training/evaluation_mode.h"
+#include "framework/training/forward_place.h"
 #include "trainers/commands/operation_count.h"
 
 namespace lockstep {
@@ -106,7 +107,7 @@ ModelSummary summarize(Model& model, const at::Tensor& inputs) {
   const auto modules = model.named_modules("");
   const at::Tensor output = [&] {
     const RunnerScope scope(model, recorder);
-    return model.forward(inputs);
+    return run_forward(model, inputs);
   }();
   summary.flops = 2 * operations.multiply_adds();
   for (LayerSummary& layer : summary.layers) {

@@ -23,6 +23,7 @@
 #include "framework/formats/csv.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/training/evaluation_mode.h"
+#include "framework/training/forward_place.h"
 #include "trainers/commands/command_line.h"
 
 namespace lockstep {
@@ -263,7 +264,7 @@ void write_predictions(Model& model, const Dataset& data, const PredictionOption
     const Batch batch = readable_batch(data, indices, options.on_damaged);
     if (indices.empty()) continue;
     std::string text;
-    for (const Json& row : rows.of(model.forward(batch.inputs), batch.targets, indices)) {
+    for (const Json& row : rows.of(run_forward(model, batch.inputs), batch.targets, indices)) {
       if (options.format == PredictionFormat::jsonl) {
         // Names may hold any bytes, JSON only UTF-8.
         text += row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -12,6 +12,7 @@
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/training/evaluation_mode.h"
+#include "framework/training/forward_place.h"
 
 namespace lockstep {
 
@@ -58,7 +59,7 @@ void continue_text(Model& model, const std::string& prompt, std::int64_t context
     const std::int64_t seen = std::min(context, std::ssize(tokens));
     const at::Tensor last =
         at::tensor(std::vector<std::int64_t>(tokens.end() - seen, tokens.end()), at::kLong);
-    const at::Tensor scores = model.forward(last.unsqueeze(0));
+    const at::Tensor scores = run_forward(model, last.unsqueeze(0));
     const double uniform = key.uniform(static_cast<std::uint64_t>(i));
     tokens.push_back(draw_token(scores[0][seen - 1], options, uniform));
     tell(static_cast<char>(tokens.back()));

@@ -26,6 +26,7 @@
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/pmap.h"
 #include "framework/storage/checkpoint_folder.h"
+#include "framework/training/forward_place.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/zero.h"
 #include "models/model.h"
@@ -219,7 +220,7 @@ class JobCheck {
       const std::int64_t first = 0;
       const Batch batch = data_.train->batch({&first, 1});
       try {
-        (void)model->forward(batch.inputs);
+        (void)run_forward(*model, batch.inputs);
       } catch (const std::exception& error) {
         problem = replicas::text_of(error);
       }

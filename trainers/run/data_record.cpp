@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/range.h"
+#include "framework/tree/error_place.h"
 #include "trainers/run/resume.h"
 
 namespace lockstep {
@@ -157,7 +158,10 @@ SetRecords records_of(const DataSets& data) {
   std::map<const Dataset*, std::string> fingerprints;
   for (const auto& [name, set] : named_sets(data)) {
     const Dataset* source = source_of(set.get());
-    if (!fingerprints.contains(source)) fingerprints[source] = set->fingerprint();
+    if (!fingerprints.contains(source)) {
+      fingerprints[source] =
+          placed([&] { return "the set '" + name + "'"; }, [&] { return set->fingerprint(); });
+    }
     records[name] = {
         .size = set->size(), .fingerprint = fingerprints[source], .left_out = set->left_out()};
   }

@@ -17,6 +17,7 @@
 #include "framework/objectives/objectives.h"
 #include "framework/training/autocast.h"
 #include "framework/training/evaluation_mode.h"
+#include "framework/training/forward_place.h"
 
 namespace lockstep {
 
@@ -40,7 +41,9 @@ void try_metric(const std::string& name, const Metric& metric, const SampleType&
   constexpr std::int64_t kMostClasses = 1'000'000;
   if (sample.classes > 0) shape.push_back(std::min(sample.classes, kMostClasses));
   try {
-    (void)metric.add(at::zeros(shape), target);
+    torch_placed(
+        [&] { return str("metric ", name, " of an output of zeros, ", form_of(at::zeros(shape))); },
+        [&] { (void)metric.add(at::zeros(shape), target); });
   } catch (const ValueError& error) {
     throw ValueError(str("metric ", name, " does not fit the data: ", error.what()));
   }
@@ -68,10 +71,18 @@ Objective make_objective(const Config& config, const SampleType& sample) {
 }
 
 at::Tensor training_loss(const Config& config, const Objective& objective, Model& model,
-                         const Batch& batch) {
+                         const Batch& batch, const std::function<BatchSamples()>& samples) {
   std::optional<AutocastScope> autocast;
   if (config.trainer.precision == Precision::bf16) autocast.emplace(at::kBFloat16);
-  return objective.loss->mean(model.forward(batch.inputs), batch.targets);
+  const at::Tensor outputs = run_forward(model, batch.inputs);
+  return measured([&] { return loss_text(config); }, samples, outputs, batch.targets,
+                  [&](const at::Tensor& some_outputs, const at::Tensor& some_targets) {
+                    return objective.loss->mean(some_outputs, some_targets);
+                  });
+}
+
+std::string loss_text(const Config& config) {
+  return config.loss.name == "auto" ? "the loss" : str("loss '", config.loss.name, "'");
 }
 
 std::vector<at::Tensor> tallied(Model& model, const Dataset& data,
@@ -85,13 +96,20 @@ std::vector<at::Tensor> tallied(Model& model, const Dataset& data,
   const std::int64_t most = shard(data.size(), axis_size(axis_name), 0).size;
   for (std::int64_t start = 0; start < most; start += batch_size) {
     const std::int64_t count = std::clamp<std::int64_t>(own.size - start, 0, batch_size);
-    const Batch batch = data.batch(
-        consecutive(count > 0 ? own.offset + start : 0, std::max<std::int64_t>(count, 1)));
-    const at::Tensor outputs = model.forward(batch.inputs).narrow(0, 0, count);
+    const BatchSamples samples{.data = data,
+                               .indices = consecutive(count > 0 ? own.offset + start : 0,
+                                                      std::max<std::int64_t>(count, 1))};
+    const Batch batch = made_batch(samples);
+    const at::Tensor outputs = run_forward(model, batch.inputs).narrow(0, 0, count);
     const at::Tensor targets = batch.targets.narrow(0, 0, count);
     for (std::size_t i = 0; i < tallies.size(); ++i) {
       const Tally& tally = *tallies[i].second;
-      const at::Tensor of_batch = tally.add(outputs, targets);
+      const at::Tensor of_batch =
+          measured([&] { return str("metric '", tallies[i].first, "'"); }, [&] { return samples; },
+                   outputs, targets,
+                   [&](const at::Tensor& some_outputs, const at::Tensor& some_targets) {
+                     return tally.add(some_outputs, some_targets);
+                   });
       if (parts[i].empty() || tally.is_of_rows()) {
         parts[i].push_back(of_batch);
       } else {

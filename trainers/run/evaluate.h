@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 #include "framework/objectives/metric.h"
 #include "models/model.h"
 #include "trainers/config/config.h"
+#include "trainers/run/sample_place.h"
 
 namespace lockstep {
 
@@ -31,9 +33,13 @@ struct Objective {
 /// the samples: each metric is tried on one of zeros.
 [[nodiscard]] Objective make_objective(const Config& config, const SampleType& sample);
 
-/// The loss of a batch, in the config's precision.
+/// The loss of a batch, in the config's precision. What the model or the loss throws gains its
+/// place; `samples` tells which samples these are.
 [[nodiscard]] at::Tensor training_loss(const Config& config, const Objective& objective,
-                                       Model& model, const Batch& batch);
+                                       Model& model, const Batch& batch,
+                                       const std::function<BatchSamples()>& samples);
+/// "loss 'cross_entropy'": what messages call it.
+[[nodiscard]] std::string loss_text(const Config& config);
 
 using NamedTally = std::pair<std::string, std::shared_ptr<const Tally>>;
 

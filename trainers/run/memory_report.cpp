@@ -85,9 +85,10 @@ std::vector<std::int64_t> measured_activations(const Config& config, const DataS
       const auto waited = std::chrono::duration_cast<std::chrono::seconds>(
           std::chrono::steady_clock::now() - begin);
       require(waited < std::chrono::seconds(15), "a few samples take ", waited.count(), " s");
-      const Batch batch = data.train->batch(consecutive(std::int64_t{0}, count));
+      const BatchSamples first{*data.train, consecutive(std::int64_t{0}, count), "training"};
+      const Batch batch = made_batch(first);
       const training::TensorMemory memory(most);
-      trainer.backward(training_loss(config, objective, *model, batch));
+      trainer.backward(training_loss(config, objective, *model, batch, [&] { return first; }));
       bytes.push_back(memory.peak());
     }
   };

@@ -13,8 +13,21 @@
 #include "framework/collectives/psum.h"
 #include "framework/data/finite.h"
 #include "trainers/config/config_options.h"
+#include "trainers/run/evaluate.h"
 
 namespace lockstep {
+namespace {
+
+// Of a replica's samples of a step, those of a microbatch. Without any the model is run all the
+// same, on one that does not count: others may wait for it in the collectives inside, or to gather
+// its blocks.
+std::vector<std::int64_t> indices_of(const std::vector<std::int64_t>& step, const Range& part) {
+  const auto begin = step.begin() + part.offset;
+  return part.size > 0 ? std::vector<std::int64_t>(begin, begin + part.size)
+                       : std::vector<std::int64_t>{0};
+}
+
+}  // namespace
 
 MicrobatchFeed::MicrobatchFeed(const Config& config, const DataSets& data, const Loss& loss)
     : config_(config),
@@ -27,17 +40,23 @@ MicrobatchFeed::MicrobatchFeed(const Config& config, const DataSets& data, const
 
 void MicrobatchFeed::request(std::int64_t position) {
   const auto indices = sampler_.indices(position, replica_);
-  const std::int64_t epoch = sampler_.start_of_step(position) / train_.size();
+  const std::int64_t epoch = epoch_of(position);
   for (std::int64_t m = 0; m < count_; ++m) {
     const Range part = shard(std::ssize(indices), count_, m);
-    const auto begin = indices.begin() + part.offset;
-    std::vector<std::int64_t> own(begin, begin + part.size);
-    // Without samples the model is run all the same, on one that does not count: others may wait
-    // for it in the collectives inside, or to gather its blocks.
-    if (own.empty()) own.push_back(0);
-    loader_.request(std::move(own), epoch);
+    loader_.request(indices_of(indices, part), epoch);
     coming_.push_back({.samples = part.size, .weight = static_cast<double>(part.size)});
   }
+}
+
+BatchSamples MicrobatchFeed::samples_of(std::int64_t microbatch) {
+  const auto indices = sampler_.indices(position_, replica_);
+  const Range part = shard(std::ssize(indices), count_, microbatch);
+  return {train_, indices_of(indices, part), "training", epoch_of(position_)};
+}
+
+Batch MicrobatchFeed::load(std::int64_t microbatch) {
+  return placed([&] { return samples_of(microbatch).first_not_made(); },
+                [&] { return loader_.next(); });
 }
 
 void MicrobatchFeed::begin_step(std::int64_t position) {
@@ -50,8 +69,13 @@ void MicrobatchFeed::begin_step(std::int64_t position) {
   const at::Tensor own = at::zeros({}, at::kDouble);
   for (std::int64_t m = 0; m < count_; ++m) {
     Microbatch& batch = coming_[static_cast<std::size_t>(m)];
-    batch.tensors = loader_.next();
-    if (batch.samples > 0) batch.weight = loss_.weight(batch.tensors.targets);
+    batch.tensors = load(m);
+    if (batch.samples > 0) {
+      const at::Tensor& targets = batch.tensors.targets;
+      batch.weight = measured(
+          [&] { return loss_text(config_); }, [&] { return samples_of(m); }, targets, targets,
+          [&](const at::Tensor&, const at::Tensor& some) { return loss_.weight(some); });
+    }
     own.add_(batch.weight);
   }
   step_weight_ = psum(own, config_.launch.axis_name).item<double>();
@@ -62,7 +86,7 @@ std::optional<Microbatch> MicrobatchFeed::next() {
   --left_;
   Microbatch first = std::move(coming_.front());
   coming_.pop_front();
-  if (!first.tensors.inputs.defined()) first.tensors = loader_.next();
+  if (!first.tensors.inputs.defined()) first.tensors = load(microbatch());
   const double share = first.weight * static_cast<double>(config_.launch.replicas);
   first.weight = step_weight_ > 0 ? share / step_weight_ : 0.0;
   return first;
@@ -71,8 +95,7 @@ std::optional<Microbatch> MicrobatchFeed::next() {
 void MicrobatchFeed::check_samples(const std::string& what, std::int64_t step) {
   if (are_samples_told_) return;
   const auto indices = sampler_.indices(position_, replica_);
-  const std::int64_t epoch = sampler_.start_of_step(position_) / train_.size();
-  const std::string found = first_non_finite(train_, indices, epoch);
+  const std::string found = first_non_finite(train_, indices, epoch_of(position_));
   if (found.empty()) return;
   const std::string text =
       str(what, " is not finite at step ", step, ": of the training set, ", found);

@@ -10,6 +10,7 @@
 #include "framework/data/sampler.h"
 #include "framework/objectives/loss.h"
 #include "trainers/config/config.h"
+#include "trainers/run/sample_place.h"
 
 namespace lockstep {
 
@@ -39,11 +40,22 @@ class MicrobatchFeed {
   /// The step's next microbatch; none after the last.
   [[nodiscard]] std::optional<Microbatch> next();
 
+  /// The number in its step, from 0, of the microbatch that next() gave last, and its samples.
+  [[nodiscard]] std::int64_t microbatch() const noexcept { return count_ - left_ - 1; }
+  [[nodiscard]] BatchSamples samples() { return samples_of(microbatch()); }
+
   /// For a step in which `what` ("the loss") is not finite: if one of this replica's samples is not
   /// either, a DataError that names it, or a warning, once, where the config lets such steps pass.
   void check_samples(const std::string& what, std::int64_t step);
 
  private:
+  [[nodiscard]] std::int64_t epoch_of(std::int64_t position) const {
+    return sampler_.start_of_step(position) / train_.size();
+  }
+  [[nodiscard]] BatchSamples samples_of(std::int64_t microbatch);
+  // The loader's next batch, which is this microbatch's.
+  [[nodiscard]] Batch load(std::int64_t microbatch);
+
   const Config& config_;
   const Dataset& train_;
   const Loss& loss_;

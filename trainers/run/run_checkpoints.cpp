@@ -1,7 +1,6 @@
 #include "trainers/run/run_checkpoints.h"
 
 #include <random>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "framework/data/data.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/storage/checkpoint_folder.h"
+#include "framework/tree/error_place.h"
 #include "trainers/run/resume.h"
 
 namespace lockstep {
@@ -195,16 +195,12 @@ void rethrow_with(const std::string& note, bool logs) {
   try {
     throw;
   } catch (const Error& error) {
-    const ErrorKind kind = error.kind();
-    if (kind == ErrorKind::aborted) throw;  // another replica's error is the cause
-    // A verdict, a nested exception, or what a type of its own has.
-    const bool has_more = kind == ErrorKind::mismatch || kind == ErrorKind::replica ||
-                          std::string_view(error.type()) != traits_of(kind).name;
-    if (!has_more) throw_as(kind, str(error.what(), "\n", note));
+    if (error.kind() == ErrorKind::aborted) throw;  // another replica's error is the cause
+    if (is_plain(error)) rethrow_as(handled, str(error.what(), "\n", note));
     if (logs) log_warning(note);
     throw;
   } catch (...) {
-    std::throw_with_nested(ReplicaError(str(replicas::text_of(handled), "\n", note)));
+    rethrow_as(handled, str(replicas::text_of(handled), "\n", note));
   }
 }
 

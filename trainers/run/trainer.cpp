@@ -24,6 +24,7 @@
 #include "framework/telemetry/metrics.h"
 #include "framework/training/tensor_memory.h"
 #include "framework/training/uncounted_samples.h"
+#include "framework/tree/error_place.h"
 #include "trainers/config/config_options.h"
 #include "trainers/run/course.h"
 #include "trainers/run/evaluations.h"
@@ -218,7 +219,9 @@ class Trainer::Run {
       rate_ = rate_of(config_, course_);
       feed_.request(state_.samples);
     }
-    if (options_.callbacks.before_first_step) options_.callbacks.before_first_step(own_);
+    if (options_.callbacks.before_first_step) {
+      in_callback("before_first_step", [&] { options_.callbacks.before_first_step(own_); });
+    }
   }
 
   // One step with what follows it. Returns whether the run is to stop.
@@ -250,15 +253,20 @@ class Trainer::Run {
     const std::int64_t end = sampler.end_of_step(state_.samples);
     // The next step's batches are made during this one.
     if (state_.steps + 1 < state_.last_step) feed_.request(end);
-    feed_.begin_step(state_.samples);
+    placed([&] { return str("step ", state_.steps + 1); },
+           [&] { feed_.begin_step(state_.samples); });
     state_.loss = at::zeros({});
     state_.is_logged = false;
     // The second step shows what all take: the first also makes what stays.
     const bool is_measured = state_.steps == course_.first_step + 1;
-    while (const auto batch = feed_.next()) {
+    const auto next = [&] {
+      return placed([&] { return microbatch_text(); }, [&] { return feed_.next(); });
+    };
+    while (const auto batch = next()) {
       std::optional<training::TensorMemory> memory;
       if (is_measured) memory.emplace();
-      const at::Tensor local = loss_of(*batch);
+      const at::Tensor local =
+          placed([&] { return microbatch_text(); }, [&] { return loss_of(*batch); });
       zero_->backward(local);
       if (memory) memory_.activations = memory->peak();
       state_.loss = state_.loss.add(local.detach());
@@ -279,11 +287,24 @@ class Trainer::Run {
     reporter_.count(global_batch);
   }
 
+  // "step 3", with several microbatches "step 3, microbatch 1": what is trained now, for messages.
+  [[nodiscard]] std::string microbatch_text() const {
+    const std::int64_t number = feed_.microbatch();
+    return str("step ", state_.steps + 1,
+               microbatches(config_) > 1 ? str(", microbatch ", number) : "");
+  }
+
+  // Calls a callback of that name, whose exceptions gain it.
+  void in_callback(const char* name, const std::function<void()>& call) {
+    placed([&] { return str("in the callback ", name, ", step ", state_.steps); }, call);
+  }
+
   // This replica's part of the step's loss: the mean over replicas of the sums over microbatches.
   at::Tensor loss_of(const Microbatch& batch) {
     std::optional<UncountedSamples> uncounted;
     if (batch.samples == 0) uncounted.emplace();
-    const at::Tensor mean = training_loss(config_, objective_, *model_, batch.tensors);
+    const at::Tensor mean =
+        training_loss(config_, objective_, *model_, batch.tensors, [&] { return feed_.samples(); });
     return batch.weight == 1 ? mean : mean * batch.weight;
   }
 
@@ -315,13 +336,15 @@ class Trainer::Run {
   }
 
   void tell_step() {
-    options_.callbacks.after_step(own_, {.step = state_.steps,
-                                         .samples = state_.samples,
-                                         .lr = state_.lr,
-                                         .gradient_norm = state_.report.gradient_norm,
-                                         .skipped = state_.report.skipped,
-                                         .loss = loss_to_tell(),
-                                         .replica = axis_index(config_.launch.axis_name)});
+    in_callback("after_step", [&] {
+      options_.callbacks.after_step(own_, {.step = state_.steps,
+                                           .samples = state_.samples,
+                                           .lr = state_.lr,
+                                           .gradient_norm = state_.report.gradient_norm,
+                                           .skipped = state_.report.skipped,
+                                           .loss = loss_to_tell(),
+                                           .replica = axis_index(config_.launch.axis_name)});
+    });
   }
 
   // That of all replicas, where it is logged or a callback needs it.
@@ -375,7 +398,9 @@ class Trainer::Run {
   // be the best.
   void evaluate_on(const std::string& set, const Dataset& data) {
     if (state_.is_last()) checkpoints_.save_last(state_);
-    const auto [figures, trained] = figures_on(data);
+    const auto [figures, trained] =
+        placed([&] { return str("in the evaluation on the ", set, " set"); },
+               [&] { return figures_on(data); });
     const bool decides =
         set == kValidationSet && config_.checkpoint.best != "none" && evaluations_.owes(set);
     checkpoints_.note_evaluation(decides ? evaluations_.better(figures, checkpoints_.best())
@@ -383,7 +408,9 @@ class Trainer::Run {
     const bool is_best = evaluations_.note(set, figures);
     reporter_.tell_evaluation(state_, set, figures, trained);
     if (options_.callbacks.after_evaluation) {
-      options_.callbacks.after_evaluation(own_, {state_.steps, set, figures, is_best});
+      in_callback("after_evaluation", [&] {
+        options_.callbacks.after_evaluation(own_, {state_.steps, set, figures, is_best});
+      });
     }
   }
 

@@ -1,0 +1,23 @@
+#include "framework/data/sample_text.h"
+
+#include "framework/axes/environment.h"
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace lockstep {
+
+std::string sample_text(const Dataset& data, std::int64_t index) {
+  const std::string name = data.sample_name(index);
+  return str("sample ", index, name.empty() ? "" : str(" ('", name, "')"));
+}
+
+std::string first_not_made(const Dataset& data, std::span<const std::int64_t> indices,
+                           std::int64_t epoch) {
+  const CallsRefused refused("not in a search for the sample that an exception is of");
+  for (const std::int64_t index : indices) {
+    if (thrown_by([&] { (void)data.batch({&index, 1}, epoch); })) return sample_text(data, index);
+  }
+  return "";
+}
+
+}  // namespace lockstep

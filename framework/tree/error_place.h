@@ -1,0 +1,63 @@
+#pragma once
+
+#include <exception>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep {
+
+class Error;
+
+/// "Float (32, 10)": a tensor's dtype and shape, for messages; "undefined" without one.
+[[nodiscard]] std::string form_of(const at::Tensor& tensor);
+/// The forms of several, the first of them if there are many.
+[[nodiscard]] std::string forms_of(const std::vector<at::Tensor>& tensors);
+
+/// "model.cpp:41"
+[[nodiscard]] std::string place_of(const std::source_location& where);
+
+/// An exception's message on one line with its places: LibTorch's without its backtrace.
+[[nodiscard]] std::string message_text(const std::exception& error);
+/// Whether an exception says that memory ran out. Its text has all that there is to say.
+[[nodiscard]] bool is_out_of_memory(const std::exception& error);
+/// Whether an Error is all in its kind and message: it is of none that has more, nor of another
+/// type.
+[[nodiscard]] bool is_plain(const Error& error);
+
+/// Throws `error` again with another message. A plain Error keeps its kind; what is nested in a
+/// ReplicaError stays so, and any other exception is nested in one.
+[[noreturn]] void rethrow_as(const std::exception_ptr& error, const std::string& message);
+
+/// Throws the exception that is being handled again, with `place` in parentheses after its message,
+/// and after places that it has: "… (in 'fc1'; step 3)". A plain Error keeps its kind and a
+/// c10::Error its type; any other exception is nested in a ReplicaError. Without a place all stay
+/// as they are; so do Errors that are not plain, CommErrors, whose cause is elsewhere, and what
+/// says that memory or threads ran out.
+[[noreturn]] void rethrow_at(const std::string& place);
+
+/// task(), whose exceptions gain the place that place() tells: it runs only then.
+template <typename Place, typename Task>
+decltype(auto) placed(const Place& place, const Task& task) {
+  try {
+    return task();
+  } catch (...) {
+    rethrow_at(place());
+  }
+}
+/// Whether it is LibTorch's: a c10::Error, or the std::runtime_error that a backward makes of one.
+[[nodiscard]] bool is_of_torch(const std::exception& error);
+/// The same for LibTorch's exceptions alone: Errors name their calls themselves.
+template <typename Place, typename Task>
+decltype(auto) torch_placed(const Place& place, const Task& task) {
+  try {
+    return task();
+  } catch (const std::exception& error) {
+    if (is_of_torch(error)) rethrow_at(place());
+    throw;
+  }
+}
+
+}  // namespace lockstep
