@@ -75,14 +75,12 @@ MetricKind of_class_counts(const std::string& name, std::string help, objectives
 // "f1", "f1_macro" and "f1_weighted".
 void add_averages(std::vector<MetricKind>& kinds, const std::string& name, const std::string& help,
                   objectives::ClassScore score) {
-  kinds.push_back(of_class_counts(name,
-                                  str(help, ": of two classes that of class 1, of more their mean"),
-                                  score, objectives::macro_weight, /*is_of_class_1=*/true));
-  kinds.push_back(of_class_counts(name + "_macro", str(help, ": the mean over the classes"), score,
+  kinds.push_back(of_class_counts(name, help + "; class 1's of two, else the mean", score,
+                                  objectives::macro_weight, /*is_of_class_1=*/true));
+  kinds.push_back(of_class_counts(name + "_macro", help + "; the mean over classes", score,
                                   objectives::macro_weight));
-  kinds.push_back(of_class_counts(
-      name + "_weighted", str(help, ": the mean over the classes, weighted by their targets"),
-      score, objectives::weighted_weight));
+  kinds.push_back(of_class_counts(name + "_weighted", help + "; the mean weighted by targets",
+                                  score, objectives::weighted_weight));
 }
 
 std::vector<MetricKind> built_in_metrics() {
@@ -98,11 +96,10 @@ std::vector<MetricKind> built_in_metrics() {
        [](const std::shared_ptr<const Loss>& loss) {
          return make_top_accuracy("top_K", top_count("top_K"), loss->ignore_index());
        }}};
-  add_averages(kinds, "f1", "the harmonic mean of precision and recall", &ClassCount::f1);
-  add_averages(kinds, "precision", "the part of a class's predictions that are right",
+  add_averages(kinds, "f1", "harmonic mean of precision and recall", &ClassCount::f1);
+  add_averages(kinds, "precision", "how many predictions of a class are right",
                &ClassCount::precision);
-  add_averages(kinds, "recall", "the part of a class's targets that are found",
-               &ClassCount::recall);
+  add_averages(kinds, "recall", "how many targets of a class are found", &ClassCount::recall);
   std::vector<MetricKind> others{
       of_class_counts("balanced_accuracy", "the mean recall over the classes that occur",
                       &ClassCount::recall, recalled_weight),

@@ -1,8 +1,12 @@
 #include <algorithm>
-#include <map>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
@@ -14,6 +18,7 @@
 #include "trainers/commands/command_line.h"
 #include "trainers/commands/flags.h"
 #include "trainers/commands/opened_checkpoint.h"
+#include "trainers/commands/set_details.h"
 #include "trainers/commands/shown_data.h"
 #include "trainers/config/config_options.h"
 #include "trainers/run/evaluate.h"
@@ -26,38 +31,83 @@ constexpr const char* kEvalHelp =
 to the last bit. Of a run with trainer.ema_decay they are those of the averages; where those of the
 parameters themselves differ much, they stand beside them. Nothing is written. The training set is
 read only where the validation set is a part of it: --set data.validation=0 does without both.
+
+Below the figures stand, of classes, each class's precision, recall and F1 and how many of its
+targets were predicted as each class; of two classes also the AUC; of values the quantiles of target
+- prediction, in the unit of the file. Not of tokens. Averages: "macro" is the mean over the
+classes, "weighted" weighs each by its targets. --format json prints all of it as one object.
 )";
 
+using Json = nlohmann::ordered_json;
+
+// All that is told of a set.
+struct Told {
+  std::string set;
+  std::int64_t samples = 0;
+  Figures figures = {};
+  Json details = {};
+  Figures trained = {};  // of the parameters themselves, if the figures are of their averages
+};
+
+Json json_of(const OpenedCheckpoint& checkpoint, const std::vector<Told>& told) {
+  const bool is_averaged = evaluated_values(checkpoint.config) == ParameterValues::averaged;
+  Json all{{"checkpoint", checkpoint.folder.string()},
+           {"step", checkpoint.info.step},
+           {"weights", is_averaged ? "averaged" : "trained"}};
+  for (const Told& of_set : told) {
+    Json& entry = all["sets"][of_set.set];
+    entry = {{"samples", of_set.samples}, {"figures", of_set.figures}};
+    if (is_averaged) entry["trained_figures"] = of_set.trained;
+    entry.update(of_set.details);
+  }
+  return all;
+}
+
+std::string text_of(const OpenedCheckpoint& checkpoint, const std::vector<Told>& told,
+                    bool has_details) {
+  std::string lines;
+  std::string tables;
+  for (const auto& [set, samples, figures, details, trained] : told) {
+    const bool has_both = !trained.empty() && differ_much(figures, trained);
+    lines +=
+        evaluation_text(checkpoint.info.step, set, figures, has_both ? trained : Figures{}) + "\n";
+    if (has_details) tables += details_text(set, details);
+  }
+  return lines + tables;
+}
+
 // In each replica.
-void evaluate_checkpoint(const OpenedCheckpoint& checkpoint, const DataSets& data) {
+std::vector<Told> evaluate_checkpoint(const OpenedCheckpoint& checkpoint, const DataSets& data) {
   const Config& config = checkpoint.config;
   const auto model = checkpoint.model();
   const AxisNames axis = config.launch.axis_name;
   const Objective objective = make_objective(config, checkpoint.sample());
+  const SetDetails details(checkpoint.sample(), checkpoint.record.fitted,
+                           objective.loss->ignore_index());
+  std::vector<NamedTally> tallies(objective.metrics.begin(), objective.metrics.end());
+  tallies.insert(tallies.end(), details.tallies().begin(), details.tallies().end());
   const auto sets = named_sets({.validation = data.validation, .test = data.test});
-  const auto figures_on_all = [&] {
-    std::map<std::string, Figures> all;
-    for (const auto& [name, set] : sets) {
-      all[name] = placed(
-          [&] { return "in the evaluation on the " + name + " set"; },
-          [&] { return evaluate(*model, *set, objective, config.data_use.batch_size, axis); });
-    }
-    return all;
+  const auto counted = [&](const std::string& name, const Dataset& set) {
+    return placed([&] { return "in the evaluation on the " + name + " set"; },
+                  [&] { return tallied(*model, set, tallies, config.data_use.batch_size, axis); });
   };
-  const std::map<std::string, Figures> all = figures_on_all();
-  std::map<std::string, Figures> trained;
+  std::vector<Told> told;
+  for (const auto& [name, set] : sets) {
+    const auto totals = counted(name, *set);
+    const auto of_details = totals.begin() + std::ssize(objective.metrics);
+    told.push_back({.set = name,
+                    .samples = set->size(),
+                    .figures = figures_of(objective, totals),
+                    .details = details.json({of_details, totals.end()}, set->class_names())});
+  }
   if (evaluated_values(config) == ParameterValues::averaged) {
     load_safetensors(checkpoint.folder, *model, ParameterValues::trained);
-    trained = figures_on_all();
+    tallies.resize(objective.metrics.size());
+    for (std::size_t i = 0; i < sets.size(); ++i) {
+      told[i].trained = figures_of(objective, counted(sets[i].first, *sets[i].second));
+    }
   }
-  if (axis_index(axis) != 0) return;
-  for (const auto& [name, set] : sets) {
-    const Figures& figures = all.at(name);
-    const bool has_both = trained.contains(name) && differ_much(figures, trained.at(name));
-    (void)print(evaluation_text(checkpoint.info.step, name, figures,
-                                has_both ? trained.at(name) : Figures{}) +
-                "\n");
-  }
+  return told;
 }
 
 }  // namespace
@@ -66,6 +116,7 @@ int run_eval(int argc, const char* const* argv) {
   const std::string program = program_name("eval");
   std::optional<std::string> named;
   std::vector<keys::Override> overrides;
+  std::string format = "text";
   bool quiet = false;
   CommandLine line{
       .program = program,
@@ -76,13 +127,17 @@ int run_eval(int argc, const char* const* argv) {
       .flags = {checkpoint_flag(named),
                 set_flag(overrides, "Sets a key of data or parallel; may be repeated", program,
                          {"data", "parallel"}),
-                {"--quiet", "", "Print the figures, errors and warnings only", sets(quiet)}},
+                {"--format", "FORMAT", "text (default) or json, one object for programs",
+                 sets(format)},
+                {"--quiet", "", "Print the figures, errors and warnings only, and no tables",
+                 sets(quiet)}},
       .more = kEvalHelp};
   add_parallel_flags(line, overrides,
                      {.replicas = "the run's",
                       .workers = "the run's number; with --replicas all",
                       .launch = "the run's"});
   if (!parse_command_line(argc, argv, line)) return print(help_text(line));
+  require(format == "text" || format == "json", "--format ", cut(format), ": must be text or json");
   set_quiet(quiet);
   // With another number of replicas the run's own number of workers, and of samples a step, may not
   // fit.
@@ -98,7 +153,17 @@ int run_eval(int argc, const char* const* argv) {
   const DataSets data = load_shown(checkpoint.config.data, context);
   require(data.test || data.validation, "the data set ", checkpoint.config.data.name,
           " has neither a test nor a validation set");
-  return launch([&] { evaluate_checkpoint(checkpoint, data); }, checkpoint.config.launch);
+  return launch(
+      [&] {
+        const auto told = evaluate_checkpoint(checkpoint, data);
+        if (axis_index(checkpoint.config.launch.axis_name) != 0) return;
+        // Names may hold any bytes, JSON only UTF-8.
+        const auto replace = Json::error_handler_t::replace;
+        (void)print(format == "json"
+                        ? json_of(checkpoint, told).dump(-1, ' ', false, replace) + "\n"
+                        : text_of(checkpoint, told, !quiet));
+      },
+      checkpoint.config.launch);
 }
 
 }  // namespace lockstep
