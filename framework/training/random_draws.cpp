@@ -23,6 +23,9 @@ namespace {
 
 constexpr const char* kStrict = "; the option randomness is strict, as always in train";
 
+// How many modules a message names.
+constexpr std::size_t kNamed = 6;
+
 // Whether the module is one of `Kinds` for which `draws` holds.
 template <typename... Kinds, typename Draws>
 bool is_one_of(const torch::nn::Module& module, const Draws& draws) {
@@ -103,11 +106,13 @@ std::string description_of(torch::nn::Module* module) {
   }
   return lockstep::str(
       "training draws at random from LibTorch's process-wide generator",
-      sources.empty() ? "" : " (it has " + join(sources) + ")",
+      sources.empty() ? "" : " (it has " + listed(sources, kNamed) + ")",
       ": threads, processes and fewer workers no longer give the same bits. Draws have the "
       "trainer's keys in the replica's own thread, unless torch::manual_seed() is called after the "
-      "trainer is made; in other threads and in maps inside the replica use "
-      "lockstep::dropout(input, p, key), or give the operator a Generator");
+      "trainer is made; in other threads, as a data set's, and in maps inside the replica draw "
+      "from "
+      "a lockstep::Key, as lockstep::dropout(input, p, key) does, or give the operator a "
+      "Generator");
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/pooling.h>
 #include <torch/nn/modules/rnn.h>
+#include <torch/nn/modules/transformercoder.h>
 #include <torch/nn/modules/transformerlayer.h>
 
 #include "framework/base/errors.h"
@@ -85,9 +86,10 @@ TEST_CASE("strict trainers name the modules that draw from LibTorch's generator,
           "step 1: training draws at random from LibTorch's process-wide generator (it has '1', a "
           "torch::nn::Dropout): threads, processes and fewer workers no longer give the same "
           "bits. Draws have the trainer's keys in the replica's own thread, unless "
-          "torch::manual_seed() is called after the trainer is made; in other threads and in maps "
-          "inside the replica use lockstep::dropout(input, p, key), or give the operator a "
-          "Generator; the option randomness is strict, as always in train"));
+          "torch::manual_seed() is called after the trainer is made; in other threads, as a data "
+          "set's, and in maps inside the replica draw from a lockstep::Key, as "
+          "lockstep::dropout(input, p, key) does, or give the operator a Generator; the option "
+          "randomness is strict, as always in train"));
   CHECK_THAT(with([] { return torch::nn::AlphaDropout(0.5); }),
              ContainsSubstring("(it has '1', a torch::nn::AlphaDropout)"));
   CHECK_THAT(with([] { return torch::nn::RReLU(); }),
@@ -95,6 +97,11 @@ TEST_CASE("strict trainers name the modules that draw from LibTorch's generator,
   CHECK_THAT(with([] { return torch::nn::TransformerEncoderLayer(4, 2); }),
              ContainsSubstring("'1.self_attn', a torch::nn::MultiheadAttention, '1.dropout', a "
                                "torch::nn::Dropout"));
+  CHECK_THAT(with([] {
+               return torch::nn::TransformerEncoder(torch::nn::TransformerEncoderOptions(
+                   torch::nn::TransformerEncoderLayerOptions(4, 2), 3));
+             }),
+             ContainsSubstring(" and 6 more): threads"));
   CHECK_THAT(
       with([] { return torch::nn::Functional([](at::Tensor x) { return x + at::rand({4}); }); }),
       ContainsSubstring("process-wide generator: threads"));

@@ -76,8 +76,10 @@ std::string warning(const std::string& where, const std::string& who, const std:
   return where + "training draws at random from LibTorch's process-wide generator (it has " + who +
          "): threads, processes and fewer workers no longer give the same bits. Draws have the "
          "trainer's keys in the replica's own thread, unless torch::manual_seed() is called after "
-         "the trainer is made; in other threads and in maps inside the replica use "
-         "lockstep::dropout(input, p, key), or give the operator a Generator (" +
+         "the trainer is made; in other threads, as a data set's, and in maps inside the replica "
+         "draw from a lockstep::Key, as lockstep::dropout(input, p, key) does, or give the "
+         "operator "
+         "a Generator (" +
          end;
 }
 
