@@ -179,7 +179,7 @@ std::vector<std::string> notes_of(const CsvFile& train, const CsvSetOptions& opt
     if (fitted.input_scales[i].deviation == 0) constant.push_back(numbers[i]);
   }
   const bool has_values = fitted.class_count == 0;
-  const std::string scaled = "normalized to mean 0 and deviation 1 of the training file";
+  const std::string scaled = "normalized to mean 0 and deviation 1 of the training set";
   const std::string plain = "as the file has them";
   std::string scaling = str("inputs are ", options.normalize ? scaled : plain);
   if (has_values) {
@@ -279,6 +279,7 @@ std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile&
     }
   }
   if (fits) fitted.forms = data::forms_of(cells, form, fitted.inputs, options);
+  if (fits) fitted.has_unit_figures = options.normalize_targets;
   const bool has_classes = fitted.class_count > 0;
   data::RoundedColumns rounded(cells, form);
   std::optional<at::Tensor> targets;
@@ -433,7 +434,7 @@ keys::ConfigKeys csv_keys(CsvSetOptions& options) {
        "give inputs mean 0 and deviation 1, by the training set"},
       {"normalize_targets",
        keys::flag(options.normalize_targets),
-       "the same for targets that are numbers: losses and metrics are then of these",
+       "the same for targets that are numbers; losses and metrics stay in the file's unit",
        {.problem = targets_problem, .others = {"task"}}},
   };
 }

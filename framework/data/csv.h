@@ -34,8 +34,9 @@ struct CsvSetOptions {
   std::string decimal = ".";               ///< one byte, before a number's fraction
   std::optional<std::string> thousands{};  ///< between a number's groups of digits
   Task task = Task::regression;
-  bool normalize = true;           ///< the inputs
-  bool normalize_targets = false;  ///< the values; losses and metrics are then of normalized ones
+  bool normalize = true;  ///< the inputs
+  bool normalize_targets =
+      false;  ///< the values, for the model; `train` tells figures of the file's
   /// Fields that say that there is no value; blanks around them count no more than around a number.
   /// By default pandas' and "?". None: a text such as NA is a class, and no number.
   std::vector<std::string> missing_values = usual_missing_values();

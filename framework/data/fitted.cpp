@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/tensor.h>
+
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 
@@ -15,6 +18,15 @@ std::int64_t ColumnForm::numbers() const {
 std::int64_t ColumnForm::inputs() const {
   if (categories.empty()) return numbers();
   return std::ssize(categories) + (has_missing ? 1 : 0) + (has_other ? 1 : 0);
+}
+
+at::Tensor unscaled(const at::Tensor& values, const std::vector<ColumnScale>& scales) {
+  require(values.dim() == 2 && values.size(1) == std::ssize(scales), "values of the sizes (",
+          join(values.sizes()), ") are not the ", scales.size(),
+          " of each sample that were normalized");
+  const at::Tensor means = at::tensor(mapped(scales, &ColumnScale::mean));
+  const at::Tensor deviations = at::tensor(mapped(scales, &ColumnScale::deviation));
+  return values.detach().to(at::kDouble) * deviations + means;
 }
 
 void check_fitted(const Fitted& fitted) {

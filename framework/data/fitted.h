@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+
 #include "framework/data/dataset.h"
 
 namespace lockstep {
@@ -58,6 +60,10 @@ struct Fitted {
 
   bool operator==(const Fitted&) const = default;
 };
+
+/// Values (samples, values of each) as they were before they were normalized by these scales, one
+/// of each value: float64. ValueError for another shape. Not differentiable.
+[[nodiscard]] at::Tensor unscaled(const at::Tensor& values, const std::vector<ColumnScale>& scales);
 
 /// Throws ValueError for lists that differ in length, and for a scale or mean that is not finite.
 void check_fitted(const Fitted& fitted);

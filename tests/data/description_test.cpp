@@ -52,7 +52,7 @@ TEST_CASE("a table's lines say its columns, classes and what becomes of the valu
   CHECK(describe(load_csv(options)) ==
         Lines{"train 5 samples", "classification, 2 classes: cat (1), dog (4); inputs float32 (3)",
               "columns: 3 inputs (a, b, one), 1 target (kind), 1 left out (id)",
-              "inputs are normalized to mean 0 and deviation 1 of the training file; 1 constant "
+              "inputs are normalized to mean 0 and deviation 1 of the training set; 1 constant "
               "column becomes 0 (one)"});
   options = {.file = file,
              .test_file = file,
@@ -68,7 +68,7 @@ TEST_CASE("a table's lines say its columns, classes and what becomes of the valu
   options.normalize_targets = true;
   options.features = {"id"};
   CHECK(describe(load_csv(options)).at(3) ==
-        "inputs and targets are normalized to mean 0 and deviation 1 of the training file");
+        "inputs and targets are normalized to mean 0 and deviation 1 of the training set");
 }
 
 TEST_CASE("ten classes are named with their samples, and how many more there are") {

@@ -81,7 +81,7 @@ std::vector<Told> evaluate_checkpoint(const OpenedCheckpoint& checkpoint, const 
   const Config& config = checkpoint.config;
   const auto model = checkpoint.model();
   const AxisNames axis = config.launch.axis_name;
-  const Objective objective = make_objective(config, checkpoint.sample());
+  const Objective objective = make_objective(config, checkpoint.sample(), checkpoint.record.fitted);
   const SetDetails details(checkpoint.sample(), checkpoint.record.fitted,
                            objective.loss->ignore_index());
   std::vector<NamedTally> tallies(objective.metrics.begin(), objective.metrics.end());
@@ -89,7 +89,10 @@ std::vector<Told> evaluate_checkpoint(const OpenedCheckpoint& checkpoint, const 
   const auto sets = named_sets({.validation = data.validation, .test = data.test});
   const auto counted = [&](const std::string& name, const Dataset& set) {
     return placed([&] { return "in the evaluation on the " + name + " set"; },
-                  [&] { return tallied(*model, set, tallies, config.data_use.batch_size, axis); });
+                  [&] {
+                    return tallied(*model, set, tallies, config.data_use.batch_size, axis,
+                                   objective.scales);
+                  });
   };
   std::vector<Told> told;
   for (const auto& [name, set] : sets) {

@@ -12,7 +12,6 @@
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/sort.h>
-#include <ATen/ops/tensor.h>
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
@@ -167,9 +166,7 @@ class PredictionRows {
     if (classes_ > 0 || scales.empty()) return values;
     require(values.size(1) == std::ssize(scales), "the model's outputs have ", values.size(1),
             " values a sample, and the data ", scales.size());
-    const at::Tensor means = at::tensor(mapped(scales, &ColumnScale::mean));
-    const at::Tensor deviations = at::tensor(mapped(scales, &ColumnScale::deviation));
-    return (values.to(at::kDouble) * deviations + means).to(values.scalar_type());
+    return lockstep::unscaled(values, scales).to(values.scalar_type());
   }
 
   // A target that is no class, such as one that a loss ignores, has no name.

@@ -57,8 +57,9 @@ void check_samples(const Dataset& data, const Range& part) {
 
 }  // namespace
 
-Objective make_objective(const Config& config, const SampleType& sample) {
+Objective make_objective(const Config& config, const SampleType& sample, const Fitted& fitted) {
   Objective objective{.loss = make_loss(config.loss, sample), .metrics = {}};
+  if (fitted.has_unit_figures) objective.scales = fitted.target_scales;
   std::vector<std::string> names = config.trainer.metrics;
   if (names.empty() && sample.classes > 0) names = {"accuracy"};
   names.insert(names.begin(), "loss");
@@ -70,15 +71,19 @@ Objective make_objective(const Config& config, const SampleType& sample) {
   return objective;
 }
 
-at::Tensor training_loss(const Config& config, const Objective& objective, Model& model,
-                         const Batch& batch, const std::function<BatchSamples()>& samples) {
+BatchLoss training_loss(const Config& config, const Objective& objective, Model& model,
+                        const Batch& batch, const std::function<BatchSamples()>& samples) {
   std::optional<AutocastScope> autocast;
   if (config.trainer.precision == Precision::bf16) autocast.emplace(at::kBFloat16);
   const at::Tensor outputs = run_forward(model, batch.inputs);
-  return measured([&] { return loss_text(config); }, samples, outputs, batch.targets,
-                  [&](const at::Tensor& some_outputs, const at::Tensor& some_targets) {
-                    return objective.loss->mean(some_outputs, some_targets);
-                  });
+  const at::Tensor loss =
+      measured([&] { return loss_text(config); }, samples, outputs, batch.targets,
+               [&](const at::Tensor& some_outputs, const at::Tensor& some_targets) {
+                 return objective.loss->mean(some_outputs, some_targets);
+               });
+  if (objective.scales.empty()) return {loss, loss.detach()};
+  return {loss, objective.loss->mean(unscaled(outputs, objective.scales),
+                                     unscaled(batch.targets, objective.scales))};
 }
 
 std::string loss_text(const Config& config) {
@@ -87,7 +92,8 @@ std::string loss_text(const Config& config) {
 
 std::vector<at::Tensor> tallied(Model& model, const Dataset& data,
                                 const std::vector<NamedTally>& tallies, std::int64_t batch_size,
-                                const AxisNames& axis_name) {
+                                const AxisNames& axis_name,
+                                const std::vector<ColumnScale>& scales) {
   const training::EvaluationMode evaluation(model);
   const Range own = shard(data.size(), axis_size(axis_name), axis_index(axis_name));
   std::vector<std::vector<at::Tensor>> parts(tallies.size());  // a sum is one part
@@ -100,8 +106,13 @@ std::vector<at::Tensor> tallied(Model& model, const Dataset& data,
                                .indices = consecutive(count > 0 ? own.offset + start : 0,
                                                       std::max<std::int64_t>(count, 1))};
     const Batch batch = made_batch(samples);
-    const at::Tensor outputs = run_forward(model, batch.inputs).narrow(0, 0, count);
-    const at::Tensor targets = batch.targets.narrow(0, 0, count);
+    at::Tensor outputs = run_forward(model, batch.inputs).narrow(0, 0, count);
+    at::Tensor targets = batch.targets.narrow(0, 0, count);
+    // What differs in its sizes the tallies refuse.
+    if (!scales.empty() && outputs.sizes() == targets.sizes()) {
+      outputs = unscaled(outputs, scales);
+      targets = unscaled(targets, scales);
+    }
     for (std::size_t i = 0; i < tallies.size(); ++i) {
       const Tally& tally = *tallies[i].second;
       const at::Tensor of_batch =
@@ -141,7 +152,8 @@ Figures figures_of(const Objective& objective, const std::vector<at::Tensor>& co
 Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
                  std::int64_t batch_size, const AxisNames& axis_name) {
   const std::vector<NamedTally> tallies(objective.metrics.begin(), objective.metrics.end());
-  return figures_of(objective, tallied(model, data, tallies, batch_size, axis_name));
+  return figures_of(objective,
+                    tallied(model, data, tallies, batch_size, axis_name, objective.scales));
 }
 
 std::string evaluation_text(std::int64_t steps, const std::string& set, const Figures& figures,

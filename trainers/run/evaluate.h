@@ -10,6 +10,7 @@
 
 #include "framework/axes/axis_names.h"
 #include "framework/data/dataset.h"
+#include "framework/data/fitted.h"
 #include "framework/objectives/loss.h"
 #include "framework/objectives/metric.h"
 #include "models/model.h"
@@ -24,20 +25,27 @@ using NamedMetric = std::pair<std::string, std::shared_ptr<const Metric>>;
 struct Objective {
   std::shared_ptr<const Loss> loss;
   std::vector<NamedMetric> metrics;  ///< the first is "loss"
+  /// How the values to predict were normalized, if figures are of what they were before.
+  std::vector<ColumnScale> scales = {};
 
   /// ValueError, with the nearest name, if there is none.
   [[nodiscard]] const Metric& metric(const std::string& name) const;
 };
 
-/// As the config says. ValueError for unknown metrics, and for a loss or metrics that do not fit
-/// the samples: each metric is tried on one of zeros.
-[[nodiscard]] Objective make_objective(const Config& config, const SampleType& sample);
+/// As the config says, for data that were read by `fitted`. ValueError for unknown metrics, and for
+/// a loss or metrics that do not fit the samples: each metric is tried on one of zeros.
+[[nodiscard]] Objective make_objective(const Config& config, const SampleType& sample,
+                                       const Fitted& fitted = {});
 
-/// The loss of a batch, in the config's precision. What the model or the loss throws gains its
-/// place; `samples` tells which samples these are.
-[[nodiscard]] at::Tensor training_loss(const Config& config, const Objective& objective,
-                                       Model& model, const Batch& batch,
-                                       const std::function<BatchSamples()>& samples);
+/// The loss of a batch, in the config's precision.
+struct BatchLoss {
+  at::Tensor trained;  ///< what is made small
+  at::Tensor told;     ///< the figure, without a gradient
+};
+/// What the model or the loss throws gains its place; `samples` tells which samples these are.
+[[nodiscard]] BatchLoss training_loss(const Config& config, const Objective& objective,
+                                      Model& model, const Batch& batch,
+                                      const std::function<BatchSamples()>& samples);
 /// "loss 'cross_entropy'": what messages call it.
 [[nodiscard]] std::string loss_text(const Config& config);
 
@@ -45,10 +53,12 @@ using NamedTally = std::pair<std::string, std::shared_ptr<const Tally>>;
 
 /// What each of the tallies counts of all of `data`. The model runs in evaluation mode. Each
 /// replica of the axis takes an equal share of the samples, in batches of `batch_size`. The result
-/// is the same on each; of rows it is in the samples' order.
+/// is the same on each; of rows it is in the samples' order. With `scales` outputs and targets are
+/// counted as they were before they were normalized, in float64.
 [[nodiscard]] std::vector<at::Tensor> tallied(Model& model, const Dataset& data,
                                               const std::vector<NamedTally>& tallies,
-                                              std::int64_t batch_size, const AxisNames& axis_name);
+                                              std::int64_t batch_size, const AxisNames& axis_name,
+                                              const std::vector<ColumnScale>& scales = {});
 
 using Figures = std::map<std::string, double>;
 

@@ -88,7 +88,8 @@ std::vector<std::int64_t> measured_activations(const Config& config, const DataS
       const BatchSamples first{*data.train, consecutive(std::int64_t{0}, count), "training"};
       const Batch batch = made_batch(first);
       const training::TensorMemory memory(most);
-      trainer.backward(training_loss(config, objective, *model, batch, [&] { return first; }));
+      trainer.backward(
+          training_loss(config, objective, *model, batch, [&] { return first; }).trained);
       bytes.push_back(memory.peak());
     }
   };

@@ -65,7 +65,7 @@ void Reporter::note(const RunState& state) {
 
 void Reporter::log(const RunState& state) {
   if (metrics_) {
-    reported_loss_ = shortest_decimal(state.loss.item<float>());
+    reported_loss_ = state.told_loss();
     const ProgressState progress = progress_of(state);
     progress_.update(progress);
     Values line{{"epoch", progress.epoch},

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "framework/telemetry/metrics.h"
 #include "framework/training/zero.h"
 
 namespace lockstep {
@@ -22,6 +23,11 @@ struct RunState {
   bool agrees = true;     ///< all replicas, as far as is known
   bool ends_now = false;  ///< a callback has asked for that
 
+  /// The loss in as few digits as it has: one in a table's unit is in float64, others in float32.
+  [[nodiscard]] double told_loss() const {
+    return loss.scalar_type() == at::kDouble ? loss.item<double>()
+                                             : shortest_decimal(loss.item<float>());
+  }
   [[nodiscard]] bool is_last() const noexcept { return steps == last_step; }
   /// Whether what comes every so many steps comes now; 0: it never does.
   [[nodiscard]] bool is_each(std::int64_t every) const noexcept {

@@ -139,7 +139,7 @@ class Trainer::Run {
         data_(data),
         options_(std::move(options)),
         resume_(options_.resume ? &*options_.resume : nullptr),
-        objective_(make_objective(config, data.train->type())),
+        objective_(make_objective(config, data.train->type(), data.fitted)),
         feed_(config, data, *objective_.loss),
         course_(course_of(config, data, resume_)),
         state_{.steps = course_.first_step,
@@ -184,7 +184,7 @@ class Trainer::Run {
     state_.skipped_steps = count_of(point, kSkippedCount);
     // Where it is not known, it is not until the next step.
     const double loss = entry_of(info.figures, kLossFigure).value_or(std::nan(""));
-    state_.loss = at::full({}, loss, at::kFloat);
+    state_.loss = at::full({}, loss, objective_.scales.empty() ? at::kFloat : at::kDouble);
     evaluations_.go_on(info);
     if (evaluations_.are_without_progress()) state_.last_step = state_.steps;
     checkpoints_.go_on(point.checkpoint, info);
@@ -265,11 +265,11 @@ class Trainer::Run {
     while (const auto batch = next()) {
       std::optional<training::TensorMemory> memory;
       if (is_measured) memory.emplace();
-      const at::Tensor local =
+      const BatchLoss local =
           placed([&] { return microbatch_text(); }, [&] { return loss_of(*batch); });
-      zero_->backward(local);
+      zero_->backward(local.trained);
       if (memory) memory_.activations = memory->peak();
-      state_.loss = state_.loss.add(local.detach());
+      state_.loss = state_.loss.add(local.told);
     }
     state_.lr = rate_(state_.steps);
     update();
@@ -300,12 +300,13 @@ class Trainer::Run {
   }
 
   // This replica's part of the step's loss: the mean over replicas of the sums over microbatches.
-  at::Tensor loss_of(const Microbatch& batch) {
+  BatchLoss loss_of(const Microbatch& batch) {
     std::optional<UncountedSamples> uncounted;
     if (batch.samples == 0) uncounted.emplace();
-    const at::Tensor mean =
+    const BatchLoss mean =
         training_loss(config_, objective_, *model_, batch.tensors, [&] { return feed_.samples(); });
-    return batch.weight == 1 ? mean : mean * batch.weight;
+    if (batch.weight == 1) return mean;
+    return {mean.trained * batch.weight, mean.told * batch.weight};
   }
 
   // Where the loss or a gradient is not finite since samples are not, these are told: the learning
@@ -488,7 +489,7 @@ class Trainer::Run {
     RunResult result = result_of_job(config_, resume_);
     result.steps = state_.last_step;
     result.skipped_steps = state_.skipped_steps;
-    result.loss = shortest_decimal(state_.loss.item<float>());
+    result.loss = state_.told_loss();
     result.eval = evaluations_.of(kTestSet);
     result.validation = evaluations_.of(kValidationSet);
     if (whole) result.parameters = parameter_map(*model_);
