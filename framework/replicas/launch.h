@@ -25,6 +25,9 @@ enum class Backend { automatic, gloo };
 /// it 2 s or more after the first of them that has come to this host.
 enum class OnStop { end, ask };
 
+/// Whose prints a job's stdout has: replica 0's alone, or those of all.
+enum class Prints { first, all };
+
 /// This host among several that run one job: the same program with the same options but for these.
 struct HostOptions {
   std::int64_t count = 1;    ///< hosts of the job
@@ -70,6 +73,7 @@ struct LaunchOptions {
   /// does where workers have several replicas.
   std::chrono::milliseconds stall_warning{15'000};
   OnStop on_stop = OnStop::end;
+  Prints prints = Prints::first;
   /// The most times that the job is started again after it has lost a replica. Processes only.
   std::int64_t max_restarts = 0;
   /// The wait before the first restart, at most a minute. It doubles with each, up to a minute.
@@ -110,9 +114,13 @@ struct LaunchOptions {
 ///   need to start, the program ends before main(), with status 2. Later failures name the limit.
 /// - **Forks.** A process that a replica forks must end with _exit() or exec(). It ends the job if
 ///   it returns from the function.
-/// - **Output.** Worker 0 writes to this process' stdout and stderr; lines of others gain a prefix:
-///   "[replica 1] ", or "[worker 1] " if that has several replicas. Threads write as they are.
-///   Unless set_quiet() is on, stderr first tells replicas, workers, math threads, LibTorch, BLAS.
+/// - **Output.** Each line goes out when it ends. Stdout has what replica 0 prints, and with
+///   Prints::all what others do, each line with a prefix: "[replica 1] ", behind "[worker 1] " if
+///   that has several replicas. That some is left out is told on stderr. Of replicas that are
+///   threads of one process this goes for std::cout; by printf() each writes as it is. Worker 0
+///   writes to this process' stderr, and lines of others gain a prefix: "[replica 1] " or
+///   "[worker 1] ". Threads write there as they are. Unless set_quiet() is on, stderr first tells
+///   replicas, workers, math threads, LibTorch, BLAS.
 /// - **Stops.** With OnStop::ask, replicas that see stop_requested() save and return. If one fails
 ///   instead, that is the root cause. Workers are asked by the launcher alone and ignore these
 ///   signals, which may come to the whole process group; but for SIGXCPU, since each process has

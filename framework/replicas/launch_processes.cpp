@@ -14,6 +14,7 @@
 #include "framework/base/text.h"
 #include "framework/replicas/host_meeting.h"
 #include "framework/replicas/kept_threads.h"
+#include "framework/replicas/prints.h"
 #include "framework/replicas/stop_signals.h"
 #include "framework/replicas/supervisor.h"
 #include "framework/replicas/thread_ends.h"
@@ -52,6 +53,7 @@ Report report_of(const FirstFailure::Cause& cause) {
   std::optional<RunningThreads> threads;
   std::optional<StopSignals> stop;
   bool all_over = true;
+  const ReplicaPrints prints(options.prints, plan.layout.replicas_of_worker(place.index).size > 1);
   try {
     // A restart without some of its hosts has fewer workers.
     require(plan.layout.replicas() == options.replicas &&

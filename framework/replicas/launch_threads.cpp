@@ -10,6 +10,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
+#include "framework/replicas/prints.h"
 #include "framework/replicas/stop_signals.h"
 #include "framework/replicas/thread_ends.h"
 #include "framework/replicas/worker.h"
@@ -57,6 +58,7 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
     const ThreadEnds ends(str("replica ", replica));
     (*worker)->run(replica, function);
   };
+  const ReplicaPrints prints(options.prints, options.replicas > 1);
   RunningThreads connecting({0, count}, failure, connect);
   bool all_over = connecting.wait(kThreadGrace);
   std::optional<RunningThreads> running;

@@ -25,6 +25,7 @@
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
 #include "framework/comm/store.h"
+#include "framework/replicas/prints.h"
 #include "framework/replicas/running_job.h"
 #include "framework/watch/long_waits.h"
 
@@ -106,7 +107,7 @@ class LastLines {
 // One of a worker's output streams on its way to the launcher's own.
 class Relay {
  public:
-  Relay(Descriptor source, int target, std::string prefix, const StopSignals& stop)
+  Relay(Descriptor source, int target, std::optional<std::string> prefix, const StopSignals& stop)
       : source_(std::move(source)), target_(target), prefix_(std::move(prefix)), stop_(&stop) {}
 
   [[nodiscard]] int fd() const noexcept { return source_.get(); }
@@ -122,7 +123,9 @@ class Relay {
     }
     const std::string_view text(buffer.data(), static_cast<std::size_t>(count));
     last_lines_.add(text);
-    if (prefix_.empty()) {
+    if (!prefix_) {
+      has_left_out_ = true;
+    } else if (prefix_->empty()) {
       write_all(target_, text, *stop_);
     } else {
       for (const char letter : text) {
@@ -145,6 +148,7 @@ class Relay {
   }
 
   [[nodiscard]] std::deque<std::string> last_lines() const { return last_lines_.lines(); }
+  [[nodiscard]] bool has_left_out() const noexcept { return has_left_out_; }
 
  private:
   void close() {
@@ -153,13 +157,15 @@ class Relay {
   }
 
   void finish_line() {
-    write_all(target_, prefix_ + line_ + "\n", *stop_);
+    write_all(target_, *prefix_ + line_ + "\n", *stop_);
     line_.clear();
   }
 
   Descriptor source_;
   int target_;
-  std::string prefix_;  // "" passes bytes on as they come
+  // "" passes bytes on as they come; without one they are left out.
+  std::optional<std::string> prefix_;
+  bool has_left_out_ = false;
   const StopSignals* stop_;
   std::string line_;  // that is to have the prefix, unfinished
   LastLines last_lines_;
@@ -172,14 +178,15 @@ constexpr int kTaken = -1;
 std::string prefix_of(const WorkerProcess& process) {
   if (process.index == 0) return "";
   if (process.replicas.size > 1) return str("[worker ", process.index, "] ");
-  return str("[replica ", process.replicas.offset, "] ");
+  return prefix_of_replica(process.replicas.offset);
 }
 
 struct Watched : WorkerProcess {
-  Watched(WorkerProcess process, std::string on_host, const StopSignals& stop)
+  Watched(WorkerProcess process, std::string on_host, Prints prints, const StopSignals& stop)
       : WorkerProcess(std::move(process)),
         host(std::move(on_host)),
-        out_relay(std::move(out), STDOUT_FILENO, prefix_of(*this), stop),
+        out_relay(std::move(out), STDOUT_FILENO,
+                  prints == Prints::all ? std::optional(prefix_of(*this)) : std::nullopt, stop),
         err_relay(std::move(err), STDERR_FILENO, prefix_of(*this), stop) {}
 
   std::string host;  // "", or "host 1, "
@@ -232,7 +239,8 @@ class Supervisor {
         stop_(stop),
         job_(hosts, options.timeout, store_, board) {
     const std::string host = job_.has_hosts() ? str("host ", job_.own(), ", ") : "";
-    for (WorkerProcess& process : processes) workers_.emplace_back(std::move(process), host, stop_);
+    for (WorkerProcess& process : processes)
+      workers_.emplace_back(std::move(process), host, options.prints, stop_);
   }
 
   Ending run(bool may_restart) {
@@ -349,6 +357,17 @@ class Supervisor {
     for (Watched& w : workers_) {
       if (!w.wait_status) reap(w);
     }
+    look_for_left_out();
+  }
+
+  // Says once that there are prints which stdout does not have.
+  void look_for_left_out() {
+    if (told_left_out_) return;
+    for (const Watched& w : workers_) {
+      if (!w.out_relay.has_left_out()) continue;
+      told_left_out_ = true;
+      return tell_left_out(text_of(w));
+    }
   }
 
   // How often to look around. What other hosts ask for is not to come late.
@@ -419,6 +438,7 @@ class Supervisor {
       w.out_relay.finish();
       w.err_relay.finish();
     }
+    look_for_left_out();
   }
 
   static Ending explain(const Watched& root) {
@@ -453,6 +473,7 @@ class Supervisor {
   watch::LongWaits long_waits_;
   const StopSignals& stop_;
   bool told_ = false;  // that replicas are asked to end
+  bool told_left_out_ = false;
   Waited all_stopped_;
   comm::StoreServer store_;
   RunningJob job_;

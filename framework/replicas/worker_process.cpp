@@ -115,7 +115,7 @@ WorkerProcess start_worker(WorkerPlace place, std::vector<WorkerProcess>& earlie
   auto [report_in, report_out] = comm::make_socket_pair();
   auto [err_in, err_out] = make_pipe();
   std::pair<Descriptor, Descriptor> out;
-  if (!is_first) out = make_pipe();
+  if (place.index != 0) out = make_pipe();
   place.store = their_store.get();
   place.report = report_out.get();
 

@@ -33,7 +33,7 @@ struct WorkerProcess {
   pid_t pid;
   Descriptor store;   ///< requests of its SocketStore
   Descriptor report;  ///< a socket: how its replicas ended, see Report
-  Descriptor out;     ///< its stdout; closed for the first, which has the launcher's
+  Descriptor out;     ///< its stdout; closed for worker 0, which has the launcher's
   Descriptor err;     ///< its stderr
 };
 
@@ -76,8 +76,8 @@ class StopsHeld : private NonCopyable {
   sigset_t before_;
 };
 
-/// Starts the worker of `place`, and makes its store and report. The host's first worker has the
-/// launcher's stdin and stdout. If this process has one thread, the worker is forked and calls
+/// Starts the worker of `place`, and makes its store and report. Worker 0 has the launcher's stdin
+/// and stdout. If this process has one thread, the worker is forked and calls
 /// `run`, which does not return; otherwise the program is started anew. The worker first calls
 /// leave_stops_to_launcher(is_asked) and releases `held`. A fork closes the descriptors of
 /// `earlier`, the job's workers so far. Throws CommError if the system refuses.

@@ -140,12 +140,21 @@ void Progress::print(std::string_view line) {
   draw();
 }
 
+void Progress::make_room() {
+  const MutexLock lock(mutex_);
+  if (drawn_.empty() || std::exchange(has_room_, true)) return;
+  // Not flushed: it waits in the stream's buffer for what comes next.
+  std::fputs(std::string(kRedraw).c_str(), stream_);
+}
+
 void Progress::finish() {
   const MutexLock lock(mutex_);
+  if (!drawn_.empty()) {
+    if (has_room_) draw();
+    write("\n");
+    drawn_.clear();
+  }
   state_.reset();
-  if (drawn_.empty()) return;
-  write("\n");
-  drawn_.clear();
 }
 
 void Progress::take(const ProgressState& state) {
@@ -155,6 +164,7 @@ void Progress::take(const ProgressState& state) {
 
 void Progress::draw() {
   drawn_at_ = now_();
+  has_room_ = false;
   ProgressState state = *state_;
   state.elapsed_s += std::chrono::duration<double>(drawn_at_ - noted_at_).count();
   const std::optional<int> columns = columns_(stream_);

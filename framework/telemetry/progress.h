@@ -72,6 +72,10 @@ class Progress {
   /// Prints a line of the caller's. On a terminal it goes above the progress line.
   void print(std::string_view line);
 
+  /// What others write to the stream next takes the place of the line on a terminal, which is drawn
+  /// again when it is due. Where they write nothing, nothing is seen.
+  void make_room();
+
   /// Ends the progress line, so that others may write. More updates may follow.
   void finish();
 
@@ -95,6 +99,7 @@ class Progress {
   Clock::time_point drawn_at_ LOCKSTEP_GUARDED_BY(mutex_);
   int drawn_columns_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
   std::string drawn_ LOCKSTEP_GUARDED_BY(mutex_);
+  bool has_room_ LOCKSTEP_GUARDED_BY(mutex_) = false;  // since it was drawn
 };
 
 /// A thread that calls tick() ten times a second until it is stopped; none unless on a terminal. It

@@ -108,6 +108,12 @@ string(REGEX MATCH "test accuracy ([0-9.]+)" ignored "${output}")
 if(NOT CMAKE_MATCH_1 GREATER 0.98)
   message(FATAL_ERROR "the page's own model reached ${CMAKE_MATCH_1}:\n${output}")
 endif()
+# Its callbacks: one replica of two prints, and the best weights are there.
+string(REGEX MATCHALL "(^|\n)after step 25 the loss is [0-9.e-]+\n" told "${output}")
+list(LENGTH told length)
+if(NOT length EQUAL 1 OR NOT EXISTS ${WORK}/pages/models/best.safetensors)
+  message(FATAL_ERROR "the page's callbacks say ${length} times what step 25 has lost:\n${output}")
+endif()
 # As written, where the run may end early.
 rings(0 --config rings.yaml --output written)
 rings(0 --config rings.yaml --output brier --set loss.name=brier --set "trainer.metrics=[accuracy,margin]")

@@ -39,6 +39,7 @@ void zero(const std::shared_ptr<Net>& model, const Tensor& inputs, const Tensor&
 #include "framework_training_1.inc"
 #include "framework_training_2.inc"
 #include "framework_training_5.inc"
+#include "framework_training_6.inc"
 }
 
 void averaging(const std::shared_ptr<Net>& model, torch::optim::SGD& optimizer,

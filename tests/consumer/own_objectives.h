@@ -5,6 +5,7 @@
 #include <ATen/ops/one_hot.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/stack.h>
+#include <iostream>  // for the callbacks
 #include <lockstep/lockstep.h>
 
 struct Brier : lockstep::Loss {

@@ -4,11 +4,15 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <regex>
+#include <string>
 #include <vector>
 
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
+#include "framework/base/text.h"
 #include "tests/catch.h"
+#include "tests/support/pages.h"
 
 using lockstep::Key;
 using lockstep::Sampler;
@@ -271,4 +275,21 @@ TEST_CASE("the sampler refuses what cannot be") {
   CHECK_THROWS_WITH(sampler.steps_between(-1, 9),
                     "sampler: position is -1, but must be at least 0");
   CHECK_THROWS_WITH(sampler.steps_between(10, 9), "sampler: position 10 is after the end 9");
+}
+
+TEST_CASE("the page says which samples each replica takes") {
+  const std::string page = lockstep::testing::read_page("framework/training/README.md").text;
+  const std::regex row("\n\\| (\\d+) \\|([0-9, |]+)\\| epoch");
+  Sampler sampler({.size = 10, .batch_size = 2, .replicas = 3, .shuffle = false});
+  std::int64_t position = 0;
+  for (std::sregex_iterator at(page.begin(), page.end(), row); at != std::sregex_iterator(); ++at) {
+    CHECK(std::stoll((*at)[1]) == position);
+    std::string taken;
+    for (std::int64_t replica = 0; replica < 3; ++replica) {
+      taken += " " + lockstep::join(sampler.indices(position, replica)) + " |";
+    }
+    CHECK((*at)[2].str() + "|" == taken);
+    position = sampler.end_of_step(position);
+  }
+  CHECK(position == 16);
 }

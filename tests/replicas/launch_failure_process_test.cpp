@@ -303,7 +303,7 @@ TEST_CASE("launch: SIGTERM ends all replicas though nobody reads their output") 
           while (own_index() == 1) std::cout << "nobody reads this line" << std::endl;
           block();
         },
-        {.replicas = 2});
+        {.replicas = 2, .prints = Prints::all});
   });
   // What one more line needs is not there.
   CHECK(eventually([&] {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <tuple>
@@ -19,6 +20,7 @@
 #include "tests/replicas/launched.h"
 #include "tests/support/ended.h"
 #include "tests/support/message_of.h"
+#include "tests/support/occurrences.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -49,7 +51,7 @@ TEST_CASE("launch: replica 0 writes as it is, lines of the others carry their in
           std::cerr << "err of " << index << "\n\nlast";
         }
       },
-      {.replicas = 3});
+      {.replicas = 3, .prints = Prints::all});
   CHECK(ended.status == 0);
   auto out = lines_of(ended.out);
   std::sort(out.begin(), out.end());
@@ -71,7 +73,7 @@ TEST_CASE("launch: much output on both streams arrives complete and in order") {
           std::cerr << "e" << axis_index("data") << " " << line << " " << filler << "\n";
         }
       },
-      {.replicas = 3});
+      {.replicas = 3, .prints = Prints::all});
   REQUIRE(ended.status == 0);
   // Whole lines of the others stand anywhere in replica 0's text, which passes as it is.
   const auto check = [&](std::string text, const std::string& stream) {
@@ -93,6 +95,65 @@ TEST_CASE("launch: much output on both streams arrives complete and in order") {
   };
   CHECK(check(ended.out, "o").empty());
   CHECK(lines_of(check(ended.err, "e")).size() == 1);  // the launcher's own
+}
+
+TEST_CASE(
+    "launch: stdout has the lines of replica 0, whole, or those of all if that is asked for") {
+  constexpr int kLines = 200;
+  for (LaunchOptions options :
+       {LaunchOptions{}, LaunchOptions{.workers = 2}, LaunchOptions{.workers = 1},
+        LaunchOptions{.mode = LaunchMode::threads},
+        LaunchOptions{.workers = 2, .mode = LaunchMode::threads}}) {
+    options.replicas = 3;
+    for (const Prints prints : {Prints::first, Prints::all}) {
+      options.prints = prints;
+      INFO(name_of(options.mode) << ", " << options.workers << " workers");
+      const Ended ended = launched(
+          [] {
+            for (int line = 0; line < kLines; ++line) {
+              std::cout << "line " << line << " of ";
+              meet();  // where another replica prints
+              std::cout << axis_index("data") << "\n";
+            }
+            std::cout << "the end of " << axis_index("data") << (own_index() == 0 ? "\n" : "");
+          },
+          options);
+      CHECK(ended.status == 0);
+      std::vector<std::string> expected;
+      for (const std::string index : {"0", "1", "2"}) {
+        if (index != "0" && prints == Prints::first) break;
+        const std::string prefix = index == "0" ? "" : "[replica " + index + "] ";
+        for (int line = 0; line < kLines; ++line) {
+          expected.push_back(str(prefix, "line ", line, " of ", index));
+        }
+        expected.push_back(str(prefix, "the end of ", index));
+      }
+      auto lines = lines_of(ended.out);
+      std::ranges::sort(lines);
+      std::ranges::sort(expected);
+      CHECK(lines == expected);
+      const std::string told = " prints, too, but stdout has what replica 0 prints alone";
+      CHECK((count(ended.err, told) > 0) == (prints == Prints::first));
+    }
+  }
+}
+
+TEST_CASE("launch: a line is out when it ends, though its replica is killed then") {
+  for (const LaunchMode mode : kModes) {
+    INFO(name_of(mode));
+    const Ended ended = launched(
+        [] {
+          if (axis_index("data") == 0) {
+            std::cout << "seen"
+                      << "\n";
+            std::printf("and %s\n", "seen");
+            (void)::raise(SIGKILL);
+          }
+          meet();
+        },
+        {.replicas = 2, .mode = mode});
+    CHECK(ended.out == "seen\nand seen\n");
+  }
 }
 
 TEST_CASE("launch: inside a replica it is refused") {

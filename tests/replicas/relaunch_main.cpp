@@ -80,13 +80,16 @@ void second(const std::string& mode) {
 
 int run(const std::string& mode, const std::string& word) {
   int status = lockstep::launch(in_threads, {.replicas = 2, .mode = LaunchMode::threads});
-  if (status == 0) status = lockstep::launch([&] { first(word); }, {.replicas = 2});
+  if (status == 0)
+    status =
+        lockstep::launch([&] { first(word); }, {.replicas = 2, .prints = lockstep::Prints::all});
   if (status == 0) status = lockstep::launch(on_two_workers, {.replicas = 3, .workers = 2});
   if (status != 0) return status;
   return lockstep::launch([&] { second(mode); }, {.replicas = 3,
                                                   .axis_name = "rows",
                                                   .on_stop = mode == "stop" ? lockstep::OnStop::ask
                                                                             : lockstep::OnStop::end,
+                                                  .prints = lockstep::Prints::all,
                                                   .max_restarts = mode == "lose" ? 1 : 0,
                                                   .restart_delay = std::chrono::milliseconds(1)});
 }

@@ -203,18 +203,18 @@ TEST_CASE("workers: lines of those with several replicas carry the worker's numb
           if (turn == own_index()) std::cout << "from " << turn << std::endl;
         }
       },
-      {.replicas = 4, .workers = 3});
+      {.replicas = 4, .workers = 3, .prints = Prints::all});
   CHECK(ended.status == 0);
   auto out = lines_of(ended.out);
   std::sort(out.begin(), out.end());
-  CHECK(out ==
-        std::vector<std::string>{"[replica 2] from 2", "[replica 3] from 3", "from 0", "from 1"});
+  CHECK(out == std::vector<std::string>{"[replica 1] from 1", "[replica 2] from 2",
+                                        "[replica 3] from 3", "from 0"});
   const Ended two = launched(
       [] {
         if (own_index() == 2) std::cout << "from 2" << std::endl;
       },
-      {.replicas = 4, .workers = 2});
-  CHECK(two.out == "[worker 1] from 2\n");
+      {.replicas = 4, .workers = 2, .prints = Prints::all});
+  CHECK(two.out == "[worker 1] [replica 2] from 2\n");
 }
 
 TEST_CASE("workers: no more of them than replicas") {

@@ -181,6 +181,25 @@ TEST_CASE("other lines appear above the one that is redrawn", "[telemetry]") {
         }) == "before\n\r\x1b[K" + line + "\r\x1b[Kevaluated\n\r\x1b[K" + line + "\nafter\n");
 }
 
+TEST_CASE("what others print takes the place of a terminal's line, which comes back",
+          "[telemetry]") {
+  const TemporaryFile file = temporary_file();
+  {
+    Progress progress(file.get(), /*quiet=*/false, terminal_of(80));
+    progress.make_room();
+    std::fputs("before\n", file.get());
+    progress.update(kEarly);
+    progress.make_room();
+    progress.make_room();
+    std::fputs("amid\n", file.get());
+    progress.update(kEarly);
+    progress.make_room();
+  }
+  const std::string clear = "\r\x1b[K";
+  const std::string line = clear + progress_bar(kEarly, 80);
+  CHECK(text_of(file) == "before\n" + line + clear + "amid\n" + line + clear + line + "\n");
+}
+
 TEST_CASE("what is no terminal has no columns", "[telemetry]") {
   CHECK_FALSE(terminal_columns(temporary_file().get()).has_value());
 }

@@ -1,9 +1,10 @@
-// A program of a user's: train with a model, data sets, a loss and a metric of its own.
+// A program of a user's: train with a model, data sets, a loss, a metric and a callback of its own.
 
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <iostream>
 #include <memory>
 #include <span>
 #include <string>
@@ -234,7 +235,7 @@ DataSets load_riddle(const DataContext& /*context*/) {
 
 }  // namespace
 
-// With RAISE_AT_EXIT a SIGTERM comes where main() is over.
+// With RAISE_AT_EXIT a SIGTERM comes where main() is over, with TELL_STEPS each step is told.
 int main(int argc, char** argv) {
   if (std::getenv("RAISE_AT_EXIT") != nullptr) std::atexit([] { (void)std::raise(SIGTERM); });
   using namespace lockstep;  // NOLINT(google-build-using-namespace)
@@ -265,5 +266,13 @@ int main(int argc, char** argv) {
   register_metric({keys::choice("bias", "the outputs less the targets, in the mean"),
                    [](const auto& /*loss*/) { return std::make_shared<Bias>(); }});
   lockstep::testing::register_faulty_parts();
-  return train_main(argc, argv, lockstep::testing::faulty_callbacks());
+  Callbacks callbacks = lockstep::testing::faulty_callbacks();
+  if (std::getenv("TELL_STEPS") != nullptr) {
+    callbacks.needs_loss = [](std::int64_t step) { return step % 2 == 0; };
+    callbacks.after_step = [](Trainer& /*trainer*/, const StepEnd& step) {
+      std::cout << "step " << step.step << " on replica " << step.replica
+                << (step.loss ? " with its loss" : "") << "\n";
+    };
+  }
+  return train_main(argc, argv, callbacks);
 }

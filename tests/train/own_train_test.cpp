@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <string>
 
@@ -85,6 +86,33 @@ TEST_CASE("a program of one's own calls itself by its own name in help and messa
       "--checkpoint DIR and --to FILE.safetensors are needed; see own_train export --help");
   CHECK_THAT(own_train(folder, {"losses"}).err,
              ContainsSubstring("own_train losses is now own_train list losses\n"));
+}
+
+TEST_CASE("what a callback prints is shown of replica 0, or of all replicas by parallel.prints") {
+  const TemporaryFolder folder;
+  folder.write("told.yaml",
+               "model: {name: zero}\ndata: {name: parity}\ntrainer: {epochs: null, steps: 4}\n");
+  const auto told = [&](const Flags& flags) {
+    const Ended end = run_program(Flags{"/usr/bin/env", "TELL_STEPS=1", OWN_TRAIN_BINARY,
+                                        "--config", "told.yaml", "--replicas", "2", "--quiet"} +
+                                      flags,
+                                  folder.path());
+    check_status(end, 0);
+    Flags lines = lines_of(end.out);
+    std::ranges::sort(lines);
+    return lines;
+  };
+  const auto steps = [](const std::string& before, const std::string& replica) {
+    return Flags{before + "step 1 on replica " + replica,
+                 before + "step 2 on replica " + replica + " with its loss",
+                 before + "step 3 on replica " + replica,
+                 before + "step 4 on replica " + replica + " with its loss"};
+  };
+  const Flags all = set("parallel.prints=all");
+  for (const Flags& placement : {Flags{}, {"--workers", "1"}, {"--launch", "threads"}}) {
+    CHECK(told(placement) == steps("", "0"));
+    CHECK(told(placement + all) == steps("[replica 1] ", "1") + steps("", "0"));
+  }
 }
 
 TEST_CASE("a loss of one's own is trained by, and a metric of one's own measured") {

@@ -113,6 +113,7 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
                                  "parallel.threads_per_replica: 0",
                                  "parallel.timeout_s: 60",
                                  "parallel.stall_warn_s: 15",
+                                 "parallel.prints: first",
                                  "parallel.link: auto",
                                  "parallel.allow_mixed: false",
                                  "parallel.zero_stage: 0",

@@ -59,6 +59,8 @@ class Reporter : private NonCopyable {
     line_begin_ += Clock::now() - begin;
   }
 
+  /// What the program itself prints next is not to stand behind the line of progress.
+  void make_room() { progress_.make_room(); }
   void print(const std::string& line) { progress_.print(line); }
   void print_parameters(const std::string& title, const Model& model);
   /// A warning, from replica 0 alone.

@@ -228,6 +228,7 @@ class Trainer::Run {
   bool step() {
     if (stop_requested()) zero_->tell(kToldStop);
     checkpoints_.before_step();
+    reporter_.make_room();
     train();
     if (resume_ != nullptr && state_.steps == course_.first_step + 1) {
       const std::string change = waive_convolutions(*resume_);
@@ -296,6 +297,7 @@ class Trainer::Run {
 
   // Calls a callback of that name, whose exceptions gain it.
   void in_callback(const char* name, const std::function<void()>& call) {
+    reporter_.make_room();
     placed([&] { return str("in the callback ", name, ", step ", state_.steps); }, call);
   }
 
