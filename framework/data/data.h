@@ -87,6 +87,7 @@ void load_wanted(const DataContext& context, bool is_wanted, std::shared_ptr<con
 struct DataKind : keys::Choice {
   std::function<DataSets(const keys::Picked& picked, const DataContext& context)> load;
   bool splits = false;  ///< load() itself takes DataContext::validation off the training set
+  std::string sample = "sample";  ///< what people call one of its samples
 };
 
 /// A DataKind from two functions of its options:

@@ -372,9 +372,11 @@ DataSets load_image_folder(const ImageFolderOptions& options, const DataContext&
 }
 
 DataKind image_folder_kind() {
-  return data_kind<ImageFolderOptions>("image_folder",
-                                       "PNG and JPEG files in a folder for each class",
-                                       image_folder_keys, load_image_folder);
+  DataKind kind =
+      data_kind<ImageFolderOptions>("image_folder", "PNG and JPEG files in a folder for each class",
+                                    image_folder_keys, load_image_folder);
+  kind.sample = "picture";
+  return kind;
 }
 
 }  // namespace lockstep

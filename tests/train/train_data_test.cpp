@@ -426,7 +426,8 @@ TEST_CASE("pictures in one folder are predicted by their files' names, without t
   const Ended end = train(job.folder.path(), kPredict + set("data.root=new"));
   CHECK(end.err ==
         "lockstep: warning: image_folder: of 'new' 1 file is passed over, such as 'new/notes.txt': "
-        "pictures end in .png, .jpg or .jpeg\nlockstep: predicts the training set: 3 samples\n");
+        "pictures end in .png, .jpg or .jpeg, and links to folders are not followed\n"
+        "lockstep: predicts 3 pictures of new\n");
   // Where folders are classes, a picture beside them has none.
   write("moved/test/c.png", 4);
   CHECK_THAT(train(job.folder.path(), {"eval", "--quiet", "--checkpoint", "run/checkpoints/latest",
@@ -438,7 +439,7 @@ TEST_CASE("pictures in one folder are predicted by their files' names, without t
   const Ended stray = train(job.folder.path(), kPredict + set("data.root=moved"));
   CHECK(stray.err ==
         "lockstep: warning: image_folder: in 'moved/test' pictures lie beside the classes' "
-        "folders, so all are taken without targets\nlockstep: predicts the test set: 3 samples\n");
+        "folders, so all are taken without targets\nlockstep: predicts 3 pictures of moved\n");
   CHECK_THAT(stray.out, ContainsSubstring("\n0,c.png,0,dark,") && !ContainsSubstring("target"));
   // A folder of a set's name is one of a set beside others of these alone.
   write("all/train/x.png", 4);
@@ -450,7 +451,7 @@ TEST_CASE("pictures in one folder are predicted by their files' names, without t
                          {"1", "train/x.png", "0", "dark"}});
   write("held/val/x.png", 251);
   const Ended held = train(job.folder.path(), kPredict + set("data.root=held"));
-  CHECK(held.err == "lockstep: predicts the validation set: 1 sample\n");
+  CHECK(held.err == "lockstep: predicts 1 picture of held\n");
   CHECK_THAT(held.out, ContainsSubstring("\n0,x.png,1,light,"));
   fs::create_directory(job.folder.path("empty"));
   CHECK_THAT(job.refusal(kPredict + set("data.root=empty")),

@@ -46,6 +46,7 @@ using Overrides = std::vector<keys::Override>;
 struct NamedSet {
   std::string name;
   std::shared_ptr<const Dataset> set;
+  bool is_other = false;  // than the run's, as far as that was asked for
 };
 
 std::string words_of(const std::string& set) {
@@ -91,11 +92,34 @@ NamedSet default_set(const OpenedCheckpoint& checkpoint, bool has_other_data) {
           str(words_of(name), ", looked for because --split names none: ", error.what()));
     }
   };
-  NamedSet test = look_for(kTestSet);
-  if (!has_other_data || (test.set && is_other(checkpoint, test))) return test;
-  NamedSet train = look_for(kTrainSet);
-  if (train.set && (!test.set || is_other(checkpoint, train))) return train;
-  return test.set ? test : look_for(kValidationSet);
+  const auto look_for_other = [&](const std::string& name) {
+    NamedSet found = look_for(name);
+    found.is_other = found.set && is_other(checkpoint, found);
+    return found;
+  };
+  if (!has_other_data) return look_for(kTestSet);
+  NamedSet test = look_for_other(kTestSet);
+  if (test.is_other) return test;
+  NamedSet train = look_for_other(kTrainSet);
+  if (train.set && (!test.set || train.is_other)) return train;
+  return test.set ? test : look_for_other(kValidationSet);
+}
+
+// "the test set: 3 samples". Of the one file or folder that flags name and the run had not, that:
+// "3 pictures of holidays".
+std::string text_of(const OpenedCheckpoint& checkpoint, const NamedSet& picked,
+                    const Overrides& overrides) {
+  const auto files =
+      filtered(mapped(overrides, &keys::Override::value), [](const std::string& value) {
+        std::error_code error;
+        return std::filesystem::exists(value, error);
+      });
+  const std::string set = words_of(picked.name);
+  if (!picked.is_other || files.size() != 1) {
+    return str(set, ": ", counted(picked.set->size(), "sample"));
+  }
+  return str(counted(picked.set->size(), data_registry().at(checkpoint.config.data.name).sample),
+             " of ", files[0], picked.set->has_targets() ? ", " + set : "");
 }
 
 [[noreturn]] void fail_existing(const std::string& output) {
@@ -163,7 +187,7 @@ int run_predict(int argc, const char* const* argv) {
           checkpoint.config.data.name, " has no ", picked.name, " set; the run had ",
           join(names_of_sets(checkpoint.record)), split ? "" : ": name one with --split");
   if (!split) {
-    log_info(str("predicts ", words_of(picked.name), ": ", counted(set->size(), "sample")));
+    log_info("predicts " + text_of(checkpoint, picked, overrides));
   }
   const auto model = checkpoint.model();
   std::int64_t damaged = 0;
