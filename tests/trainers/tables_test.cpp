@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/equal.h>
 #include <nlohmann/json.hpp>
 
 #include "framework/base/text.h"
@@ -15,6 +16,7 @@
 #include "tests/catch.h"
 #include "tests/data/same_batches.h"
 #include "tests/trainers/parsed_config.h"
+#include "trainers/run/data_record.h"
 
 namespace lockstep {
 namespace {
@@ -70,6 +72,16 @@ TEST_CASE("public tables become what pandas and scikit-learn make of them") {
     CHECK(difference(train.targets, table.at("train").at("targets")) == "");
     CHECK(difference(test.inputs, table.at("test").at("inputs")) == "");
     CHECK(difference(test.targets, table.at("test").at("targets")) == "");
+
+    // A checkpoint has all that the test set is read by.
+    CheckpointInfo checkpoint;
+    add_record({.fitted = sets.fitted}, checkpoint);
+    DataContext later;
+    later.fitted = data_record("a checkpoint", checkpoint).fitted;
+    later.wanted = {.train = false, .validation = false};
+    const Batch again = testing::whole(*load_data(config.data, later).test);
+    CHECK(at::equal(again.inputs, test.inputs));
+    CHECK(at::equal(again.targets, test.targets));
   }
 }
 
