@@ -13,8 +13,10 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
+#include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
 #include "framework/training/agreement.h"
+#include "framework/training/keyed_draws.h"
 #include "framework/training/state.h"
 
 namespace lockstep::training {
@@ -89,6 +91,7 @@ class DeferredParameters::Values final : public StateSource {
  private:
   at::Tensor made(std::size_t index) const {
     const auto& [name, parameter, is_frozen, on_meta] = parameters_[index];
+    const ScopedValue no_keys(draw_keys, DrawKeys::none);
     const at::Tensor values = initialize_(name);
     const auto refuse = [&](const auto&... what) {
       throw ValueError(lockstep::str("ZeroOptions::initialize gave parameter '", name, "' ",

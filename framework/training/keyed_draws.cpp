@@ -58,7 +58,14 @@ std::uint64_t drawn_from_generator() {
   return at::check_generator<at::CPUGeneratorImpl>(generator)->random64();
 }
 
-std::optional<Key> trainers_key(const std::string& op, std::int64_t numbers) {
+// What is drawn.
+struct Draw {
+  const std::string& op;
+  std::int64_t numbers = 0;
+  bool is_alike = false;
+};
+
+std::optional<Key> trainers_key(const Draw& draw) {
   const auto trainers = trainers_here();
   if (trainers.empty() || trainers.back()->generator_seed != generator_seed()) return {};
   Trainer& last = *trainers.back();
@@ -70,19 +77,19 @@ std::optional<Key> trainers_key(const std::string& op, std::int64_t numbers) {
   const bool trains = std::ranges::any_of(trainers, [](const auto& each) {
     return each->module == nullptr || each->module->is_training();
   });
-  Key key = clock.fold(op).fold(numbers).fold(trains);
-  if (op != "aten::randperm") {
+  Key key = clock.fold(draw.op).fold(draw.numbers).fold(trains);
+  if (!draw.is_alike) {
     for (const auto& each : trainers) key = key.fold(each->position.replica);
   }
   return key.fold(last.calls[key.bits()]++);
 }
 
 // The key of a draw, unless it is from LibTorch's process-wide generator.
-std::optional<Key> next_key(const std::string& op, std::int64_t numbers) {
-  if (Seeding::here > 0) return {};
-  if (!RecordedRun::is_here()) return trainers_key(op, numbers);
+std::optional<Key> next_key(const Draw& draw) {
+  if (Seeding::here > 0 || draw_keys == DrawKeys::none) return {};
+  if (!RecordedRun::is_here()) return trainers_key(draw);
   return RecordedRun::next_key([&] {
-    const auto key = trainers_key(op, numbers);
+    const auto key = trainers_key(draw);
     return key ? *key : Key(drawn_from_generator());
   });
 }
@@ -94,19 +101,29 @@ std::size_t generator_of(const c10::FunctionSchema& schema) {
   return static_cast<std::size_t>(found - arguments.begin());
 }
 
-std::int64_t numbers_of(const c10::IValue* arguments, std::size_t count) {
-  const auto* const found =
-      std::find_if(arguments, arguments + count, [](const auto& each) { return each.isTensor(); });
-  return found == arguments + count ? 0 : found->toTensor().numel();
+Draw draw_of(const c10::FunctionSchema& schema, const c10::IValue* arguments) {
+  Draw draw{.op = schema.name()};
+  draw.is_alike = draw_keys == DrawKeys::alike || draw.op == "aten::randperm";
+  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+    if (!arguments[i].isTensor()) continue;
+    const at::Tensor& first = arguments[i].toTensor();
+    const auto* const alias = schema.arguments()[i].alias_info();
+    const bool is_written = alias != nullptr && alias->isWrite();
+    draw.numbers = first.numel();
+    draw.is_alike = draw.is_alike || (is_written && first.requires_grad() && first.is_leaf());
+    break;
+  }
+  return draw;
 }
 
-void draw(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  const std::size_t count = op.schema().arguments().size();
-  c10::IValue* const arguments = stack->data() + stack->size() - count;
-  c10::IValue& generator = arguments[generator_of(op.schema())];
+void pass_generator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                    torch::jit::Stack* stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  c10::IValue* const arguments = stack->data() + stack->size() - schema.arguments().size();
+  c10::IValue& generator = arguments[generator_of(schema)];
   const bool has_own = !generator.isNone() && generator.toGenerator().defined();
   if (!has_own && keys.has(c10::DispatchKey::CPU)) {
-    const auto key = next_key(op.schema().name(), numbers_of(arguments, count));
+    const auto key = next_key(draw_of(schema, arguments));
     if (key) generator = at::detail::createCPUGenerator(key->bits());
   }
   op.redispatchBoxed(
@@ -132,7 +149,7 @@ const auto* const registered = [] {
     }
     const std::string full =
         name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-    library->impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&draw>());
+    library->impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&pass_generator>());
   }
   return library;
 }();

@@ -22,15 +22,18 @@ namespace lockstep::training {
 /// The operator is the one that LibTorch's CPU kernels have, as "aten::bernoulli_", `numbers` how
 /// many elements its first tensor has, `trains` whether the module is in training mode, and `call`
 /// counts, from 0, what has the same key so far. So threads share nothing, other draws do not move
-/// these, and those of an evaluation none of training. Permutations ("aten::randperm") leave out
-/// the replica: replicas that each take a part of one have the same. With several trainers alive
-/// the last one's seed counts, and the places of all are folded, in the order in which they were
-/// made.
+/// these, and those of an evaluation none of training. With several trainers alive the last one's
+/// seed counts, and the places of all are folded, in the order in which they were made.
+///
+/// The replica is left out where replicas must have the same: of what is drawn into parameters
+/// (leaves that require a gradient, as torch::nn::init does), in ZeroTrainer::edit_parameters(),
+/// and of permutations ("aten::randperm"), of which each may take its part.
 ///
 /// A block that is recomputed draws the same again (run_record.h). Elsewhere (outside of trainers,
-/// in other threads, in maps inside the replica, in a SeededInitialization) operators draw from
-/// LibTorch's process-wide generator as they always do. So they do in a replica whose program has
-/// given that generator another seed since its last trainer was made: torch::manual_seed() counts.
+/// in other threads, in maps inside the replica, in a SeededInitialization or an Initialize) they
+/// draw from LibTorch's process-wide generator as they always do. So they do in a replica whose
+/// program has given that generator another seed since its last trainer was made:
+/// torch::manual_seed() counts.
 
 /// A trainer's position, by which this thread's draws are keyed while the result lives. `module` is
 /// what it trains, or nullptr, and lives as long.
@@ -39,6 +42,10 @@ namespace lockstep::training {
 
 /// That a program which calls this has the operators that draw so.
 void keep_draws_keyed();
+
+/// What keys this thread's draws have: the replica's, those of all replicas, or none.
+enum class DrawKeys { own, alike, none };
+inline constinit thread_local DrawKeys draw_keys = DrawKeys::own;
 
 /// What SeededInitialization tells about itself.
 struct Seeding {

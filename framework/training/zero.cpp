@@ -8,6 +8,7 @@
 
 #include "framework/base/logging.h"
 #include "framework/base/memory.h"
+#include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
@@ -16,6 +17,7 @@
 #include "framework/training/agreement.h"
 #include "framework/training/bucket_sizes.h"
 #include "framework/training/buffer_plan.h"
+#include "framework/training/keyed_draws.h"
 #include "framework/training/storage_memory.h"
 #include "framework/training/trainer_call.h"
 
@@ -206,6 +208,7 @@ void ZeroTrainer::visit_gradients(const Visit& visit, std::source_location where
 
 void ZeroTrainer::edit_parameters(const std::function<void()>& write, std::source_location where) {
   const AxisCall call{"ZeroTrainer::edit_parameters", axis_, where};
+  const ScopedValue same_draws(training::draw_keys, training::DrawKeys::alike);
   check_own_values(call);
   if (!flat_parameters_) {
     // Until the first backward each replica has its own.

@@ -20,9 +20,12 @@
 
 #include "framework/base/random.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/collectives/psum.h"
 #include "framework/replicas/pmap.h"
 #include "framework/training/data_parallel.h"
+#include "framework/training/deferred_parameters.h"
 #include "framework/training/process_generator.h"
+#include "framework/training/zero.h"
 #include "tests/catch.h"
 #include "tests/training/placements.h"
 #include "tests/training/random_models.h"
@@ -102,6 +105,34 @@ TEST_CASE(
       {.axis_size = 3})();
 }
 
+TEST_CASE("what is drawn into parameters is the same on all replicas") {
+  pmap(
+      [] {
+        auto net = linear();
+        const DataParallel parallel(*net, "i", {.seed = kSeed, .randomness = Randomness::strict});
+        net->reset_parameters();
+        const torch::nn::Linear made(4, 4);
+        expect(!made->weight.equal(net->weight), "a second draw is the first one");
+        for (const at::Tensor& values : {net->weight, net->bias, made->weight}) {
+          expect(pmax(values.detach(), "i").equal(values), "replicas have drawn others");
+        }
+      },
+      {.axis_size = 2})();
+  for (const int stage : {0, 3}) {
+    (void)result_of_job(threads(2, Backend::gloo), [&] {
+      auto net = linear();
+      ZeroTrainer trainer(*net, {.stage = stage, .randomness = Randomness::strict});
+      for (int step = 0; step < 2; ++step) {
+        trainer.edit_parameters([&] { net->weight.copy_(at::randn({4, 4})); });
+        trainer.backward(net->forward(at::ones({2, 4})).sum());
+        trainer.step(0.1);
+      }
+      trainer.check_agreement();
+      return true;
+    });
+  }
+}
+
 TEST_CASE("what an evaluation draws moves no draw of training") {
   pmap(
       [] {
@@ -172,6 +203,24 @@ TEST_CASE("generators of the program's own, seeds and seeded initializations sta
           (void)draw();
           expect(process.get_state().equal(state), "the next trainer has no keys");
         }
+        process.set_state(before);
+      },
+      {.axis_size = 1})();
+}
+
+TEST_CASE("first values that a trainer asks for are drawn as if it were not there") {
+  pmap(
+      [] {
+        at::Generator process = at::detail::getDefaultCPUGenerator();
+        const at::Tensor before = process.get_state();
+        process.set_current_seed(11);
+        auto net = linear();
+        defer(*net);
+        const auto draw = [](const std::string& name) {
+          return name == "weight" ? at::randn({4, 4}) : at::ones({4});
+        };
+        const ZeroTrainer trainer(*net, {.axis_name = "i", .initialize = draw});
+        expect(net->weight.equal(at::randn({4, 4}, at::detail::createCPUGenerator(11))), "keyed");
         process.set_state(before);
       },
       {.axis_size = 1})();
