@@ -105,8 +105,8 @@ class NpySet final : public Dataset {
     targets_ = open_npy(*targets);
     check_samples(*targets_);
     if (inputs_.shape()[0] != targets_->shape()[0]) {
-      targets_->fail(str("it has ", targets_->shape()[0], " samples, but '", inputs_.path(),
-                         "' has ", inputs_.shape()[0]));
+      targets_->fail(str("it has ", counted(targets_->shape()[0], "sample"), ", but '",
+                         inputs_.path(), "' has ", inputs_.shape()[0]));
     }
   }
 

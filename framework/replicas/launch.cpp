@@ -64,7 +64,8 @@ void check_options(const LaunchOptions& options) {
 
 void replicas::announce(const LaunchOptions& options, const JobPlan& plan) {
   const Blas library = blas();
-  const char* const how = name_of(options.mode);
+  const char* const one = options.mode == LaunchMode::threads ? "a thread" : "a process";
+  const char* const how = options.workers == 1 ? one : name_of(options.mode);
   std::string where;
   if (plan.network) {
     std::vector<std::int64_t> each;

@@ -451,8 +451,11 @@ class Supervisor {
       const Report& report = *root.reported;
       end.status = report.status();
       end.is_lost = end.status == 3 && report.kind != ErrorKind::mismatch;
+      // An error of a map in this replica may begin with its name already.
+      const std::string name = str("replica ", report.replica, ": ");
+      const std::size_t said = report.message.starts_with(name) ? name.size() : 0;
       end.text = str("replica ", report.replica, origin_text(root), " failed with ", report.type,
-                     ", exit status ", end.status, ": ", report.message);
+                     ", exit status ", end.status, ": ", report.message.substr(said));
     } else if (root.wait_status == kTaken) {
       end.text = str(lost, "ended", before, "; the program has taken its exit status elsewhere");
     } else if (WIFSIGNALED(*root.wait_status)) {

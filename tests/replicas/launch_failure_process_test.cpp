@@ -13,6 +13,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/launch.h"
+#include "framework/replicas/pmap.h"
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
 #include "tests/replicas/launched.h"
@@ -136,6 +137,19 @@ TEST_CASE("launch: threads have the same status and name the replica that threw"
       CHECK_THAT(last_words(ended), ContainsSubstring(str("replica ", failing, ": ")));
       CHECK(lines_of(last_words(ended)).size() == 1);
     }
+  }
+}
+
+TEST_CASE("launch: a replica that its error names already, as that of a map does, is named once") {
+  const auto fail = [] { throw ValueError("bad value"); };
+  for (const LaunchMode mode : kModes) {
+    const Ended ended =
+        launched(pmap(fail, {.axis_name = "inner", .axis_size = 1}), {.replicas = 1, .mode = mode});
+    check_status(ended, 2);
+    const std::string how = mode == LaunchMode::threads
+                                ? "ValueError: replica 0: "
+                                : " failed with ValueError, exit status 2: ";
+    CHECK_THAT(last_words(ended), ContainsSubstring(how + "bad value"));
   }
 }
 

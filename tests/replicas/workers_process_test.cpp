@@ -88,11 +88,13 @@ TEST_CASE("workers: every replica runs once, with its index, in the process of i
         const auto processes =
             static_cast<std::size_t>(mode == LaunchMode::processes ? sharing.workers : 1);
         CHECK(different.size() == processes);
+        std::string what = name_of(mode);
+        if (sharing.workers == 1) what = mode == LaunchMode::threads ? "a thread" : "a process";
         const std::string how =
             sharing.workers == n
-                ? str(" as ", name_of(mode))
+                ? " as " + what
                 : str(" on ", sharing.workers, sharing.workers == 1 ? " worker (" : " workers (",
-                      name_of(mode), ")");
+                      what, ")");
         CHECK_THAT(ended.err, ContainsSubstring(str("lockstep: ", n,
                                                     n == 1 ? " replica" : " replicas", how, ", ")));
       }
