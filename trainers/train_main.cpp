@@ -134,8 +134,16 @@ Place find_place(const Flags& flags) {
           "output folder ", place.options.output.string(), " holds a run already, of which ",
           flags.resume, " is no checkpoint: name another folder, or go on with --resume auto");
   // Locked before its checkpoints are looked at: a run that is about to end may save one more.
-  if (goes_on && flags.hosts.rank == 0) place.lock.emplace(place.options.output);
+  if (goes_on && flags.hosts.rank == 0 && !flags.print_config)
+    place.lock.emplace(place.options.output);
   return place;
+}
+
+// Without --config: of the checkpoint from which the run goes on or, where there is none yet, of
+// the run's last start.
+Config config_of_run(const Flags& flags, const Place& place, const std::filesystem::path& from) {
+  if (from.empty()) return load_config(place.options.output / "config.yaml", flags.overrides);
+  return config_in_checkpoint(from, checkpoint_info(from), flags.overrides);
 }
 
 // Once for all replicas, and before any of them waits for others. Each host takes its own: they
@@ -149,15 +157,28 @@ void tell_beginning() {
   log_info("there is no checkpoint to go on from: the run begins at its first step");
 }
 
+// Whether this is what to_yaml() writes, and no user has.
+bool is_resolved(const std::string& config) {
+  try {
+    return to_yaml(parse_config(config, "config.yaml", {}, keys::KeysText::recorded)) == config;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 // Makes the output folder the run's own. Before the replicas start: a job that is started again
 // finds it.
 void claim_output(const Flags& flags, const Config& config, Place& place) {
   RunOptions& options = place.options;
-  if (options.output.empty()) options.output = new_run_folder(flags.config.stem());
+  if (options.output.empty()) {
+    options.output =
+        new_run_folder(flags.config.empty() ? config.model.name : flags.config.stem().string());
+  }
+  const std::string text = written(config, options.resume ? &*options.resume : nullptr);
   if (place.lock) {
-    reclaim_run_folder(*place.lock, to_yaml(config));
+    reclaim_run_folder(*place.lock, text);
   } else {
-    place.lock.emplace(claim_run_folder(options.output, to_yaml(config)));
+    place.lock.emplace(claim_run_folder(options.output, text, is_resolved));
   }
   prepare_output(options);
 }
@@ -165,18 +186,21 @@ void claim_output(const Flags& flags, const Config& config, Place& place) {
 int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   const Flags flags = parse_flags(argc, argv);
   if (flags.text) return print(*flags.text);
-  Config config = load_config(flags.config, flags.overrides);
+  set_quiet(flags.quiet);
+  std::optional<Config> given;
+  if (!flags.config.empty()) given = load_config(flags.config, flags.overrides);
+  if (given && flags.print_config) return print(to_yaml(*given));
+  Place place = find_place(flags);
+  RunOptions& options = place.options;
+  const auto checkpoint = find_checkpoint(place.resume, options.output);
+  Config config = given ? *given : config_of_run(flags, place, checkpoint.value_or(""));
   if (flags.print_config) return print(to_yaml(config));
   require(flags.hosts.replicas <= config.launch.replicas, "--host-replicas is ",
           flags.hosts.replicas, " of ", counted(config.launch.replicas, "replica"), " in all");
-  set_quiet(flags.quiet);
   // Before data are read and the model is tried: what then runs out ends in other ways.
   replicas::prepare_memory(config.launch);
-  Place place = find_place(flags);
-  RunOptions& options = place.options;
   options.callbacks = callbacks;
-  options.resume =
-      find_resume_point(place.resume, options.output, flags.resume_with_changes, config);
+  if (checkpoint) options.resume = resume_point(*checkpoint, flags.resume_with_changes, config);
   if (place.resume == "auto" && !options.resume) tell_beginning();
   // Read before the replicas start: they share the memory, and a bad file is one error, not N.
   DataContext context = data_context(config);
@@ -228,6 +252,10 @@ int train(const std::vector<const char*>& words, const Callbacks& callbacks) {
   const int argc = static_cast<int>(words.size());
   std::vector<std::string> names{"run"};
   for (const Command& command : commands()) names.push_back(command.name);
+  const std::string word = words.size() > 1 ? words[1] : "";
+  if (std::ranges::count(names, word) == 0 && looks_like_config(word)) {
+    return run(argc, words.data(), callbacks);  // which says what is missing before it
+  }
   const std::string named = command_of(argc, words.data(), program_name(), names, old_spellings());
   // A command's own name stands where the program's is otherwise.
   for (const Command& command : commands()) {

@@ -2,6 +2,9 @@
 
 #include <array>
 #include <cerrno>
+#include <fstream>
+#include <sstream>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -21,6 +24,22 @@ namespace {
 
 // The files of a run's folder; the first is there from the beginning.
 constexpr std::array<const char*, 3> kRunFiles{"config.yaml", "metrics.jsonl", "result.json"};
+
+// What of a run's folder shows that it holds a run; "" if nothing does. What is hidden is of
+// writers that were killed.
+std::string held_by(const fs::path& folder) {
+  std::error_code error;
+  for (const char* file : {kRunFiles[2], kRunFiles[1]}) {
+    const fs::path path = folder / file;
+    const fs::file_status status = fs::symlink_status(path, error);
+    const bool may_be_empty = file == kRunFiles[1] && fs::is_regular_file(status);
+    if (may_be_empty ? fs::file_size(path, error) > 0 : fs::exists(status)) return file;
+  }
+  for (const auto& entry : fs::directory_iterator(folder / kCheckpointsFolder, error)) {
+    if (!entry.path().filename().string().starts_with('.')) return kCheckpointsFolder;
+  }
+  return "";
+}
 
 void check_made(const fs::path& folder, const std::error_code& error) {
   require(!error, "output folder ", folder.string(),
@@ -89,7 +108,7 @@ RunFolderLock::RunFolderLock(const fs::path& folder, std::chrono::milliseconds p
   try {
     folder_ = std::make_unique<File>(folder, O_RDONLY | O_DIRECTORY);
   } catch (const Error& error) {
-    throw ValueError(str("output folder: ", error.what()));
+    throw ValueError(str("output folder ", folder.string(), " can't be opened: ", error.what()));
   }
   constexpr std::chrono::milliseconds kSilence{1000};
   const auto begin = std::chrono::steady_clock::now();
@@ -110,26 +129,36 @@ RunFolderLock::RunFolderLock(const fs::path& folder, std::chrono::milliseconds p
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+  is_held_ = true;
 }
 
-RunFolderLock claim_run_folder(const fs::path& folder, std::string_view config) {
+RunFolderLock claim_run_folder(const fs::path& folder, std::string_view config,
+                               const std::function<bool(const std::string&)>& is_of_run) {
   std::error_code error;
   require(!fs::exists(folder, error) || fs::is_directory(folder, error), "output folder ",
           folder.string(), " is a file, not a folder");
   require(!error, "output folder ", folder.string(),
           " can't be read: ", text_of_errno(error.value()));
   make_folders(folder);
-  const auto check_free = [&](bool is_free, const char* file) {
-    require(is_free, "output folder ", folder.string(), " holds a run already (its ", file,
+  const auto check_free = [&](const std::string& held) {
+    require(held.empty(), "output folder ", folder.string(), " holds a run already (its ", held,
             "): name another one, or go on with --resume auto");
   };
-  for (const char* file : kRunFiles) {
-    check_free(!fs::exists(fs::symlink_status(folder / file, error)), file);
-  }
-  // The one file that two runs can't both make.
-  write_into(folder,
-             [&] { check_free(write_new_file(folder / kRunFiles[0], config), kRunFiles[0]); });
-  return RunFolderLock(folder);
+  check_free(held_by(folder));
+  RunFolderLock lock(folder, std::chrono::milliseconds(0));
+  check_free(held_by(folder));  // a run may have been there until now
+  const fs::path file = folder / kRunFiles[0];
+  write_into(folder, [&] {
+    // Two runs can't both make it, also where no lock tells whether one goes on.
+    if (write_new_file(file, config)) return;
+    check_free(lock.is_held() && fs::is_regular_file(file) ? "" : kRunFiles[0]);
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    require(!is_of_run || is_of_run(text.str()), "output folder ", folder.string(),
+            " has a config.yaml that no run has written: it would be lost; name another folder");
+    write_file_atomically(file, config);
+  });
+  return lock;
 }
 
 bool holds_run(const fs::path& folder) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -31,20 +32,29 @@ class RunFolderLock {
                          std::chrono::milliseconds patience = std::chrono::seconds(30));
 
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return path_; }
+  /// Whether it is one: not where the folder can't be locked.
+  [[nodiscard]] bool is_held() const noexcept { return is_held_; }
 
  private:
   std::filesystem::path path_;
+  bool is_held_ = false;
   std::unique_ptr<File> folder_;
 };
 
 /// Whether a run has begun in the folder.
 [[nodiscard]] bool holds_run(const std::filesystem::path& folder);
 
+/// The folder of checkpoints in a run's folder.
+inline constexpr const char* kCheckpointsFolder = "checkpoints";
+
 /// Claims `folder` for a new run and writes `config` to its config.yaml. The folder is created with
-/// its parents, or exists and holds no run. Of several runs that claim it at once, one gets it.
-/// Throws ValueError if it holds a run (a config.yaml, metrics.jsonl or result.json), is no folder,
-/// or can't be written to. Temporary files of a run that was killed here are removed.
-RunFolderLock claim_run_folder(const std::filesystem::path& folder, std::string_view config);
+/// its parents, or exists and holds no run: one that has ended without a line of metrics, a result
+/// or a checkpoint is none. Of several runs that claim it at once, one gets it. Throws ValueError
+/// if it holds a run or one is going on there, if it has a config.yaml of which `is_of_run` says
+/// that no run has written it, is no folder, or can't be written to. Temporary files of a run that
+/// was killed here are removed.
+RunFolderLock claim_run_folder(const std::filesystem::path& folder, std::string_view config,
+                               const std::function<bool(const std::string&)>& is_of_run = {});
 
 /// For a run that goes on in the folder of `lock`, which holds one: its config.yaml becomes
 /// `config`, and it has no result.json. Throws ValueError if it can't be written to, or a FIFO, for

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <ctime>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -145,6 +146,7 @@ TEST_CASE("of runs that want a folder at once, one gets it") {
   for (int round = 0; round < 20; ++round) {
     const TemporaryFolder home;
     std::vector<std::string> outcomes(4);
+    std::vector<std::optional<RunFolderLock>> locks(outcomes.size());
     std::atomic<int> waiting{static_cast<int>(outcomes.size())};
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < outcomes.size(); ++i) {
@@ -153,7 +155,7 @@ TEST_CASE("of runs that want a folder at once, one gets it") {
         --waiting;
         while (waiting > 0) std::this_thread::yield();
         try {
-          claim_run_folder(home.path() / "run", std::to_string(i));
+          locks[i].emplace(claim_run_folder(home.path() / "run", std::to_string(i)));
         } catch (const ValueError& error) {
           outcomes[i] = error.what();
         }
@@ -165,7 +167,7 @@ TEST_CASE("of runs that want a folder at once, one gets it") {
       if (outcomes[i].empty()) {
         winners.push_back(std::to_string(i));
       } else {
-        CHECK_THAT(outcomes[i], ContainsSubstring("holds a run already (its config.yaml)"));
+        CHECK_THAT(outcomes[i], ContainsSubstring("is in use: another run is going on there"));
       }
     }
     CHECK(winners == std::vector<std::string>{read_text(home.path() / "run/config.yaml")});
@@ -187,12 +189,37 @@ TEST_CASE("who claims a folder removes what was left there by a run that was kil
 
 TEST_CASE("a run folder that holds a run is refused", "[telemetry]") {
   const TemporaryFolder home;
-  const std::string file = GENERATE("config.yaml", "metrics.jsonl", "result.json");
-  write_text(home.path() / file, "");
+  const std::string file = GENERATE("metrics.jsonl", "result.json", "checkpoints");
+  write_text(home.path() / "config.yaml", "a: 1\n");
+  if (file == "checkpoints") fs::create_directories(home.path() / file / "step-00000001");
+  if (file != "checkpoints") write_text(home.path() / file, "{}\n");
   CHECK_THROWS_AS(claim_run_folder(home.path(), ""), ValueError);
   CHECK_THROWS_WITH(claim_run_folder(home.path(), ""),
                     ContainsSubstring(home.path().string()) &&
                         ContainsSubstring("holds a run already (its " + file + ")"));
+}
+
+TEST_CASE("a run folder in which a run has left nothing is free, but for a config of a user's") {
+  const TemporaryFolder home;
+  write_text(home.path() / "metrics.jsonl", "");
+  fs::create_directories(home.path() / "checkpoints/.step-00000001.tmp");
+  {
+    const RunFolderLock first = claim_run_folder(home.path(), "a: 1\n");
+    CHECK_THROWS_WITH(
+        claim_run_folder(home.path(), "b: 1\n"),
+        "output folder " + home.path().string() + " is in use: another run is going on there");
+  }
+  const RunFolderLock lock = claim_run_folder(home.path(), "b: 1\n");
+  CHECK(lock.is_held());
+  CHECK(read_text(home.path() / "config.yaml") == "b: 1\n");
+  const TemporaryFolder users;
+  write_text(users.path() / "config.yaml", "# mine\n");
+  const auto is_of_run = [](const std::string& text) { return text != "# mine\n"; };
+  CHECK_THROWS_WITH(claim_run_folder(users.path(), "c: 1\n", is_of_run),
+                    "output folder " + users.path().string() +
+                        " has a config.yaml that no run has written: it would be lost; name "
+                        "another folder");
+  CHECK(read_text(users.path() / "config.yaml") == "# mine\n");
 }
 
 TEST_CASE("a run folder that can't be used is refused", "[telemetry]") {
@@ -221,7 +248,7 @@ TEST_CASE("a run folder that nothing can be written in is refused", "[telemetry]
   }
   setrlimit(RLIMIT_NOFILE, &before);
   CHECK_THAT(message,
-             ContainsSubstring("output folder " + home.path().string() + " can't be written to") &&
+             ContainsSubstring("output folder " + home.path().string() + " can't be opened") &&
                  ContainsSubstring("Too many open files"));
 }
 

@@ -56,6 +56,12 @@ TEST_CASE("flags that are not understood are refused") {
       {{"--config", config, "--launch", "threads", "--max-restarts", "1"},
        "--max-restarts needs parallel.launch processes: a thread that crashes ends the program"},
       {{"--config", config, "stray"}, "'stray' is no flag; see train --help"},
+      {{"x.yaml"}, "'x.yaml' is no flag (did you mean '--config x.yaml'?); see train --help"},
+      {{"eval", "."}, "'.' is no flag (did you mean '--checkpoint .'?); see train eval --help"},
+      {{"summary", "x.yaml"},
+       "'x.yaml' is no flag (did you mean '--config x.yaml'?); see train summary --help"},
+      {{"--config", config, "--epochs", "3"},
+       "unknown flag --epochs (did you mean '--set trainer.epochs=3'?); see train --help"},
       {{"--config"}, "--config lacks its value; see train --help"},
       {{"--config", config, "--output", "--dry-run"},
        "--output lacks its value: --dry-run follows (if that is meant: --output=--dry-run); see "
@@ -205,7 +211,7 @@ TEST_CASE("an output folder that holds a run is refused and left as it is") {
     check_status(again, 2);
     CHECK(again.out.empty());
     CHECK_THAT(lines_of(again.err).back(),
-               ContainsSubstring("output folder run holds a run already (its config.yaml): name "
+               ContainsSubstring("output folder run holds a run already (its result.json): name "
                                  "another one"));
     CHECK(files() == before);
     CHECK(entries(folder.path() / "run") == 4);

@@ -63,7 +63,7 @@ TEST_CASE("Ctrl-C and SIGTERM end a run at a step, with a checkpoint from which 
   }
   // A folder that holds a run is not taken for that of another checkpoint.
   CHECK_THAT(refusal(folder.path() / "whole", {"--resume", "elsewhere"}),
-             ContainsSubstring("--config FILE is needed"));
+             ContainsSubstring("--config FILE is needed: --resume elsewhere finds no checkpoint"));
 }
 
 TEST_CASE("a changed key is named with both values, and refused where it changes the result") {
@@ -127,6 +127,45 @@ TEST_CASE("a run goes on from an earlier checkpoint, and past damaged ones with 
              ContainsSubstring("output folder run holds a run already, of which "
                                "other/checkpoints/latest is no checkpoint"));
   (void)refusal(folder.path(), flags + Flags{"--resume", "run/checkpoints/none"});
+}
+
+TEST_CASE("without --config a run goes on with the config of the checkpoint that it goes on from") {
+  const TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  const Flags flags = job("accumulation", 24) + set("checkpoint.keep=9");
+  const Flags go_on{"--output", "run", "--resume", "auto"};
+  must_train(folder.path(), flags + Flags{"--output", "whole"});
+  must_train(folder.path(), flags + Flags{"--output", "run", "--stop-after", "12"});
+  // A start with changes that saves nothing.
+  must_train(folder.path(), flags + go_on + set("optimizer.lr=0.5 checkpoint.save=none") +
+                                Flags{"--resume-with-changes", "--stop-after", "13"});
+  CHECK_THAT(read_text(run / "config.yaml"), ContainsSubstring("lr: 0.5"));
+  const Ended printed = must_train(folder.path(), go_on + Flags{"--print-config"});
+  CHECK_THAT(printed.out, ContainsSubstring("lr: 0.001"));
+  must_train(folder.path(), go_on);
+  CHECK(digest_of(run) == digest_of(folder.path() / "whole"));
+  // From an earlier step, and from a copy that lies in no run.
+  must_train(folder.path(), {"--resume", "run/checkpoints/step-00000008"});
+  CHECK(digest_of(run) == digest_of(folder.path() / "whole"));
+  fs::copy(run / "checkpoints/step-00000008", folder.path() / "copy", fs::copy_options::recursive);
+  must_train(folder.path(), {"--resume", "copy", "--output", "elsewhere"});
+  CHECK(digest_of(folder.path() / "elsewhere") == digest_of(run));
+}
+
+TEST_CASE("each run that goes on says which number of math threads stays") {
+  const TemporaryFolder folder;
+  must_train(folder.path(),
+             job("accumulation", 24) + Flags{"--output", "run", "--stop-after", "4"});
+  std::int64_t threads = 0;
+  rewrite_manifest(folder.path() / "run/checkpoints/latest", [&](storage::Manifest& manifest) {
+    threads = ++manifest.counts.at("threads_per_replica");
+  });
+  for (const std::string n : {"8", "12"}) {
+    const Ended end =
+        must_train(folder.path(), {"--output", "run", "--resume", "auto", "--stop-after", n});
+    CHECK_THAT(end.out, ContainsSubstring(lockstep::str("parallel.threads_per_replica stays ",
+                                                        threads, ", as when the run began")));
+  }
 }
 
 TEST_CASE("without checkpoints nothing is left, and --resume auto begins anew") {

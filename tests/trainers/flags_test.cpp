@@ -32,6 +32,22 @@ TEST_CASE("flags that set keys keep their order and their values") {
   CHECK(flags.overrides[2].key == "trainer.seed");
 }
 
+TEST_CASE("words that are no flags are said how they are given") {
+  const auto meant = [](const std::vector<std::string>& arguments, const std::string& way) {
+    INFO(way);
+    CHECK_THAT(testing::message_of<ValueError>([&] { (void)parse_arguments(arguments); }),
+               ContainsSubstring(" (did you mean '" + way + "'?); see "));
+  };
+  meant({"--config", "a.yaml", "--epochs", "3"}, "--set trainer.epochs=3");
+  meant({"--batch-size=8", "--config", "a.yaml"}, "--set data.batch_size=8");
+  meant({"--optimizer.lr"}, "--set optimizer.lr=VALUE");
+  meant({"--model", "mlp"}, "--set model.name=mlp");
+  meant({"--depth", "14"}, "--set model.depth=14");
+  meant({"--config", "a.yaml", "optimizer.lr=0.1"}, "--set optimizer.lr=0.1");
+  meant({"--quiet", "x.yaml"}, "--config x.yaml");
+  meant({"--replica", "3"}, "--replicas");
+}
+
 TEST_CASE("--help-config still prints the table of keys, but the help has it no longer") {
   CHECK(parse_arguments({"--help-config"}).text == config_help());
   CHECK_THAT(*parse_arguments({"--help"}).text, !ContainsSubstring("--help-config"));

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include <cxxopts.hpp>
 #include <signal.h>
@@ -46,12 +47,21 @@ bool parse_command_line(int argc, const char* const* argv, const CommandLine& li
     throw ValueError(str(what, "; see ", line.program, " --help"));
   };
   const std::vector<Flag> flags = with_help(line.flags);
+  const auto meant = [&](const std::string& word, const std::string& next) {
+    for (const Flag& flag : flags) {
+      const std::string way = flag.meant ? flag.meant(word, next) : "";
+      if (!way.empty()) return str(" (did you mean '", cut(way, 200), "'?)");
+    }
+    return std::string();
+  };
   std::optional<std::string> operand;
   std::vector<std::pair<const Flag*, Argument>> given;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument.rfind('-', 0) != 0) {
-      if (!line.operand || operand) fail(str("'", cut(argument), "' is no flag"));
+      if (!line.operand || operand) {
+        fail(str("'", cut(argument), "' is no flag", meant(argument, "")));
+      }
       operand = argument;
       continue;
     }
@@ -60,7 +70,12 @@ bool parse_command_line(int argc, const char* const* argv, const CommandLine& li
     const auto flag = std::ranges::find(flags, name, &Flag::name);
     if (flag == flags.end()) {
       const auto all = mapped(shown_flags(line.flags), &Flag::name);
-      fail(str("unknown flag ", cut(name), did_you_mean(name, all)));
+      const bool has_next = i + 1 < argc && !std::string_view(argv[i + 1]).starts_with("--");
+      const std::string next = equals != std::string::npos ? argument.substr(equals + 1)
+                               : has_next                  ? argv[i + 1]
+                                                           : "VALUE";
+      const std::string way = meant(name, next);
+      fail(str("unknown flag ", cut(name), way.empty() ? did_you_mean(name, all) : way));
     }
     std::string& value = given.emplace_back(&*flag, Argument{name, ""}).second.value;
     if (flag->argument.empty() && equals != std::string::npos) {

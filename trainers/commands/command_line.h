@@ -29,6 +29,9 @@ struct Flag {
   std::string argument;  ///< what its value is called; "": it takes none
   std::string help;      ///< "": an old spelling, which neither help nor pages show
   std::function<void(const Argument&)> set;  ///< called each time the flag stands there, in order
+  /// For a word that is no flag of the line, and what stands behind it: how this flag would be
+  /// given instead, "--set trainer.epochs=3" for --epochs 3; "" if it can't be meant.
+  std::function<std::string(const std::string& word, const std::string& next)> meant = {};
 };
 
 /// For a row: sets `variable` to what `parse` makes of the value; what that finds wrong gets the
@@ -74,7 +77,7 @@ struct CommandLine {
 [[nodiscard]] std::vector<Flag> shown_flags(const std::vector<Flag>& flags);
 
 /// Sets what the arguments say; false, and nothing is set, if --help is among them. Throws
-/// ValueError for the first wrong one: an unknown flag (names the nearest one), a flag without its
+/// ValueError for the first wrong one: an unknown flag (says what may be meant), a flag without its
 /// value (what follows begins with --), a value for a flag that takes none, and an argument that is
 /// no flag, but for the operand. `argc` and `argv` as main's.
 [[nodiscard]] bool parse_command_line(int argc, const char* const* argv, const CommandLine& line);

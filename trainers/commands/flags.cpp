@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <system_error>
 #include <utility>
 
 #include "framework/base/logging.h"
 #include "framework/base/number_text.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
 #include "framework/comm/network/link.h"
+#include "framework/storage/checkpoint_folder.h"
 #include "framework/telemetry/run_folder.h"
 #include "trainers/commands/commands.h"
 #include "trainers/run/resume.h"
@@ -23,7 +26,31 @@ constexpr std::int64_t kNone = -1;  // of a flag that is not there
 constexpr const char* kSetHelp = "Sets a key of the config, again and again; wins over the file";
 
 Flag config_flag(std::filesystem::path& config) {
-  return {"--config", "FILE", "The config, in YAML", sets(config)};
+  return {"--config", "FILE", "The config, in YAML", sets(config),
+          [](const std::string& word, const std::string& /*next*/) {
+            return looks_like_config(word) ? "--config " + word : "";
+          }};
+}
+
+// For a word that is no flag: --epochs is the key trainer.epochs, --model model.name, and
+// optimizer.lr=0.1 lacks its --set. `is_taken`: of the keys that may be set.
+std::string meant_by_set(const std::string& word, const std::string& next,
+                         const std::function<bool(const std::string& key)>& is_taken) {
+  const auto names = mapped(values_of(Config{}), [](const auto& item) { return item.first; });
+  const auto keys = filtered(names, is_taken);
+  const std::size_t equals = word.find('=');
+  if (!word.starts_with('-')) {
+    return std::ranges::count(keys, word.substr(0, equals)) > 0 ? "--set " + word : "";
+  }
+  std::string wanted = word.substr(std::min(word.size(), word.find_first_not_of('-')));
+  std::ranges::replace(wanted, '-', '_');
+  std::vector<std::string> ways;
+  for (const std::string& key : keys) {
+    const std::string name = key.substr(key.find('.') + 1);
+    if (wanted != key && wanted != name && wanted + ".name" != key) continue;
+    ways.push_back(str("--set ", key, "=", next));
+  }
+  return join(ways, "' or '");
 }
 
 // The folder of configs: beside an installed program, or in the sources.
@@ -90,9 +117,18 @@ void check_hosts(const HostOptions& hosts) {
 
 }  // namespace
 
+bool looks_like_config(const std::string& word) {
+  std::error_code missing;
+  return word.ends_with(".yaml") || word.ends_with(".yml") ||
+         std::filesystem::is_regular_file(word, missing);
+}
+
 Flag checkpoint_flag(std::optional<std::string>& checkpoint) {
   return {"--checkpoint", "DIR", "The checkpoint, such as runs/a/checkpoints/latest",
-          sets(checkpoint)};
+          sets(checkpoint), [](const std::string& word, const std::string& /*next*/) {
+            std::error_code missing;
+            return std::filesystem::is_directory(word, missing) ? "--checkpoint " + word : "";
+          }};
 }
 
 void check_folder_of(const std::string& flag, const std::filesystem::path& file) {
@@ -105,13 +141,19 @@ void check_folder_of(const std::string& flag, const std::filesystem::path& file)
 Flag set_flag(std::vector<keys::Override>& overrides, const std::string& help,
               const std::string& program, const std::vector<std::string>& sections) {
   const std::string first = sections.size() == 1 ? sections[0] : "dotted";
-  return {"--set", first + ".key=value", help, [=, &overrides](const Argument& argument) {
+  const auto is_taken = [sections](const std::string& key) {
+    return sections.empty() || std::ranges::any_of(sections, [&](const std::string& section) {
+             return key.starts_with(section + ".");
+           });
+  };
+  return {"--set", first + ".key=value", help,
+          [=, &overrides](const Argument& argument) {
             const keys::Override& added = overrides.emplace_back(keys::parse_set(argument.value));
-            const bool is_taken = std::ranges::any_of(sections, [&](const std::string& section) {
-              return added.key.starts_with(section + ".");
-            });
-            require(is_taken || sections.empty(), "--set ", cut(argument.value, 200), ": ", program,
+            require(is_taken(added.key), "--set ", cut(argument.value, 200), ": ", program,
                     " takes keys of ", join(sections, " and "), "; the model is the checkpoint's");
+          },
+          [is_taken](const std::string& word, const std::string& next) {
+            return meant_by_set(word, next, is_taken);
           }};
 }
 
@@ -139,7 +181,8 @@ CommandLine train_command_line(Flags& flags) {
   const auto whole_number = integer(0, 1'000'000);
   CommandLine line{
       .program = program_name(),
-      .usage = "[run] --config FILE [flags]",
+      .usage = str("[run] --config FILE [flags]\n  ", program_name(),
+                   " --output DIR --resume auto [flags]"),
       .what = "Trains a model on data-parallel replicas, as a YAML config says.",
       .flags =
           {config_flag(flags.config),
@@ -150,7 +193,7 @@ CommandLine train_command_line(Flags& flags) {
             sets(flags.output, not_empty("the folder's name is empty"))},
            {"--resume", "auto|DIR",
             "Go on from the newest whole checkpoint in --output (auto; none: begin anew), or from "
-            "that in DIR. Without --config, that of the run's last start is taken",
+            "that in DIR. Without --config, the checkpoint's is taken",
             sets(flags.resume, not_empty("expected auto or a checkpoint's folder"))},
            {"--resume-with-changes", "",
             "Go on even if keys have changed that change what is computed",
@@ -205,13 +248,17 @@ Flags parse_flags(int argc, const char* const* argv) {
   if (flags.text) return flags;
   require(flags.resume != "auto" || !flags.output.empty(),
           "--resume auto needs --output DIR, the folder of the run that goes on");
-  const auto run = flags.resume == "auto" ? flags.output : run_of_checkpoint(flags.resume);
-  if (flags.config.empty() && !flags.resume.empty()) {
-    require(holds_run(run), "--config FILE is needed: --resume ", flags.resume,
-            " finds no run that has one; see ", line.program, " --help");
-    flags.config = run / "config.yaml";
-  }
-  require_config(flags.config, line.program);
+  if (flags.resume.empty()) require_config(flags.config, line.program);
+  std::error_code missing;
+  const bool is_found =
+      flags.resume == "auto"
+          ? holds_run(flags.output)
+          : std::filesystem::exists(
+                storage::CheckpointFolder::resolved(flags.resume) / storage::kManifestName,
+                missing);
+  require(!flags.config.empty() || is_found, "--config FILE is needed: --resume ", flags.resume,
+          " finds no ", flags.resume == "auto" ? "run" : "checkpoint", " that has one; see ",
+          line.program, " --help");
   check_hosts(hosts);
   hosts.rank = std::max<std::int64_t>(hosts.rank, 0);
   hosts.replicas = std::max<std::int64_t>(hosts.replicas, 0);

@@ -14,7 +14,7 @@ namespace lockstep {
 
 /// What the command line of train asks for.
 struct Flags {
-  std::filesystem::path config;
+  std::filesystem::path config;  ///< empty: that of the checkpoint or the run which --resume names
   std::filesystem::path output;  ///< empty: a new folder under runs/
   std::vector<keys::Override>
       overrides;       ///< --set, --replicas, --workers and --launch, in their order
@@ -22,7 +22,7 @@ struct Flags {
   bool resume_with_changes = false;
   std::int64_t max_restarts = 0;
   std::int64_t stop_after = 0;  ///< 0: at the run's end
-  HostOptions hosts{};  ///< --nnodes, --node-rank, --rendezvous and what goes with them
+  HostOptions hosts{};          ///< --nnodes, --node-rank, --rendezvous and what goes with them
   bool print_config = false;
   bool dry_run = false;
   bool quiet = false;
@@ -35,6 +35,9 @@ struct Flags {
 /// Throws ValueError for unknown flags, flags without their value, and more than 1000 flags that
 /// set keys.
 [[nodiscard]] Flags parse_flags(int argc, const char* const* argv);
+
+/// Whether a word without a flag looks like a config: a file, or the name of one in YAML.
+[[nodiscard]] bool looks_like_config(const std::string& word);
 
 /// Rows that several commands have.
 [[nodiscard]] Flag checkpoint_flag(std::optional<std::string>& checkpoint);

@@ -8,6 +8,7 @@
 #include "framework/base/text.h"
 #include "framework/replicas/machine.h"
 #include "framework/storage/checkpoint_folder.h"
+#include "framework/telemetry/run_folder.h"
 #include "framework/training/safe_convolutions.h"
 
 namespace fs = std::filesystem;
@@ -84,7 +85,7 @@ void waive_what_changed(ResumePoint& point, const Config& config) {
 }  // namespace
 
 fs::path checkpoints_of(const fs::path& output) {
-  return output / "checkpoints";
+  return output / kCheckpointsFolder;
 }
 
 fs::path run_of_checkpoint(const fs::path& checkpoint) {
@@ -115,6 +116,17 @@ std::string versions_text() {
              replicas::blas().name);
 }
 
+Config config_in_checkpoint(const fs::path& checkpoint, const CheckpointInfo& info,
+                            const std::vector<keys::Override>& overrides) {
+  return parse_config(recorded_entry(checkpoint, info.texts, kConfigText),
+                      name_of_config(checkpoint), overrides);
+}
+
+std::string written(Config config, const ResumePoint* point) {
+  if (point != nullptr && point->keeps_threads) config.launch.threads_per_replica = 0;
+  return to_yaml(config);
+}
+
 Config config_of_checkpoint(const fs::path& checkpoint, const CheckpointInfo& info,
                             const std::vector<keys::Override>& overrides) {
   Config config = parse_config(recorded_entry(checkpoint, info.texts, kConfigText),
@@ -125,20 +137,23 @@ Config config_of_checkpoint(const fs::path& checkpoint, const CheckpointInfo& in
   return config;
 }
 
-std::optional<ResumePoint> find_resume_point(const std::string& resume, const fs::path& output,
-                                             bool with_changes, Config& config) {
+std::optional<fs::path> find_checkpoint(const std::string& resume, const fs::path& output) {
   if (resume.empty()) return std::nullopt;
-  ResumePoint point{.checkpoint = resume, .with_changes = with_changes};
+  fs::path checkpoint = resume;
   if (resume == "auto") {
     const auto newest = newest_checkpoint(checkpoints_of(output));
     if (!newest) return std::nullopt;
-    point.checkpoint = *newest;
+    checkpoint = *newest;
   } else {
-    verify_checkpoint(point.checkpoint);
+    verify_checkpoint(checkpoint);
   }
   // `latest` may lead elsewhere before all replicas have read it.
-  point.checkpoint = storage::CheckpointFolder::resolved(point.checkpoint);
-  point.info = checkpoint_info(point.checkpoint);
+  return storage::CheckpointFolder::resolved(checkpoint);
+}
+
+ResumePoint resume_point(const fs::path& checkpoint, bool with_changes, Config& config) {
+  ResumePoint point{
+      .checkpoint = checkpoint, .info = checkpoint_info(checkpoint), .with_changes = with_changes};
   if (config.launch.threads_per_replica == 0) {
     config.launch.threads_per_replica = count_of(point, kThreadsCount);
     point.keeps_threads = true;
@@ -146,6 +161,13 @@ std::optional<ResumePoint> find_resume_point(const std::string& resume, const fs
   waive_what_changed(point, config);
   compare(point, config);
   return point;
+}
+
+std::optional<ResumePoint> find_resume_point(const std::string& resume, const fs::path& output,
+                                             bool with_changes, Config& config) {
+  const auto checkpoint = find_checkpoint(resume, output);
+  if (!checkpoint) return std::nullopt;
+  return resume_point(*checkpoint, with_changes, config);
 }
 
 void check_data(ResumePoint& point, const SetRecords& sets) {

@@ -26,9 +26,13 @@ inline const std::string kLossFigure = "loss";
 inline const std::string kBestFigures = "best_";
 inline const std::string kEvalFigures = "eval_";  // of the test set
 inline const std::string kValidationFigures = "validation_";
+inline const std::string kTestBestFigures = "test_best_";  // of the test set, by the best weights
+// Behind the beginning of a set's figures: the step that they are of.
+inline const std::string kStepCounts = "step";
 inline const std::string kPatienceFigures = "patience_";
 inline const std::string kPatienceCount = "patience";
-inline const std::string kPatienceText = "patience_metric";  // the figure by which it counts
+inline const std::string kPatienceStepCount = "patience_step";  // of the best figure
+inline const std::string kPatienceText = "patience_metric";     // the figure by which it counts
 // And the set's name: an evaluation of the checkpoint's step is still to come. 1, or not there.
 inline const std::string kOwesCounts = "owes_";
 inline const std::string kOwesBestFigure = "owes_best";  // its step's checkpoint is to be the best
@@ -77,11 +81,28 @@ struct ResumePoint {
                                           const CheckpointInfo& info,
                                           const std::vector<keys::Override>& overrides = {});
 
+/// The same as it is recorded: math threads that were left open stay so.
+[[nodiscard]] Config config_in_checkpoint(const std::filesystem::path& checkpoint,
+                                          const CheckpointInfo& info,
+                                          const std::vector<keys::Override>& overrides = {});
+
+/// The config as a run's files and checkpoints have it: math threads that it has left open and that
+/// are `point`'s (nullptr: the run begins) stay open, so that each run that goes on says so.
+[[nodiscard]] std::string written(Config config, const ResumePoint* point);
+
 /// The checkpoint that `--resume` names: its folder, or with "auto" the newest whole one in
-/// `output`, if there is one. DataError if the named one is damaged. ValueError, naming keys and
+/// `output`, if there is one; "" names none. DataError if the named one is damaged.
+[[nodiscard]] std::optional<std::filesystem::path> find_checkpoint(
+    const std::string& resume, const std::filesystem::path& output);
+
+/// Where a run goes on that has this checkpoint of find_checkpoint(). ValueError, naming keys and
 /// both values, if `config` changes keys that changeable_keys() lacks, unless `with_changes`. Math
 /// threads that the config leaves open become the checkpoint's, and so do defaults that were others
 /// when the run began (keep_defaults_of()).
+[[nodiscard]] ResumePoint resume_point(const std::filesystem::path& checkpoint, bool with_changes,
+                                       Config& config);
+
+/// Both.
 [[nodiscard]] std::optional<ResumePoint> find_resume_point(const std::string& resume,
                                                            const std::filesystem::path& output,
                                                            bool with_changes, Config& config);

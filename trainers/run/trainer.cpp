@@ -66,13 +66,14 @@ std::unique_ptr<ZeroTrainer> make_trainer(const Config& config, Model& model, bo
 
 // What all checkpoints of a run say. Replica 0 writes it.
 CheckpointInfo record_of(const Config& config, const DataSets& data, const Course& course,
-                         SetRecords sets) {
+                         SetRecords sets, const ResumePoint* resume) {
   if (config.checkpoint.saves() && sets.empty() && axis_index(config.launch.axis_name) == 0) {
     sets = records_of(data);
   }
-  CheckpointInfo info{.counts = {{kThreadsCount, replicas::own_math_threads()},
-                                 {kSafeConvolutionsCount, kSafeConvolutions}},
-                      .texts = {{kConfigText, to_yaml(config)}, {kVersionsText, versions_text()}}};
+  CheckpointInfo info{
+      .counts = {{kThreadsCount, replicas::own_math_threads()},
+                 {kSafeConvolutionsCount, kSafeConvolutions}},
+      .texts = {{kConfigText, written(config, resume)}, {kVersionsText, versions_text()}}};
   add_course(course, info);
   Fitted fitted = data.fitted;
   if (!fitted.sample) fitted.sample = data.train->type();  // sets that load_data() did not make
@@ -152,7 +153,7 @@ class Trainer::Run {
                   /*writes=*/axis_index(config.launch.axis_name) == 0),
         checkpoints_(
             config, options_.output, *zero_,
-            [this, record = record_of(config, data, course_, options_.sets)] {
+            [this, record = record_of(config, data, course_, options_.sets, resume_)] {
               return described(record);
             },
             [this] { reporter_.sync(); }) {
