@@ -104,6 +104,12 @@ Json memory_json(const MemoryReport& report) {
   return json;
 }
 
+Json best_json(const BestStep& best) {
+  Json json{{"step", best.step}, {"validation", best.validation}};
+  if (!best.checkpoint.empty()) json["checkpoint"] = best.checkpoint;
+  return json;
+}
+
 // Whether a line of metrics.jsonl is whole, and of a step up to `step`.
 bool is_up_to(std::string_view text, std::int64_t step) {
   const nlohmann::json line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -171,7 +177,14 @@ std::string result_json(const RunResult& result) {
   json["zero_stage"] = result.zero_stage;
   json["loss"] = result.loss;
   json["eval"] = result.eval;
+  json["test"] = result.eval;
   if (!result.validation.empty()) json["validation"] = result.validation;
+  if (result.best) json["best"] = best_json(*result.best);
+  if (result.best && !result.best->test.empty()) {
+    Json& test = json["test_best"] = result.best->test;
+    test["step"] = result.best->step;
+  }
+  if (!result.weights.empty()) json["weights"] = result.weights;
   if (!result.parameters.empty()) json["parameters"] = parameters_json(result.parameters);
   json["parameters_sha256"] = result.parameters_sha256;
   if (!result.buffers_sha256.empty()) json["buffers_sha256"] = result.buffers_sha256;
@@ -199,6 +212,9 @@ void write_result(const std::filesystem::path& folder, const RunResult& result) 
   tell("loss", result.loss);
   for (const auto& [name, value] : result.eval) tell("eval." + name, value);
   for (const auto& [name, value] : result.validation) tell("validation." + name, value);
+  if (result.best) {
+    for (const auto& [name, value] : result.best->test) tell("test_best." + name, value);
+  }
   write_file_atomically(folder / "result.json", result_json(result));
 }
 

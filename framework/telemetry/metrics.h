@@ -62,6 +62,14 @@ struct MemoryReport {
   std::int64_t activations = 0;
 };
 
+/// The best step of a run, by the figure of the validation set that its config names.
+struct BestStep {
+  std::int64_t step = 0;
+  std::map<std::string, double> validation{};  // that are known of it
+  std::map<std::string, double> test{};  // of its weights; empty where there is no test set or none
+  std::string checkpoint{};  // that has them, from the run's folder; empty: none is kept
+};
+
 /// What a run came to, as result.json says it. Every field may be left out of a designated
 /// initializer.
 struct RunResult {
@@ -70,8 +78,10 @@ struct RunResult {
   std::int64_t replicas = 1;
   std::int64_t zero_stage = 0;
   double loss = 0.0;
-  std::map<std::string, double> eval{};            // of the test set
-  std::map<std::string, double> validation{};      // of the validation set, if there is one
+  std::map<std::string, double> eval{};        // of the test set, after the last step
+  std::map<std::string, double> validation{};  // of the validation set, if there is one
+  std::optional<BestStep> best{};
+  std::string weights{};  // with which all these figures were computed: "averaged"; empty: trained
   std::map<std::string, at::Tensor> parameters{};  // by name; of a model with few, or none
   std::string parameters_sha256{};
   std::string buffers_sha256{};  // of a model without buffers: empty
@@ -88,10 +98,12 @@ struct RunResult {
   std::vector<std::string> waived{};   // why the bits may differ from an uninterrupted run's
 };
 
-/// The text of result.json: the fields in the order of RunResult. `skipped_steps`, `validation`,
-/// `parameters`, `buffers_sha256`, `hosts` (of one), `restarts`, `changes` and `waived` are left
-/// out if empty. A tensor of one element is a number, others are nested lists. Numbers of float32
-/// and narrower are written as by shortest_decimal(); numbers that are not finite are null.
+/// The text of result.json: the fields in the order of RunResult. `test` is `eval` once more, and
+/// what is known of the best step's is `test_best`. `skipped_steps`, `validation`, `best`,
+/// `test_best`, `weights`, `parameters`, `buffers_sha256`, `hosts` (of one), `restarts`, `changes`
+/// and `waived` are left out if empty. A tensor of one element is a number, others are nested
+/// lists. Numbers of float32 and narrower are written as by shortest_decimal(); numbers that are
+/// not finite are null.
 [[nodiscard]] std::string result_json(const RunResult& result);
 
 /// Writes result.json into a run's folder, atomically, and warns of figures that are null. Throws

@@ -158,6 +158,7 @@ TEST_CASE("result.json is as the design shows it", "[telemetry]") {
         "  \"zero_stage\": 0,\n"
         "  \"loss\": 85.25,\n"
         "  \"eval\": {\n    \"accuracy\": 0.88\n  },\n"
+        "  \"test\": {\n    \"accuracy\": 0.88\n  },\n"
         "  \"parameters\": {\n    \"b\": 0.16,\n    \"w\": 2.625\n  },\n"
         "  \"parameters_sha256\": "
         "\"82db04f5936227278f24c73541e0bc099d4353489dc4f44700fab22197277106\",\n"
@@ -205,7 +206,7 @@ TEST_CASE("steps that were skipped stand after the steps, if there are any", "[t
 
 TEST_CASE("a result without evaluation or a finite loss says so", "[telemetry]") {
   const std::string text = result_json({.loss = std::nan("")});
-  CHECK_THAT(text, ContainsSubstring("\"loss\": null,\n  \"eval\": {},\n"));
+  CHECK_THAT(text, ContainsSubstring("\"loss\": null,\n  \"eval\": {},\n  \"test\": {},\n"));
 }
 
 TEST_CASE("metrics are cut behind a step, and torn lines go") {

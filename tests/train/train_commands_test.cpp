@@ -339,9 +339,12 @@ TEST_CASE("averages warm up, evaluations print both figures, and export says whi
     }
     return "no line " + begin;
   };
-  CHECK_THAT(line_of("step 1: validation loss "), !ContainsSubstring(" without averages)"));
-  CHECK_THAT(line_of("step 100: validation loss "), ContainsSubstring(" without averages)"));
-  CHECK_THAT(line_of("step 200: test loss "), ContainsSubstring(" without averages)"));
+  CHECK_THAT(line_of("step 1, averaged weights: validation loss "),
+             !ContainsSubstring(" without averages)"));
+  CHECK_THAT(line_of("step 100, averaged weights: validation loss "),
+             ContainsSubstring(" without averages)"));
+  CHECK_THAT(line_of("step 200, averaged weights: test loss "),
+             ContainsSubstring(" without averages)"));
   const auto [plain, noted] = run("plain", set("trainer.ema_warmup=false"));
   CHECK(plain < 0.7);
   CHECK_THAT(noted, ContainsSubstring(str("validation r2 ", plain, " (0.9")) &&

@@ -1,5 +1,8 @@
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/catch.h"
 #include "tests/support/files.h"
@@ -14,9 +17,9 @@ using namespace lockstep::testing;
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::json;
 
-// 24 steps of two replicas with a warm-up. Validation figures decide after each fourth. The best
-// are those of step 12: with one evaluation more after it the run would end after step 20.
+// 24 steps of two replicas with a warm-up. Validation figures decide after each fourth.
 Flags job(const fs::path& folder) {
   std::string rows = "x,y\n";
   for (int i = 0; i < 40; ++i) rows += std::to_string(i) + "," + std::to_string(i % 7) + "\n";
@@ -28,9 +31,19 @@ Flags job(const fs::path& folder) {
              "optimizer: {name: sgd, lr: 0.5}\n"
              "schedule: {name: cosine, warmup_steps: 10}\n"
              "parallel: {replicas: 2}\n"
-             "trainer: {steps: 24, log_every: 1, eval_every: 4, patience: 3}\n"
+             "trainer: {steps: 24, log_every: 1, eval_every: 4}\n"
              "checkpoint: {best: loss}\n");
   return {"--config", "job.yaml"};
+}
+
+// The step of the least validation loss in a run's metrics.
+std::int64_t best_step_of(const fs::path& run) {
+  Json best;
+  for (const Json& line : metrics_of(run)) {
+    if (!line.contains("validation_loss")) continue;
+    if (best.is_null() || line["validation_loss"] < best["validation_loss"]) best = line;
+  }
+  return best["step"];
 }
 
 const Flags kGoOn{"--output", "run", "--resume", "auto"};
@@ -75,6 +88,102 @@ TEST_CASE("--stop-after ends a run with a checkpoint, and what goes on ends as t
   }
   CHECK(read_json(run / "checkpoints/best/manifest.json")["step"] ==
         read_json(folder.path() / "whole/checkpoints/best/manifest.json")["step"]);
+}
+
+TEST_CASE("figures of a stop do not count for trainer.patience") {
+  const TemporaryFolder folder;
+  // Nothing gets better after the first evaluation, and the fifth after it ends the run.
+  const Flags flags = job(folder.path()) + set("optimizer.lr=1e-30 trainer.patience=5");
+  must_train(folder.path(), flags + Flags{"--output", "run", "--stop-after", "14"});
+  must_train(folder.path(), flags + kGoOn);
+  CHECK(result_of(folder.path() / "run")["steps"] == 24);
+}
+
+TEST_CASE(
+    "a run tells its best step, and the test set's figures of that one's weights, everywhere") {
+  const TemporaryFolder folder;
+  const Flags flags = job(folder.path());
+  // What checkpoint.best adds must not change what is trained.
+  must_train(folder.path(), flags + set("checkpoint.best=none") + Flags{"--output", "plain"});
+  const std::int64_t best = best_step_of(folder.path() / "plain");
+  REQUIRE(best < 24);
+  const std::string step = "step " + std::to_string(best);
+  Json first;
+  const std::vector<std::pair<std::string, Flags>> placements{
+      {"processes", {}},
+      {"threads", {"--launch", "threads"}},
+      {"worker", {"--workers", "1"}},
+      {"sharded", set("parallel.zero_stage=3")}};
+  for (const auto& [name, where] : placements) {
+    INFO(name);
+    const Ended end = must_train(folder.path(), flags + where + Flags{"--output", name});
+    const fs::path run = folder.path() / name;
+    const Json result = result_of(run);
+    CHECK(digest_of(run) == digest_of(folder.path() / "plain"));
+    CHECK(result["test"] == result["eval"]);
+    CHECK(result["best"]["step"] == best);
+    const std::string checkpoint = result["best"]["checkpoint"];
+    CHECK(read_json(run / checkpoint / "manifest.json")["step"] == best);
+    CHECK(result["test_best"]["step"] == best);
+    CHECK(result["test_best"]["loss"] != result["eval"]["loss"]);
+    if (first.is_null()) first = result;
+    for (const char* const field : {"best", "test_best", "eval", "validation"}) {
+      CHECK(result[field] == first[field]);
+    }
+    const auto lines = metrics_of(run);
+    CHECK(lines.back() == Json{{"step", 24},
+                               {"samples", 24 * 8},
+                               {"weights", "trained"},
+                               {"best_step", best},
+                               {"test_best_loss", result["test_best"]["loss"]}});
+    const Json test = lines[lines.size() - 2];
+    CHECK(test["test_loss"] == result["eval"]["loss"]);
+    CHECK(test["eval_loss"] == test["test_loss"]);
+    CHECK(test["weights"] == "trained");
+    // As the checkpoint itself says it.
+    const Ended eval =
+        train(folder.path(), {"eval", "--quiet", "--checkpoint", name + "/checkpoints/best"});
+    const std::string figures = eval.out.substr(eval.out.find(step + ": test loss "));
+    CHECK_THAT(end.out, ContainsSubstring("\nbest " + figures) &&
+                            ContainsSubstring("\nbest " + step + ": validation loss ") &&
+                            ContainsSubstring("; in " + name + "/" + checkpoint + "\n"));
+  }
+  // Nothing is left to train: all is told again, and no line of metrics comes twice.
+  const auto lines = metrics_of(folder.path() / "threads");
+  for (const bool is_killed_before : {false, true}) {
+    if (is_killed_before) {
+      fs::remove_all(folder.path() / "threads/checkpoints/step-00000024");
+    }
+    must_train(folder.path(), flags + Flags{"--output", "threads", "--resume", "auto"});
+    CHECK(result_of(folder.path() / "threads")["test_best"] == first["test_best"]);
+    CHECK(metrics_of(folder.path() / "threads") == lines);
+  }
+  // The best one is where the run was that goes on elsewhere.
+  must_train(folder.path(),
+             flags + Flags{"--output", "short", "--resume", "sharded/checkpoints/step-00000024"});
+  CHECK(result_of(folder.path() / "short")["best"]["checkpoint"] ==
+        (fs::weakly_canonical(folder.path()) / "sharded" /
+         first["best"]["checkpoint"].get<std::string>())
+            .string());
+}
+
+TEST_CASE(
+    "of a best step without a checkpoint the figure is told, of averages that they are some") {
+  const TemporaryFolder folder;
+  const Flags flags = job(folder.path()) + set("checkpoint.best=none trainer.patience=9");
+  const Ended end = must_train(folder.path(), flags + Flags{"--output", "run"});
+  const std::int64_t best = best_step_of(folder.path() / "run");
+  CHECK_THAT(end.out, ContainsSubstring("\nbest step " + std::to_string(best) + ": validation ") &&
+                          ContainsSubstring("; no checkpoint has these weights\n"));
+  CHECK(result_of(folder.path() / "run")["best"]["step"] == best);
+  CHECK(!result_of(folder.path() / "run").contains("test_best"));
+  const Ended plain =
+      must_train(folder.path(), flags + set("trainer.patience=null trainer.ema_decay=0.9") +
+                                    Flags{"--output", "averages"});
+  CHECK_THAT(plain.out, ContainsSubstring("\nstep 24, averaged weights: test loss ") &&
+                            !ContainsSubstring("best step"));
+  CHECK(result_of(folder.path() / "averages")["weights"] == "averaged");
+  CHECK(metrics_of(folder.path() / "averages").back()["weights"] == "averaged");
 }
 
 TEST_CASE("--stop-after says where it leaves no checkpoint, and what numbers it takes") {

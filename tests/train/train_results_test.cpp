@@ -36,6 +36,11 @@ auto nearly(double value) {
   return Approx(value).epsilon(1.2e-7).margin(0);
 }
 
+// What the launcher says of one of them.
+std::string as_one(const std::string& launch) {
+  return launch == "threads" ? "a thread" : "a process";
+}
+
 Flags mlp(int replicas) {
   return Flags{"--config", config_file("fashion_mnist_mlp.yaml"), "--replicas", str(replicas)} +
          set("model.hidden=[64] optimizer.lr=0.001 trainer.steps=30 trainer.log_every=10 "
@@ -87,7 +92,9 @@ TEST_CASE("the pmean example ends where it must, in processes as in threads") {
                               "lockstep: data: train ", 4 * n, " samples\n",
                               "lockstep: data: regression of 1 value; inputs float32 (1)\n",
                               "lockstep: data: 1 step an epoch, of ", 4 * n, " samples\nlockstep: ",
-                              n, n == 1 ? " replica" : " replicas", " as ", launch, ", ")));
+                              n == 1 ? str("1 replica as ", as_one(launch))
+                                     : str(n, " replicas as ", launch),
+                              ", ")));
       CHECK(lines_of(end.err).size() == 4);
       CHECK_THAT(end.err, ContainsSubstring("LibTorch "));
       CHECK(result["launch"] == launch);
@@ -166,10 +173,9 @@ TEST_CASE("a job has the same parameters on fewer workers than replicas") {
                   Flags{"--workers", str(workers), "--launch", launch, "--output", name});
           CHECK(digest_of(folder.path() / name) == digest_of(folder.path() / "whole"));
           CHECK(result_of(folder.path() / name)["workers"] == workers);
-          const std::string how =
-              workers == 4
-                  ? " as " + launch
-                  : str(" on ", workers, workers == 1 ? " worker (" : " workers (", launch, ")");
+          const std::string how = workers == 4   ? " as " + launch
+                                  : workers == 1 ? str(" on 1 worker (", as_one(launch), ")")
+                                                 : str(" on ", workers, " workers (", launch, ")");
           CHECK_THAT(end.err, ContainsSubstring("lockstep: 4 replicas" + how + ", "));
         }
       }
@@ -199,8 +205,8 @@ TEST_CASE("the output folder's files have what is documented") {
   const auto result = result_of(run);
   CHECK(fields(result) == std::vector<std::string>{"backend", "blas", "eval", "launch", "libtorch",
                                                    "loss", "memory", "parameters_sha256",
-                                                   "replicas", "steps", "threads_per_replica",
-                                                   "workers", "zero_stage"});
+                                                   "replicas", "steps", "test",
+                                                   "threads_per_replica", "workers", "zero_stage"});
   CHECK(result["steps"] == 30);
   CHECK(result["replicas"] == 2);
   CHECK(result["zero_stage"] == 0);
@@ -218,8 +224,9 @@ TEST_CASE("the output folder's files have what is documented") {
     CHECK(line.at("elapsed_s").get<double>() > elapsed_s);
     elapsed_s = line.at("elapsed_s");
     if (evaluation) {
-      CHECK(fields(line) ==
-            std::vector<std::string>{"elapsed_s", "eval_accuracy", "eval_loss", "samples", "step"});
+      CHECK(fields(line) == std::vector<std::string>{"elapsed_s", "eval_accuracy", "eval_loss",
+                                                     "samples", "step", "test_accuracy",
+                                                     "test_loss", "weights"});
     } else {
       CHECK(fields(line) == std::vector<std::string>{"elapsed_s", "epoch", "gradient_norm", "loss",
                                                      "lr", "samples", "samples_per_s", "step"});

@@ -72,8 +72,8 @@ inline std::map<std::string, std::string> tensors_of(const std::filesystem::path
 inline nlohmann::json result_in(const std::filesystem::path& output) {
   const nlohmann::json result = read_json(output / "result.json");
   nlohmann::json parts;
-  for (const char* const part : {"steps", "skipped_steps", "loss", "eval", "validation",
-                                 "parameters_sha256", "buffers_sha256"}) {
+  for (const char* const part : {"steps", "skipped_steps", "loss", "eval", "validation", "best",
+                                 "test_best", "parameters_sha256", "buffers_sha256"}) {
     if (result.contains(part)) parts[part] = result[part];
   }
   return parts;

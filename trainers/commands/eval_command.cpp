@@ -53,7 +53,7 @@ Json json_of(const OpenedCheckpoint& checkpoint, const std::vector<Told>& told) 
   const bool is_averaged = evaluated_values(checkpoint.config) == ParameterValues::averaged;
   Json all{{"checkpoint", checkpoint.folder.string()},
            {"step", checkpoint.info.step},
-           {"weights", is_averaged ? "averaged" : "trained"}};
+           {"weights", name_of(evaluated_values(checkpoint.config))}};
   for (const Told& of_set : told) {
     Json& entry = all["sets"][of_set.set];
     entry = {{"samples", of_set.samples}, {"figures", of_set.figures}};
@@ -69,8 +69,9 @@ std::string text_of(const OpenedCheckpoint& checkpoint, const std::vector<Told>&
   std::string tables;
   for (const auto& [set, samples, figures, details, trained] : told) {
     const bool has_both = !trained.empty() && differ_much(figures, trained);
-    lines +=
-        evaluation_text(checkpoint.info.step, set, figures, has_both ? trained : Figures{}) + "\n";
+    lines += evaluation_text(checkpoint.info.step, set, figures, has_both ? trained : Figures{},
+                             evaluated_values(checkpoint.config)) +
+             "\n";
     if (has_details) tables += details_text(set, details);
   }
   return lines + tables;

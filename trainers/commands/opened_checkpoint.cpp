@@ -3,9 +3,9 @@
 #include <system_error>
 
 #include "framework/base/text.h"
-#include "framework/checkpoint/weights.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "trainers/config/config_options.h"
+#include "trainers/run/evaluate.h"
 #include "trainers/run/resume.h"
 
 namespace lockstep {
@@ -17,9 +17,7 @@ DataContext OpenedCheckpoint::data_context() const {
 }
 
 std::shared_ptr<Model> OpenedCheckpoint::model() const {
-  auto made = make_whole_model(config, sample());
-  load_safetensors(folder, *made, evaluated_values(config));
-  return made;
+  return model_of_checkpoint(config, sample(), folder);
 }
 
 OpenedCheckpoint open_checkpoint(const std::string& program,

@@ -18,6 +18,7 @@
 #include "framework/training/autocast.h"
 #include "framework/training/evaluation_mode.h"
 #include "framework/training/forward_place.h"
+#include "trainers/config/config_options.h"
 
 namespace lockstep {
 
@@ -90,6 +91,13 @@ std::string loss_text(const Config& config) {
   return config.loss.name == "auto" ? "the loss" : str("loss '", config.loss.name, "'");
 }
 
+std::shared_ptr<Model> model_of_checkpoint(const Config& config, const SampleType& sample,
+                                           const std::filesystem::path& checkpoint) {
+  auto made = make_whole_model(config, sample);
+  load_safetensors(checkpoint, *made, evaluated_values(config));
+  return made;
+}
+
 std::vector<at::Tensor> tallied(Model& model, const Dataset& data,
                                 const std::vector<NamedTally>& tallies, std::int64_t batch_size,
                                 const AxisNames& axis_name,
@@ -157,7 +165,7 @@ Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
 }
 
 std::string evaluation_text(std::int64_t steps, const std::string& set, const Figures& figures,
-                            const Figures& trained) {
+                            const Figures& trained, ParameterValues weights) {
   std::vector<std::string> texts;
   for (const auto& [name, value] : figures) {
     const auto other = trained.find(name);
@@ -165,7 +173,8 @@ std::string evaluation_text(std::int64_t steps, const std::string& set, const Fi
         str(set, " ", name, " ", value,
             other == trained.end() ? "" : str(" (", other->second, " without averages)")));
   }
-  return str("step ", steps, ": ", join(texts));
+  const bool are_averages = weights == ParameterValues::averaged;
+  return str("step ", steps, are_averages ? ", averaged weights: " : ": ", join(texts));
 }
 
 bool differ_much(const Figures& averaged, const Figures& trained) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "framework/axes/axis_names.h"
+#include "framework/checkpoint/weights.h"
 #include "framework/data/dataset.h"
 #include "framework/data/fitted.h"
 #include "framework/objectives/loss.h"
@@ -49,6 +51,12 @@ struct BatchLoss {
 /// "loss 'cross_entropy'": what messages call it.
 [[nodiscard]] std::string loss_text(const Config& config);
 
+/// The config's model with the weights of a checkpoint that evaluations take. Errors as
+/// make_whole_model() and load_safetensors().
+[[nodiscard]] std::shared_ptr<Model> model_of_checkpoint(const Config& config,
+                                                         const SampleType& sample,
+                                                         const std::filesystem::path& checkpoint);
+
 using NamedTally = std::pair<std::string, std::shared_ptr<const Tally>>;
 
 /// What each of the tallies counts of all of `data`. The model runs in evaluation mode. Each
@@ -71,10 +79,16 @@ using Figures = std::map<std::string, double>;
                                std::int64_t batch_size, const AxisNames& axis_name);
 
 /// "step 30: test accuracy 0.89, test loss 0.33": the figures of the set "test" after so many
-/// steps. With those of the parameters themselves, where `figures` are of their averages: "step 30:
-/// test loss 0.33 (0.21 without averages)".
+/// steps. Of averages of the parameters, with those of the parameters themselves if they are given:
+/// "step 30, averaged weights: test loss 0.33 (0.21 without averages)".
 [[nodiscard]] std::string evaluation_text(std::int64_t steps, const std::string& set,
-                                          const Figures& figures, const Figures& trained = {});
+                                          const Figures& figures, const Figures& trained = {},
+                                          ParameterValues weights = ParameterValues::trained);
+
+/// As files say it: "trained" or "averaged".
+[[nodiscard]] inline std::string name_of(ParameterValues weights) {
+  return weights == ParameterValues::averaged ? "averaged" : "trained";
+}
 
 /// Whether figures of one set, of averages of the parameters and of the parameters themselves,
 /// differ by more than a tenth.

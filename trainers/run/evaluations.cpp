@@ -20,14 +20,24 @@ void Evaluations::owe_both() {
   owe(kTestSet);
 }
 
-bool Evaluations::note(const std::string& set, const Figures& figures) {
+bool Evaluations::note(const std::string& set, const Figures& figures, std::int64_t step) {
   const bool was_owed = owed_.erase(set) > 0;
-  last_[set] = figures;
+  last_[set] = {figures, step};
   if (set != kValidationSet || !was_owed) return false;
   ++patience_.evaluations;
   const std::optional<double> best = better(figures, patience_.best);
-  if (best) patience_ = {.best = best, .evaluations = 0};
+  if (best) patience_ = {.best = best, .step = step};
   return best.has_value();
+}
+
+Figures Evaluations::of(const std::string& set, std::int64_t step) const {
+  const Last& last = last_.at(set);
+  return last.step == step ? last.figures : Figures();
+}
+
+std::optional<BestStep> Evaluations::best() const {
+  if (!patience_.best || patience_.step == 0) return std::nullopt;
+  return BestStep{.step = patience_.step, .validation = {{deciding_metric(), *patience_.best}}};
 }
 
 std::optional<double> Evaluations::better(const Figures& figures,
@@ -50,23 +60,28 @@ std::string Evaluations::progress_text() const {
 }
 
 void Evaluations::add_to(CheckpointInfo& info) const {
-  for (const auto& [set, figures] : last_) {
-    for (const auto& [name, value] : figures) info.figures[prefix_of(set) + name] = value;
+  for (const auto& [set, last] : last_) {
+    for (const auto& [name, value] : last.figures) info.figures[prefix_of(set) + name] = value;
+    if (!last.figures.empty()) info.counts[prefix_of(set) + kStepCounts] = last.step;
   }
   for (const std::string& set : owed_) info.counts[kOwesCounts + set] = 1;
   if (patience_.best) info.figures[kPatienceFigures + deciding_metric()] = *patience_.best;
   info.counts[kPatienceCount] = patience_.evaluations;
+  if (patience_.step > 0) info.counts[kPatienceStepCount] = patience_.step;
   info.texts[kPatienceText] = deciding_metric();
 }
 
 void Evaluations::go_on(const CheckpointInfo& info) {
-  for (const auto& [set, figures] : last_) {
+  for (auto& [set, last] : last_) {
     if (info.counts.contains(kOwesCounts + set)) owe(set);
+    // Older checkpoints do not say it.
+    last.step = entry_of(info.counts, prefix_of(set) + kStepCounts).value_or(info.step);
   }
   for (const auto& [name, value] : info.figures) {
     if (name == kPatienceFigures + deciding_metric()) patience_.best = value;
-    for (auto& [set, figures] : last_) {
-      if (name.starts_with(prefix_of(set))) figures[name.substr(prefix_of(set).size())] = value;
+    for (auto& [set, last] : last_) {
+      const std::string& prefix = prefix_of(set);
+      if (name.starts_with(prefix)) last.figures[name.substr(prefix.size())] = value;
     }
   }
   // Another metric begins anew. Older checkpoints name it only by its best figure.
@@ -74,6 +89,7 @@ void Evaluations::go_on(const CheckpointInfo& info) {
   const bool is_same = metric ? *metric == deciding_metric() : patience_.best.has_value();
   const auto waited = entry_of(info.counts, kPatienceCount);
   if (is_same && waited) patience_.evaluations = *waited;
+  if (is_same) patience_.step = entry_of(info.counts, kPatienceStepCount).value_or(0);
 }
 
 const std::string& Evaluations::deciding_metric() const {

@@ -8,14 +8,19 @@
 
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/data/data.h"
+#include "framework/telemetry/metrics.h"
 #include "trainers/config/config.h"
 #include "trainers/run/evaluate.h"
 #include "trainers/run/resume.h"
 
 namespace lockstep {
 
+/// Names the figures of the test set that the best checkpoint's weights have.
+inline const std::string kTestBest = "test_best";
+
 /// How the names of a set's figures begin in metrics and checkpoints.
 [[nodiscard]] inline const std::string& prefix_of(const std::string& set) {
+  if (set == kTestBest) return kTestBestFigures;
   return set == kTestSet ? kEvalFigures : kValidationFigures;
 }
 
@@ -35,9 +40,12 @@ class Evaluations {
   [[nodiscard]] bool owes(const std::string& set) const { return owed_.contains(set); }
   /// Notes an evaluation, which is no longer owed. Returns whether it was owed, of the validation
   /// set, and the best so far: one that was not owed decides nothing.
-  bool note(const std::string& set, const Figures& figures);
-  /// The last figures of a set; none before its first evaluation.
-  [[nodiscard]] const Figures& of(const std::string& set) const { return last_.at(set); }
+  bool note(const std::string& set, const Figures& figures, std::int64_t step);
+  /// The figures of a set, or of kTestBest, if they are of this step; otherwise none.
+  [[nodiscard]] Figures of(const std::string& set, std::int64_t step) const;
+  /// The best step as far as the validation set's figure tells. None before it has decided, and
+  /// where an older version has not recorded its step.
+  [[nodiscard]] std::optional<BestStep> best() const;
   /// The figure by which the validation set decides, if it is better than `than`.
   [[nodiscard]] std::optional<double> better(const Figures& figures,
                                              std::optional<double> than) const;
@@ -57,6 +65,12 @@ class Evaluations {
   struct Patience {
     std::optional<double> best = {};
     std::int64_t evaluations = 0;  // since then
+    std::int64_t step = 0;         // of the best figure; 0: not known
+  };
+
+  struct Last {
+    Figures figures = {};
+    std::int64_t step = 0;
   };
 
   // By which the validation set decides.
@@ -66,7 +80,7 @@ class Evaluations {
   const DataSets& data_;
   const Objective& objective_;
   std::set<std::string> owed_;
-  std::map<std::string, Figures> last_{{kValidationSet, {}}, {kTestSet, {}}};
+  std::map<std::string, Last> last_{{kValidationSet, {}}, {kTestSet, {}}, {kTestBest, {}}};
   Patience patience_;
 };
 

@@ -18,6 +18,15 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// The figures, and which weights have them.
+std::vector<std::pair<std::string, MetricValue>> figure_values(const std::string& prefix,
+                                                               const Figures& figures,
+                                                               ParameterValues weights) {
+  std::vector<std::pair<std::string, MetricValue>> values{{"weights", name_of(weights)}};
+  for (const auto& [name, value] : figures) values.emplace_back(prefix + name, value);
+  return values;
+}
+
 }  // namespace
 
 Reporter::Reporter(const std::filesystem::path& folder, bool quiet, std::int64_t epoch, bool writes)
@@ -81,11 +90,22 @@ void Reporter::log(const RunState& state) {
 }
 
 void Reporter::tell_evaluation(const RunState& state, const std::string& set,
-                               const Figures& figures, const Figures& trained) {
+                               const Figures& figures, const Figures& trained,
+                               ParameterValues weights) {
   if (!metrics_) return;
-  Values line;
-  for (const auto& [name, value] : figures) line.emplace_back(prefix_of(set) + name, value);
-  print(evaluation_text(state.steps, set, figures, trained));
+  Values line = figure_values(prefix_of(set), figures, weights);
+  if (set == kTestSet) {  // under its other name, too
+    for (const auto& [name, value] : figures) line.emplace_back(set + "_" + name, value);
+  }
+  print(evaluation_text(state.steps, set, figures, trained, weights));
+  write_metrics(state, line);
+}
+
+void Reporter::note_best(const RunState& state, const BestStep& best, ParameterValues weights) {
+  if (!metrics_) return;
+  Values line{{"best_step", best.step}};
+  const Values figures = figure_values(prefix_of(kTestBest), best.test, weights);
+  line.insert(line.end(), figures.begin(), figures.end());
   write_metrics(state, line);
 }
 
@@ -115,11 +135,25 @@ void Reporter::finish(const RunResult& result) {
     print(str("skipped steps:       ", result.skipped_steps, " of ", result.steps,
               ": the loss or a gradient was not finite"));
   }
+  if (result.best) print_best(*result.best, result.weights);
   print("parameters_sha256:   " + result.parameters_sha256);
   print(memory_text(*result.memory));
   if (lost_folder_.empty()) return;
   throw Error(str(lost_folder_, "; all ", counted(result.steps, "step"),
                   " are done, parameters_sha256 is ", result.parameters_sha256));
+}
+
+void Reporter::print_best(const BestStep& best, const std::string& weights) {
+  const bool are_averages = weights == name_of(ParameterValues::averaged);
+  const auto text = [&](const std::string& set, const Figures& figures) {
+    return "best " +
+           evaluation_text(best.step, set, figures, {},
+                           are_averages ? ParameterValues::averaged : ParameterValues::trained);
+  };
+  print(text(kValidationSet, best.validation) +
+        (best.checkpoint.empty() ? "; no checkpoint has these weights"
+                                 : "; in " + (folder_ / best.checkpoint).string()));
+  if (!best.test.empty()) print(text(kTestSet, best.test));
 }
 
 // How far the run is, in the epoch of its last sample, with the last loss known.

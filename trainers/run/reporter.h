@@ -51,7 +51,9 @@ class Reporter : private NonCopyable {
   void log(const RunState& state);
   /// As evaluation_text() has it, and a line of metrics.
   void tell_evaluation(const RunState& state, const std::string& set, const Figures& figures,
-                       const Figures& trained);
+                       const Figures& trained, ParameterValues weights);
+  /// A line of metrics: the test set's figures by the weights of the best step.
+  void note_best(const RunState& state, const BestStep& best, ParameterValues weights);
   /// Does `work`, whose time is none of the steps that the next line is about.
   void leave_out(const auto& work) {
     const auto begin = Clock::now();
@@ -78,6 +80,7 @@ class Reporter : private NonCopyable {
   using Values = std::vector<std::pair<std::string, MetricValue>>;
 
   [[nodiscard]] ProgressState progress_of(const RunState& state) const;
+  void print_best(const BestStep& best, const std::string& weights);
   void write_metrics(const RunState& state, const Values& values);
   void write_files(bool is_over, const std::function<void()>& write);
 

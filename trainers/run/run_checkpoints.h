@@ -55,8 +55,9 @@ class RunCheckpoints {
 
   /// Steps of the last checkpoint that is whole or being saved; -1: none.
   [[nodiscard]] std::int64_t last_step() const noexcept { return now_.last_step; }
-  /// The figure of the best of them.
+  /// The figure of the best of them, and its step if there is one.
   [[nodiscard]] std::optional<double> best() const noexcept { return now_.best; }
+  [[nodiscard]] std::int64_t best_step() const noexcept { return now_.best_step; }
   /// CheckpointSaver's.
   [[nodiscard]] std::int64_t staged_bytes() const { return saver_.staged_bytes(); }
 

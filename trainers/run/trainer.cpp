@@ -26,6 +26,7 @@
 #include "framework/training/uncounted_samples.h"
 #include "framework/tree/error_place.h"
 #include "trainers/config/config_options.h"
+#include "trainers/run/best_step.h"
 #include "trainers/run/course.h"
 #include "trainers/run/evaluations.h"
 #include "trainers/run/memory_report.h"
@@ -207,11 +208,13 @@ class Trainer::Run {
       if (stops_here()) why = str(": --stop-after is ", options_.stop_after);
       if (evaluations_.are_without_progress()) why = ": " + evaluations_.progress_text();
       reporter_.print("there is no step left to train" + why);
-      // The checkpoint may be one on the way, which has no figures of the test set.
-      if (evaluations_.of(kTestSet).empty()) evaluations_.owe(kTestSet);
+      // The checkpoint may be one on the way, which has no figures.
+      for (const std::string& set : {kValidationSet, kTestSet}) {
+        if (!stops_here() && evaluations_.of(set, state_.steps).empty()) evaluations_.owe(set);
+      }
     }
     // The run that has saved the checkpoint did not come to them.
-    if (evaluations_.owes(kValidationSet) || evaluations_.owes(kTestSet) ||
+    if (state_.is_last() || evaluations_.owes(kValidationSet) || evaluations_.owes(kTestSet) ||
         checkpoints_.owes_best()) {
       conclude();
     }
@@ -363,9 +366,9 @@ class Trainer::Run {
   bool conclude() {
     if (state_.ends_now) end_here();
     // Where the run only stops, both sets are looked at: what is not owed decides nothing.
-    const bool looks = stops_here() && state_.steps > course_.first_step;
-    const auto is_to_come = [&](const std::string& set, const auto& data) {
-      return evaluations_.owes(set) || (looks && data != nullptr);
+    const auto is_to_come = [&, looks = stops_here()](const std::string& set, const auto& data) {
+      if (evaluations_.owes(set)) return true;
+      return looks && data != nullptr && evaluations_.of(set, state_.steps).empty();
     };
     if (is_to_come(kValidationSet, data_.validation)) {
       evaluate_on(kValidationSet, *data_.validation);
@@ -409,11 +412,12 @@ class Trainer::Run {
         set == kValidationSet && config_.checkpoint.best != "none" && evaluations_.owes(set);
     checkpoints_.note_evaluation(decides ? evaluations_.better(figures, checkpoints_.best())
                                          : std::nullopt);
-    const bool is_best = evaluations_.note(set, figures);
-    reporter_.tell_evaluation(state_, set, figures, trained);
+    const bool is_best = evaluations_.note(set, figures, state_.steps);
+    const ParameterValues weights = evaluated_values(config_);
+    reporter_.tell_evaluation(state_, set, figures, trained, weights);
     if (options_.callbacks.after_evaluation) {
       in_callback("after_evaluation", [&] {
-        options_.callbacks.after_evaluation(own_, {state_.steps, set, figures, is_best});
+        options_.callbacks.after_evaluation(own_, {state_.steps, set, figures, is_best, weights});
       });
     }
   }
@@ -476,10 +480,35 @@ class Trainer::Run {
     reporter_.print(str("stopped after step ", state_.steps, what));
   }
 
+  // The best step, with its weights' figures of the test set.
+  std::optional<BestStep> conclude_best() {
+    auto best = best_step_of(config_, options_.output, resume_, checkpoints_, evaluations_);
+    // The same on all replicas, whatever of the checkpoint one can read.
+    if (!data_.test || !checkpoints_.best()) return best;
+    best->test = evaluations_.of(kTestBest, best->step);
+    const bool is_known = !best->test.empty();
+    if (!is_known) best->test = evaluations_.of(kTestSet, best->step);
+    if (best->test.empty()) {
+      best->test =
+          figures_of_checkpoint(config_, data_, objective_,
+                                best->checkpoint.empty() ? "" : options_.output / best->checkpoint);
+    }
+    if (best->test.empty()) return best;
+    if (!is_known || state_.steps > course_.first_step) {
+      reporter_.note_best(state_, *best, evaluated_values(config_));
+    }
+    if (is_known) return best;
+    checkpoints_.note_evaluation(std::nullopt);
+    (void)evaluations_.note(kTestBest, best->test, best->step);
+    checkpoints_.save_last(state_);
+    return best;
+  }
+
   void finish() {
     checkpoints_.save_last(state_);
     memory_.checkpoint = checkpoints_.staged_bytes();
     const MemoryReport memory = memory_report(config_, data_, *zero_, memory_);
+    const std::optional<BestStep> best = conclude_best();
     ParametersDigest digest;
     zero_->visit_parameters([&](const std::string& name, const at::Tensor& value) {
       if (reporter_.writes()) digest.add(name, value);
@@ -493,8 +522,10 @@ class Trainer::Run {
     result.steps = state_.last_step;
     result.skipped_steps = state_.skipped_steps;
     result.loss = state_.told_loss();
-    result.eval = evaluations_.of(kTestSet);
-    result.validation = evaluations_.of(kValidationSet);
+    result.eval = evaluations_.of(kTestSet, state_.steps);
+    result.validation = evaluations_.of(kValidationSet, state_.steps);
+    result.best = best;
+    if (config_.zero.ema_decay) result.weights = name_of(evaluated_values(config_));
     if (whole) result.parameters = parameter_map(*model_);
     result.parameters_sha256 = digest.finish();
     if (!buffers.empty()) result.buffers_sha256 = parameters_sha256(buffers);

@@ -38,6 +38,7 @@ struct Evaluation {
   std::string set;  ///< kValidationSet or kTestSet
   Figures figures;
   bool is_best = false;  ///< the validation set's figure is the best so far
+  ParameterValues weights = ParameterValues::trained;  ///< that have these figures
 };
 
 /// Functions of a program's own that a Trainer calls, in each replica, all alike: they may use
