@@ -90,8 +90,7 @@ TEST_CASE("a program of one's own calls itself by its own name in help and messa
 
 TEST_CASE("what a callback prints is shown of replica 0, or of all replicas by parallel.prints") {
   const TemporaryFolder folder;
-  folder.write("told.yaml",
-               "model: {name: zero}\ndata: {name: parity}\ntrainer: {epochs: null, steps: 4}\n");
+  folder.write("told.yaml", "model: {name: zero}\ndata: {name: parity}\ntrainer: {steps: 4}\n");
   const auto told = [&](const Flags& flags) {
     const Ended end = run_program(Flags{"/usr/bin/env", "TELL_STEPS=1", OWN_TRAIN_BINARY,
                                         "--config", "told.yaml", "--replicas", "2", "--quiet"} +
