@@ -33,14 +33,22 @@ using formats::CsvFile;
 using CsvTask = CsvSetOptions::Task;
 using formats::trimmed;
 
-CsvFile open_csv(const std::string& path, const CsvSetOptions& options,
-                 const DataContext& context) {
+std::shared_ptr<const CsvFile> open_csv(const std::string& path, const CsvSetOptions& options,
+                                        const DataContext& context) {
   data::require_there("csv", path,
                       str("it must be a table of text whose first line names the columns, as "
                           "spreadsheets and pandas' DataFrame.to_csv(index=False) write it",
                           data::kSeeConfigs));
-  CsvFile file(path, {.separator = options.separator[0], .keeps_ragged = context.keeps_damaged});
-  if (file.rows() == 0) formats::fail_file(path, "it has only its header, and no rows");
+  const formats::CsvOptions form{.separator = options.separator[0],
+                                 .keeps_ragged = context.keeps_damaged};
+  auto file = std::make_shared<const CsvFile>(path, form);
+  if (file->rows() == 0) {
+    formats::fail_file(path, str("it has only its header, and no rows",
+                                 context.fitted ? str(": its first line must name the columns, ",
+                                                      formats::quoted(context.fitted->inputs),
+                                                      " among them, and rows follow")
+                                                : ""));
+  }
   return file;
 }
 
@@ -297,6 +305,40 @@ std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile&
                 fitted.classes);
 }
 
+// A table's rows as samples, with all that the file says of them.
+class WithColumns final : public Dataset {
+ public:
+  WithColumns(std::shared_ptr<const Dataset> rows, std::shared_ptr<const CsvFile> file)
+      : rows_(std::move(rows)), file_(std::move(file)) {
+    require(rows_->size() == static_cast<std::int64_t>(file_->rows()), "csv: a table of ",
+            file_->rows(), " rows has ", rows_->size(), " samples, whose columns are not known");
+  }
+
+  [[nodiscard]] std::int64_t size() const override { return rows_->size(); }
+  [[nodiscard]] SampleType type() const override { return rows_->type(); }
+  [[nodiscard]] std::vector<std::string> class_names() const override {
+    return rows_->class_names();
+  }
+  [[nodiscard]] bool has_targets() const override { return rows_->has_targets(); }
+  [[nodiscard]] std::optional<std::int64_t> label(std::int64_t index) const override {
+    return rows_->label(index);
+  }
+  [[nodiscard]] std::string fingerprint() const override { return rows_->fingerprint(); }
+  [[nodiscard]] std::vector<std::string> columns() const override { return file_->header(); }
+  [[nodiscard]] std::string text(std::int64_t index, std::size_t column) const override {
+    return std::string(file_->text(static_cast<std::size_t>(index), column));
+  }
+
+ private:
+  [[nodiscard]] Batch gather(std::span<const std::int64_t> indices,
+                             std::int64_t epoch) const override {
+    return rows_->batch(indices, epoch);
+  }
+
+  std::shared_ptr<const Dataset> rows_;
+  std::shared_ptr<const CsvFile> file_;
+};
+
 const keys::Rule<std::string> kSeparator{
     "one byte that is no quote and no line's end", [](const std::string& text) {
       return text.size() == 1 && std::string_view("\"\r\n").find(text) == std::string_view::npos;
@@ -455,18 +497,19 @@ DataSets load_csv(const CsvSetOptions& options, const DataContext& context) {
   bool is_fitted = context.fitted.has_value();
   // Columns and classes come from the first file that can be read. It is another than the training
   // file only for `train check`, which looks at the other files even if that one can't be read.
-  const auto read = [&](const std::string& path, const CsvFile& file, bool splits) {
+  const auto read = [&](const std::string& path, const std::shared_ptr<const CsvFile>& file,
+                        bool splits) {
     Fitted fitted = sets.fitted;
-    auto set = table_set(path, file, !is_fitted, splits, fitted, options, context);
+    auto set = table_set(path, *file, !is_fitted, splits, fitted, options, context);
     sets.fitted = std::move(fitted);
     is_fitted = true;
-    return set;
+    return context.keeps_columns ? std::make_shared<const WithColumns>(std::move(set), file) : set;
   };
   if (context.wanted.train || !context.fitted) {
     load_or_tell(context, [&] {
-      const CsvFile train = open_csv(options.file, options, context);
+      const auto train = open_csv(options.file, options, context);
       sets.train = read(options.file, train, context.validation > 0 && !options.validation_file);
-      sets.notes = notes_of(train, options, sets.fitted);
+      sets.notes = notes_of(*train, options, sets.fitted);
     });
   }
   const auto other = [&](bool is_wanted, const std::optional<std::string>& file,
@@ -480,9 +523,14 @@ DataSets load_csv(const CsvSetOptions& options, const DataContext& context) {
 }
 
 DataKind csv_kind() {
-  return data_kind<CsvSetOptions>(
+  DataKind kind = data_kind<CsvSetOptions>(
       "csv", "tables of text: columns of numbers, and numbers or classes to predict", csv_keys,
       load_csv);
+  kind.sample = "row";
+  kind.take_path = [](keys::Picked& picked, const std::string& path) {
+    picked.all.of<CsvSetOptions>(picked.name).test_file = path;
+  };
+  return kind;
 }
 
 }  // namespace lockstep

@@ -77,6 +77,7 @@ struct CsvSetOptions {
 /// is then one that it names. Where `context.needs_targets` is not set, a file may lack the
 /// targets' columns, and, unless missing values are errors, some of these: such are NaN, or -1 for
 /// classes. Rows without an input then stay, if damaged ones are kept, as damaged.
+/// Dataset::columns() are all columns of the file, if `context.keeps_columns`.
 ///
 /// DataError, with file, line and column, for missing values (all of a file), a field that is no
 /// number or date where one is needed, one that float32 can't hold, an empty class, a class and a

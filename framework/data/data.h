@@ -70,6 +70,8 @@ struct DataContext {
   /// from others: pictures, rows of tables, labels of arrays. For callers that go on where batch()
   /// throws a DataError.
   bool keeps_damaged = false;
+  /// Sets of sources whose samples have Dataset::columns() have them, which takes memory.
+  bool keeps_columns = false;
   /// Gets what is damaged in place of the one who loads, as far as a source can go on then; the
   /// sets are incomplete, or not there. For those who want to know all, and train on nothing.
   formats::OnDamage on_damage = {};
@@ -87,7 +89,10 @@ void load_wanted(const DataContext& context, bool is_wanted, std::shared_ptr<con
 struct DataKind : keys::Choice {
   std::function<DataSets(const keys::Picked& picked, const DataContext& context)> load;
   bool splits = false;  ///< load() itself takes DataContext::validation off the training set
-  std::string sample = "sample";  ///< what people call one of its samples
+  std::string sample = "sample";  ///< what people call one of its samples: "row"
+  /// Makes the file or folder at `path` the test set of `picked`, for predictions. None: the source
+  /// reads no file alone.
+  std::function<void(keys::Picked& picked, const std::string& path)> take_path = nullptr;
 };
 
 /// A DataKind from two functions of its options:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -106,6 +107,13 @@ class Dataset {
   }
   /// What sample `index` is called, such as by its file. All samples have names, or none: then "".
   [[nodiscard]] virtual std::string sample_name(std::int64_t /*index*/) const { return {}; }
+  /// What the source says of each sample beside its input and target, such as a table's columns,
+  /// for people: what these texts are called. Those of a sample are text().
+  [[nodiscard]] virtual std::vector<std::string> columns() const { return {}; }
+  /// What stands in column `column` of columns(), as the source has it. Both must be there.
+  [[nodiscard]] virtual std::string text(std::int64_t /*index*/, std::size_t /*column*/) const {
+    return {};
+  }
   /// The names of the source's samples that were left out, as their files are damaged.
   [[nodiscard]] virtual std::vector<std::string> left_out() const { return {}; }
   /// A short text by which a run that goes on notices that its data have changed: how many samples
@@ -152,6 +160,10 @@ class Subset final : public Dataset {
   }
   [[nodiscard]] std::string sample_name(std::int64_t index) const override {
     return whole_->sample_name(indices_[index]);
+  }
+  [[nodiscard]] std::vector<std::string> columns() const override { return whole_->columns(); }
+  [[nodiscard]] std::string text(std::int64_t index, std::size_t column) const override {
+    return whole_->text(indices_[index], column);
   }
   [[nodiscard]] std::vector<std::string> left_out() const override { return whole_->left_out(); }
   [[nodiscard]] std::string fingerprint() const override { return whole_->fingerprint(); }

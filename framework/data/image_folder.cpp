@@ -313,14 +313,19 @@ const PictureFolder::Pixels& PictureFolder::cached(std::int64_t index) const {
 DataSets load_image_folder(const ImageFolderOptions& options, const DataContext& context) {
   const PictureForm form = complete(options.form);
   const fs::path root(options.root);
-  data::require_there("image_folder", options.root,
-                      "data.root must be a folder with train/CLASS/PICTURE and perhaps the same in "
-                      "val/ and test/, or with CLASS/PICTURE; pictures are PNG or JPEG files");
+  if (!options.given) {
+    data::require_there(
+        "image_folder", options.root,
+        "data.root must be a folder with train/CLASS/PICTURE and perhaps the same in "
+        "val/ and test/, or with CLASS/PICTURE; pictures are PNG or JPEG files");
+  }
   const auto classes = context.fitted ? context.fitted->classes : std::vector<std::string>();
   using Set = std::shared_ptr<const PictureFolder>;
   auto known = classes;  // of every set, once there is one
   const auto set_of_all = [&](const fs::path& folder, Augmentation augmentation) -> Set {
-    if (!context.needs_targets && !classes.empty() && has_bare_pictures(folder, classes)) {
+    std::error_code error;
+    if (!context.needs_targets && !classes.empty() &&
+        (!fs::is_directory(folder, error) || has_bare_pictures(folder, classes))) {
       return PictureFolder::without_targets(folder.string(), form, classes);
     }
     PictureForm own = form;
@@ -341,6 +346,15 @@ DataSets load_image_folder(const ImageFolderOptions& options, const DataContext&
     }
     return set;
   };
+  DataSets sets{.notes = {str("pictures are scaled until they cover ", form.height, " x ",
+                              form.width, " pixels, of which the middle is taken; ",
+                              form.channels == 1 ? "gray" : "in colour"),
+                          pixels_note(form.mean, form.deviation, options.augmentation)}};
+  if (options.given) {
+    load_wanted(context, context.wanted.test, sets.test,
+                [&] { return set_in(kTestSet, *options.given, {}); });
+    return sets;
+  }
   const bool has_train = formats::is_there(root / "train");
   const bool needs_classes = context.needs_targets || classes.empty();
   const bool has_sets =
@@ -359,15 +373,11 @@ DataSets load_image_folder(const ImageFolderOptions& options, const DataContext&
     if (train && set->has_targets()) warn_of_lacking(*set, folder);
     return set;
   };
-  DataSets sets{.train = train};
+  sets.train = train;
   load_wanted(context, has_sets && context.wanted.validation, sets.validation,
               [&] { return other(kValidationSet, validation_folder(root)); });
   load_wanted(context, has_sets && context.wanted.test, sets.test,
               [&] { return other(kTestSet, root / "test"); });
-  sets.notes = {
-      str("pictures are scaled until they cover ", form.height, " x ", form.width,
-          " pixels, of which the middle is taken; ", form.channels == 1 ? "gray" : "in colour"),
-      pixels_note(form.mean, form.deviation, options.augmentation)};
   return sets;
 }
 
@@ -376,6 +386,9 @@ DataKind image_folder_kind() {
       data_kind<ImageFolderOptions>("image_folder", "PNG and JPEG files in a folder for each class",
                                     image_folder_keys, load_image_folder);
   kind.sample = "picture";
+  kind.take_path = [](keys::Picked& picked, const std::string& path) {
+    picked.all.of<ImageFolderOptions>(picked.name).given = path;
+  };
   return kind;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,7 +41,8 @@ class PictureFolder final : public Dataset {
                 std::uint64_t seed = 0, const std::vector<std::string>& classes = {},
                 const formats::OnDamage& on_damage = {});
 
-  /// The pictures in and below a folder as samples without targets, of models of `classes`.
+  /// The pictures in and below a folder, or one picture that is no folder, as samples without
+  /// targets, of models of `classes`.
   [[nodiscard]] static std::shared_ptr<const PictureFolder> without_targets(
       const std::string& root, const PictureForm& form, std::vector<std::string> classes);
 
@@ -101,6 +103,8 @@ struct ImageFolderOptions {
   PictureForm form{};
   Augmentation augmentation{};
   OnDamaged on_damaged = OnDamaged::stop;
+  /// A picture, or a folder, that is the test set: nothing is looked for in root. No key.
+  std::optional<std::string> given{};
 };
 
 /// The sets in a folder: root/train, perhaps root/val or root/validation, and perhaps root/test,

@@ -119,7 +119,9 @@ template <typename Set, typename Options>
                 [&] { return std::make_shared<const Set>(options.root, Split::test); });
     return sets;
   };
-  return {keys::choice<Options>(std::move(name), std::move(help), keys_of), load};
+  DataKind kind{keys::choice<Options>(std::move(name), std::move(help), keys_of), load};
+  kind.sample = "picture";
+  return kind;
 }
 
 }  // namespace lockstep

@@ -427,7 +427,7 @@ DataSets load_npy(const NpySetOptions& options, const DataContext& context) {
 }
 
 DataKind npy_kind() {
-  return data_kind<NpySetOptions>(
+  DataKind kind = data_kind<NpySetOptions>(
       "npy", "arrays that NumPy has saved: values, pictures or tokens, and what to predict",
       [](NpySetOptions& options) -> keys::ConfigKeys {
         return {
@@ -445,6 +445,12 @@ DataKind npy_kind() {
         };
       },
       load_npy);
+  kind.take_path = [](keys::Picked& picked, const std::string& path) {
+    auto& options = picked.all.of<NpySetOptions>(picked.name);
+    options.test_inputs = path;
+    options.test_targets.reset();
+  };
+  return kind;
 }
 
 }  // namespace lockstep

@@ -188,8 +188,13 @@ std::optional<double> short_number(std::string_view text) {
   return is_negative ? -number : number;
 }
 
-// "; is the separator ';'?" where a whole header is one name.
-std::string separator_hint(const std::vector<std::string>& header) {
+// "; is the separator ';'?" where a whole header is one name, and what a header is where all of its
+// names are numbers.
+std::string header_hint(const std::vector<std::string>& header) {
+  if (std::ranges::all_of(header,
+                          [](const std::string& name) { return csv_number(name).has_value(); })) {
+    return ": its first line must name the columns";
+  }
   if (header.size() > 1) return "";
   const std::size_t found = header[0].find_first_of(",;|\t");
   if (found == std::string::npos) return "";
@@ -287,7 +292,7 @@ std::size_t CsvFile::column(std::string_view name) const {
   // Only now: a message with all names takes long where there are many.
   throw ValueError(str("csv: '", path_, "' has no column '", cut(name), "'",
                        did_you_mean(name, header_), "; it has ", quoted(header_),
-                       separator_hint(header_)));
+                       header_hint(header_)));
 }
 
 std::string_view CsvFile::text(std::size_t row, std::size_t column) const {

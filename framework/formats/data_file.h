@@ -34,8 +34,12 @@ void do_or_tell(const OnDamage& on_damage, const std::function<void()>& work);
 [[nodiscard]] bool has_at(std::span<const std::uint8_t> bytes, std::size_t place,
                           std::string_view text) noexcept;
 
-/// A regular file, open to be read; what fails later is a DataError, too. DataError, naming the
-/// file, if it is missing, no regular file or unreadable.
+/// The path of standard input, for readers of files: all of it, read once, as if it were a file.
+/// One of that name is "./-".
+inline constexpr const char* kStandardInput = "-";
+
+/// A regular file, or standard input, open to be read; what fails later is a DataError, too.
+/// DataError, naming the file, if it is missing, no regular file or unreadable.
 [[nodiscard]] File open_data(const std::string& path);
 
 }  // namespace lockstep::formats

@@ -6,6 +6,7 @@
 #include <functional>
 #include <iterator>
 #include <string_view>
+#include <system_error>
 #include <unordered_map>
 
 #include "framework/base/text.h"
@@ -59,6 +60,12 @@ ImageFolder::ImageFolder(const std::string& root, bool may_be_empty, const OnDam
 
 ImageFolder ImageFolder::without_classes(const std::string& root) {
   ImageFolder folder;
+  std::error_code error;
+  if (is_there(root) && !fs::is_directory(root, error)) {
+    folder.root_ = fs::path(root).parent_path().string();
+    folder.pictures_ = {{fs::path(root).filename().string(), -1}};
+    return folder;
+  }
   folder.root_ = root;
   std::vector<std::string> links = for_each_below(
       root, [&](const FolderEntry& /*entry*/, const std::string& path) { folder.add(path, -1); },

@@ -29,8 +29,9 @@ class ImageFolder {
                        const OnDamage& on_damage = {});
 
   /// Pictures that have no classes, in root and all folders below it, sorted by their paths there,
-  /// byte by byte. The rest is as above, but DataError for a root without pictures, and links to
-  /// folders are passed over, since they may lead back.
+  /// byte by byte; or root alone, whatever its name, if that is there and no folder. The rest is as
+  /// above, but DataError for a root without pictures, and links to folders are passed over, since
+  /// they may lead back.
   [[nodiscard]] static ImageFolder without_classes(const std::string& root);
 
   [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }

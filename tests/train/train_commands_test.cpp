@@ -252,7 +252,7 @@ TEST_CASE("train predict writes what the model says of each sample, to stdout or
     CHECK(end.err == told);
     return end.out;
   };
-  const std::string line = "lockstep: predicts the test set: 10000 samples\n";
+  const std::string line = "lockstep: predicts the test set: 10000 pictures\n";
   const auto lines = lines_of(csv({}, line));
   REQUIRE(lines.size() == 10'001);
   CHECK(lines[0] == "index,prediction,prediction_name,score,target,target_name");

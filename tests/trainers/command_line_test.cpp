@@ -111,6 +111,14 @@ TEST_CASE("flags set their variables, in their order, and an operand stands amon
   CHECK(tool.count == 7);
   CHECK(tool.output == longest);
   CHECK(error_of_flags({"--count", "many"}) == "--count: 'many' is no number");
+  // A line that takes several gets all of them, in their order.
+  std::vector<std::string> operands;
+  CommandLine line = tool.line();
+  line.operand = [&](const std::string& given) { operands.push_back(given); };
+  line.has_many = true;
+  CHECK(parse_tool({"a", "--dry-run", "-", "b"}, line));
+  CHECK(operands == std::vector<std::string>{"a", "-", "b"});
+  CHECK(error_of_flags({"-"}) == "unknown flag -; see tool --help");
   CHECK_THROWS_WITH(parse_tool({"folder", "stray"}, tool.line(true)),
                     "'stray' is no flag; see tool --help");
 }

@@ -162,6 +162,33 @@ TEST_CASE("probabilities are the softmax in double, and the likeliest stand firs
   CHECK(lines_of(predicted(classes(), lines_options))[0]["probability"].size() == 3);
 }
 
+TEST_CASE("columns of the data stand before the prediction, under names of their own") {
+  // Two rows of values, with columns.
+  class Table : public TensorSet {
+   public:
+    Table() : TensorSet(at::zeros({2, 1}), std::nullopt, value_sample({1}, 1)) {}
+    std::vector<std::string> columns() const override { return {"", " id", "index", "a,b"}; }
+    std::string text(std::int64_t index, std::size_t column) const override {
+      return str(columns()[column], "/", index);
+    }
+  };
+  const auto table = std::make_shared<const Table>();
+  const auto with = [&](const std::vector<std::string>& names, const Dataset& data) {
+    return predicted(data, {.with = names});
+  };
+  CHECK(with({"id", "a,b", "id"}, *table) ==
+        "index, id,\"a,b\",prediction\n0, id/0,\"a,b/0\",0\n1, id/1,\"a,b/1\",0\n");
+  CHECK(with({"*"}, *table).starts_with("index, id,own_index,\"a,b\",prediction\n"));
+  // Of a part they are those of its own samples.
+  const Subset part(table, {1});
+  CHECK(with({"index,id"}, part) == "index,own_index, id,prediction\n0,index/1, id/1,0\n");
+  CHECK(message_of<ValueError>([&] { (void)with({"indx"}, *table); }) ==
+        "--with: there is no column 'indx' (did you mean 'index'?); there are '', ' id', 'index', "
+        "'a,b'");
+  CHECK(message_of<ValueError>([&] { (void)with({"*"}, classes()); }) ==
+        "--with: the data have no columns");
+}
+
 TEST_CASE("probabilities are those of one class a sample") {
   const auto refusal = [](const Dataset& data, const PredictionOptions& options) {
     return message_of<ValueError>([&] { (void)predicted(data, options); });

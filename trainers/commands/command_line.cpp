@@ -54,15 +54,15 @@ bool parse_command_line(int argc, const char* const* argv, const CommandLine& li
     }
     return std::string();
   };
-  std::optional<std::string> operand;
+  std::vector<std::string> operands;
   std::vector<std::pair<const Flag*, Argument>> given;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
-    if (argument.rfind('-', 0) != 0) {
-      if (!line.operand || operand) {
+    if (argument.rfind('-', 0) != 0 || (argument == "-" && line.operand)) {
+      if (!line.operand || (!operands.empty() && !line.has_many)) {
         fail(str("'", cut(argument), "' is no flag", meant(argument, "")));
       }
-      operand = argument;
+      operands.push_back(argument);
       continue;
     }
     const std::size_t equals = argument.find('=');
@@ -96,7 +96,7 @@ bool parse_command_line(int argc, const char* const* argv, const CommandLine& li
     if (flag->name == "--help") return false;
   }
   for (const auto& [flag, argument] : given) flag->set(argument);
-  if (operand) line.operand(*operand);
+  for (const std::string& operand : operands) line.operand(operand);
   return true;
 }
 

@@ -69,8 +69,9 @@ struct CommandLine {
   std::string what = {};         ///< the first line of its help
   std::vector<Flag> flags = {};  ///< but --help, which all have
   std::string more = {};         ///< the last lines of its help
-  /// Takes one argument that is no flag; nullptr: none may be there.
+  /// Takes one argument that is no flag, such as "-"; nullptr: none may be there.
   std::function<void(const std::string&)> operand = nullptr;
+  bool has_many = false;  ///< whether there may be several of these
 };
 
 /// The flags that help and pages show: --help, which all have, is the last.

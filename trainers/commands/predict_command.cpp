@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -9,10 +10,12 @@
 #include "framework/base/logging.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
+#include "framework/formats/data_file.h"
 #include "framework/replicas/launch.h"
 #include "framework/storage/file.h"
 #include "trainers/commands/command_line.h"
 #include "trainers/commands/flags.h"
+#include "trainers/commands/given_files.h"
 #include "trainers/commands/opened_checkpoint.h"
 #include "trainers/commands/predictions.h"
 #include "trainers/commands/shown_data.h"
@@ -22,12 +25,18 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kPredictHelp =
-    R"(Without --split it is the test set. With --set, such as another data.file, it is the first of these:
-the test set, if it has other samples than the run's; the training set, if it has other samples than
-the run's or there is no test set; the test set; the validation set. A line on stderr says which.
+    R"(FILE is what the model's data are: a table of CSV, a picture, an array of NumPy's; FOLDER has
+pictures, in it and below; - is standard input. Several are predicted one after another. A table's
+first line names its columns, as those of the run were.
+
+Without any, and without --split, it is the test set. With --set, such as another data.file, it is
+the first of these: the test set, if it has other samples than the run's; the training set, if it
+has other samples than the run's or there is no test set; the test set; the validation set. A line
+on stderr says which.
 
 A line has the sample's index, prediction and target; of a picture's file also its path in its
-folder. Of classes the prediction is the one with the largest output, and score is that output.
+folder, or as FILE names it. Of classes the prediction is the one with the largest output, and score
+is that output. With --with, a column that is called as one of the line's own is own_NAME.
 Probabilities are the softmax of all outputs: in CSV columns probability_NAME, and top_1_class,
 top_1_name, top_1_probability, …; in JSON an object by the classes' names, and a list of objects.
 Values have the unit of the file, whether or not they were normalized. Damaged samples, such as
@@ -58,15 +67,23 @@ std::vector<std::string> names_of_sets(const DataRecord& record) {
                   [&](const std::string& name) { return record.sets.contains(name); });
 }
 
-// With all its damaged samples, or without those that are `damaged`.
-std::shared_ptr<const Dataset> load_set(const OpenedCheckpoint& checkpoint, const std::string& name,
-                                        const std::optional<LeftOut>& damaged = {}) {
+// For this set alone, with all its damaged samples.
+DataContext context_of(const OpenedCheckpoint& checkpoint, const std::string& name) {
   DataContext context = checkpoint.data_context();
   context.needs_targets = false;
   context.wanted = {
       .train = name == kTrainSet, .validation = name == kValidationSet, .test = name == kTestSet};
+  context.keeps_damaged = true;
+  context.keeps_columns = true;
+  return context;
+}
+
+// With all its damaged samples, or without those that are `damaged`.
+std::shared_ptr<const Dataset> load_set(const OpenedCheckpoint& checkpoint, const std::string& name,
+                                        const std::optional<LeftOut>& damaged = {}) {
+  DataContext context = context_of(checkpoint, name);
   context.damaged = damaged;
-  context.keeps_damaged = !damaged;
+  context.keeps_damaged = context.keeps_columns = !damaged;
   const DataSets sets = load_shown(checkpoint.config.data, context);
   return name == kTrainSet ? sets.train : name == kValidationSet ? sets.validation : sets.test;
 }
@@ -105,10 +122,16 @@ NamedSet default_set(const OpenedCheckpoint& checkpoint, bool has_other_data) {
   return test.set ? test : look_for_other(kValidationSet);
 }
 
-// "the test set: 3 samples". Of the one file or folder that flags name and the run had not, that:
-// "3 pictures of holidays".
+// "the test set: 3 samples". Of the files that are given, and of the one file or folder that flags
+// name and the run had not, that: "3 pictures of holidays".
 std::string text_of(const OpenedCheckpoint& checkpoint, const NamedSet& picked,
-                    const Overrides& overrides) {
+                    std::vector<std::string> paths, const Overrides& overrides) {
+  const std::string samples =
+      counted(picked.set->size(), data_registry().at(checkpoint.config.data.name).sample);
+  if (!paths.empty()) {
+    std::ranges::replace(paths, formats::kStandardInput, "standard input");
+    return str(samples, " of ", listed(paths, 3));
+  }
   const auto files =
       filtered(mapped(overrides, &keys::Override::value), [](const std::string& value) {
         std::error_code error;
@@ -116,10 +139,9 @@ std::string text_of(const OpenedCheckpoint& checkpoint, const NamedSet& picked,
       });
   const std::string set = words_of(picked.name);
   if (!picked.is_other || files.size() != 1) {
-    return str(set, ": ", counted(picked.set->size(), "sample"));
+    return str(set, ": ", samples);
   }
-  return str(counted(picked.set->size(), data_registry().at(checkpoint.config.data.name).sample),
-             " of ", files[0], picked.set->has_targets() ? ", " + set : "");
+  return str(samples, " of ", files[0], picked.set->has_targets() ? ", " + set : "");
 }
 
 [[noreturn]] void fail_existing(const std::string& output) {
@@ -142,17 +164,23 @@ int run_predict(int argc, const char* const* argv) {
   const std::string program = program_name("predict");
   std::optional<std::string> named, split, output;
   std::string format = "csv";
+  std::vector<std::string> paths;
   bool is_forced = false;
   PredictionOptions options;
   Overrides overrides;
   const CommandLine line{
       .program = program,
-      .usage = "--checkpoint DIR [flags]",
-      .what = "Writes what a checkpoint's model says of each sample of a set, in the set's order.",
+      .usage = "--checkpoint DIR [FILE|FOLDER|-]... [flags]",
+      .what =
+          "Writes what a checkpoint's model says of each sample of files, or of a set, in their "
+          "order.",
       .flags = {checkpoint_flag(named),
                 {"--split", "SET", "train, validation or test (default: see below)", sets(split)},
                 {"--format", "FORMAT", "csv (default) or jsonl, one JSON object a line",
                  sets(format)},
+                {"--with", "COLUMNS",
+                 "A row's own texts beside its prediction: names between commas, or * for all",
+                 [&](const Argument& argument) { options.with.push_back(argument.value); }},
                 {"--probabilities", "", "Of each class; probabilities sum to 1",
                  sets(options.probabilities)},
                 {"--top", "K", "The K likeliest classes, with names and probabilities",
@@ -167,28 +195,34 @@ int run_predict(int argc, const char* const* argv) {
                          "Sets a key of data, such as other files; may be repeated. The training "
                          "set is then whole: data.validation takes no part of it",
                          program, {"data"})},
-      .more = kPredictHelp};
+      .more = kPredictHelp,
+      .operand = [&](const std::string& path) { paths.push_back(path); },
+      .has_many = true};
   if (!parse_command_line(argc, argv, line)) return print(help_text(line));
   require(!split || *split == kTrainSet || *split == kValidationSet || *split == kTestSet,
           "--split ", cut(split.value_or("")), ": must be train, validation or test");
   require(format == "csv" || format == "jsonl", "--format ", cut(format), ": must be csv or jsonl");
   require(output || !is_forced, "--force needs --output FILE, which it replaces");
   if (output) check_output(*output, is_forced);
-  const bool has_other_data = !overrides.empty();
+  require(paths.empty() || !split, "--split names a set of the run, but '", cut(join(paths)),
+          "' is given: leave one of them out");
+  const bool has_other_data = !overrides.empty() || !paths.empty();
   if (has_other_data && split != kValidationSet) {
     overrides.insert(overrides.begin(), {"data.validation", "0", program});
   }
   OpenedCheckpoint checkpoint = open_checkpoint(program, named, overrides);
   check_predictable(checkpoint.sample(), options);
-  const NamedSet picked = split ? NamedSet{*split, load_set(checkpoint, *split)}
-                                : default_set(checkpoint, has_other_data);
+  const keys::Picked& data = checkpoint.config.data;
+  const NamedSet picked =
+      !paths.empty() ? NamedSet{kTestSet, load_given(data, context_of(checkpoint, kTestSet), paths)}
+      : split        ? NamedSet{*split, load_set(checkpoint, *split)}
+                     : default_set(checkpoint, has_other_data);
   const std::shared_ptr<const Dataset>& set = picked.set;
-  require(set != nullptr, split ? str("--split ", *split, ": ") : "", "the data set ",
-          checkpoint.config.data.name, " has no ", picked.name, " set; the run had ",
-          join(names_of_sets(checkpoint.record)), split ? "" : ": name one with --split");
-  if (!split) {
-    log_info("predicts " + text_of(checkpoint, picked, overrides));
-  }
+  require(set != nullptr, split ? str("--split ", *split, ": ") : "", "the data set ", data.name,
+          " has no ", picked.name, " set; the run had ", join(names_of_sets(checkpoint.record)),
+          split ? "" : ": name one with --split");
+  (void)columns_with(*set, options.with);
+  if (!split) log_info("predicts " + text_of(checkpoint, picked, paths, overrides));
   const auto model = checkpoint.model();
   std::int64_t damaged = 0;
   options.batch_size = checkpoint.config.data_use.batch_size;
@@ -217,8 +251,8 @@ int run_predict(int argc, const char* const* argv) {
       alone(checkpoint.config).launch);
   if (status != 0 || damaged == 0) return status;
   throw DataError(str(damaged, " of ", counted(set->size(), "sample"),
-                      damaged == 1 ? " is damaged and has" : " are damaged and have",
-                      " no line; the others have theirs"));
+                      damaged == 1 ? " is damaged and has" : " are damaged and have", " no line",
+                      damaged < set->size() ? "; the others have theirs" : ""));
 }
 
 }  // namespace lockstep

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <set>
 #include <span>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <ATen/TensorOperators.h>
@@ -48,6 +51,37 @@ Json entry_of(const at::Tensor& values, const std::function<Json(const at::Tenso
   return mapped(values.unbind(), convert);
 }
 
+std::string field_of(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_number_float()) return value.dump();
+  return shortest_text(value.get<double>());
+}
+
+// The columns of a row.
+struct Fields {
+  std::vector<std::string> names;
+  std::vector<std::string> values;
+
+  // A column for each value in this one: those of lists and objects are called by their places,
+  // from `first` on, and keys.
+  void add(const std::string& name, const Json& value, std::size_t first = 0) {
+    if (value.is_object()) {
+      for (const auto& [key, inner] : value.items()) add(str(name, "_", key), inner);
+    } else if (value.is_array()) {
+      for (const Json& inner : value) add(str(name, "_", first++), inner);
+    } else {
+      names.push_back(name);
+      values.push_back(field_of(value));
+    }
+  }
+};
+
+Fields fields_of(const Json& row) {
+  Fields fields;
+  for (const auto& [name, value] : row.items()) fields.add(name, value, name == "top" ? 1 : 0);
+  return fields;
+}
+
 // The samples' lines as objects.
 class PredictionRows {
  public:
@@ -59,6 +93,10 @@ class PredictionRows {
         options_(options) {
     require(names_.empty() || std::ssize(names_) == classes_, "the data set names ", names_.size(),
             " classes and has ", classes_);
+    const std::vector<std::string> all = data.columns();
+    for (const std::size_t place : columns_with(data, options.with)) {
+      columns_.push_back({all[place], place});
+    }
   }
 
   // Of a batch of the samples with these numbers.
@@ -75,6 +113,7 @@ class PredictionRows {
     }
     if (options_.probabilities || options_.top) add_probabilities(outputs, rows);
     if (data_.has_targets()) add({"target", unscaled(flat(targets))}, rows);
+    add_columns(indices, rows);
     return rows;
   }
 
@@ -88,6 +127,32 @@ class PredictionRows {
   }
 
  private:
+  // Puts the texts of the data's columns before the prediction.
+  void add_columns(std::span<const std::int64_t> indices, std::vector<Json>& rows) {
+    for (std::size_t i = 0; i < rows.size() && !columns_.empty(); ++i) {
+      if (!are_named_) name_columns(rows[i]);
+      Json made;
+      for (auto entry = rows[i].begin(); entry != rows[i].end(); ++entry) {
+        if (entry.key() == "prediction") {
+          for (const OwnColumn& own : columns_) made[own.name] = data_.text(indices[i], own.place);
+        }
+        made[entry.key()] = std::move(entry.value());
+      }
+      rows[i] = std::move(made);
+    }
+  }
+
+  // A line has no two columns of one name.
+  void name_columns(const Json& row) {
+    const std::vector<std::string> fields = fields_of(row).names;
+    std::set<std::string> taken(fields.begin(), fields.end());
+    for (const auto& [name, value] : row.items()) taken.insert(name);
+    for (OwnColumn& own : columns_) {
+      while (!taken.insert(own.name).second) own.name.insert(0, "own_");
+    }
+    are_named_ = true;
+  }
+
   // Of outputs (samples, values of each).
   void count_non_finite(const at::Tensor& values, std::span<const std::int64_t> indices) {
     const at::Tensor are_finite = at::isfinite(values).all(1);
@@ -175,45 +240,21 @@ class PredictionRows {
     return is_class ? names_[static_cast<std::size_t>(number)] : "";
   }
 
+  struct OwnColumn {
+    std::string name;   // in a line
+    std::size_t place;  // in data_.columns()
+  };
+
   std::int64_t classes_;
   const Dataset& data_;
   bool has_sample_names_;
   std::vector<std::string> names_;
   const PredictionOptions& options_;
-  std::int64_t non_finite_ = 0;  // samples with such an output
+  std::vector<OwnColumn> columns_;  // that are written
+  bool are_named_ = false;          // whether each has a name of its own
+  std::int64_t non_finite_ = 0;     // samples with such an output
   std::int64_t first_non_finite_ = 0;
 };
-
-std::string field_of(const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (!value.is_number_float()) return value.dump();
-  return shortest_text(value.get<double>());
-}
-
-// The columns of a row.
-struct Fields {
-  std::vector<std::string> names;
-  std::vector<std::string> values;
-
-  // A column for each value in this one: those of lists and objects are called by their places,
-  // from `first` on, and keys.
-  void add(const std::string& name, const Json& value, std::size_t first = 0) {
-    if (value.is_object()) {
-      for (const auto& [key, inner] : value.items()) add(str(name, "_", key), inner);
-    } else if (value.is_array()) {
-      for (const Json& inner : value) add(str(name, "_", first++), inner);
-    } else {
-      names.push_back(name);
-      values.push_back(field_of(value));
-    }
-  }
-};
-
-Fields fields_of(const Json& row) {
-  Fields fields;
-  for (const auto& [name, value] : row.items()) fields.add(name, value, name == "top" ? 1 : 0);
-  return fields;
-}
 
 // The batch of `indices`, of which those that can't be made are taken out and told.
 Batch readable_batch(const Dataset& data, std::vector<std::int64_t>& indices,
@@ -247,6 +288,37 @@ void check_predictable(const SampleType& sample, const PredictionOptions& option
   require(!options.top || (*options.top >= 1 && *options.top <= sample.classes),
           "--top: must be from 1 to the ", counted(sample.classes, "class", "classes"),
           " that there are, is ", options.top.value_or(0));
+}
+
+std::vector<std::size_t> columns_with(const Dataset& data, const std::vector<std::string>& with) {
+  const std::vector<std::string> all = data.columns();
+  require(with.empty() || !all.empty(), "--with: the data have no columns",
+          data.sample_name(0).empty() ? "" : "; the column file names each sample");
+  std::vector<std::size_t> places;
+  // Blanks at a name's ends may differ.
+  const auto take = [&](const std::string& name) {
+    auto found = std::ranges::find(all, name);
+    if (found == all.end()) {
+      found = std::ranges::find(all, formats::trimmed(name), formats::trimmed);
+    }
+    require(found != all.end(), "--with: there is no column '", cut(name), "'",
+            did_you_mean(name, all), "; there are ", formats::quoted(all));
+    const auto place = static_cast<std::size_t>(found - all.begin());
+    if (std::ranges::count(places, place) == 0) places.push_back(place);
+  };
+  for (const std::string& text : with) {
+    if (std::ranges::count(all, text) > 0) {
+      take(text);
+    } else if (text == "*") {
+      for (const std::string& name : all) {
+        if (!formats::trimmed(name).empty()) take(name);
+      }
+    } else {
+      std::istringstream names(text);
+      for (std::string name; std::getline(names, name, ',');) take(name);
+    }
+  }
+  return places;
 }
 
 void write_predictions(Model& model, const Dataset& data, const PredictionOptions& options,
