@@ -55,7 +55,7 @@ using Overrides = std::vector<keys::Override>;
 struct NamedSet {
   std::string name;
   std::shared_ptr<const Dataset> set;
-  bool is_other = false;  // than the run's, as far as that was asked for
+  bool is_other = false;  // than the run's; where nothing else is there, as flags say
 };
 
 std::string words_of(const std::string& set) {
@@ -109,17 +109,16 @@ NamedSet default_set(const OpenedCheckpoint& checkpoint, bool has_other_data) {
           str(words_of(name), ", looked for because --split names none: ", error.what()));
     }
   };
-  const auto look_for_other = [&](const std::string& name) {
-    NamedSet found = look_for(name);
-    found.is_other = found.set && is_other(checkpoint, found);
-    return found;
-  };
-  if (!has_other_data) return look_for(kTestSet);
-  NamedSet test = look_for_other(kTestSet);
-  if (test.is_other) return test;
-  NamedSet train = look_for_other(kTrainSet);
-  if (train.set && (!test.set || train.is_other)) return train;
-  return test.set ? test : look_for_other(kValidationSet);
+  NamedSet test = look_for(kTestSet);
+  test.is_other = has_other_data && test.set && is_other(checkpoint, test);
+  if (!has_other_data || test.is_other) return test;
+  NamedSet train = look_for(kTrainSet);
+  train.is_other = train.set && (!test.set || is_other(checkpoint, train));
+  if (train.is_other) return train;
+  if (test.set) return test;
+  NamedSet validation = look_for(kValidationSet);
+  validation.is_other = true;
+  return validation;
 }
 
 // "the test set: 3 samples". Of the files that are given, and of the one file or folder that flags
