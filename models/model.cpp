@@ -4,6 +4,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/tree/error_place.h"
 #include "models/cnn.h"
 #include "models/gpt.h"
 #include "models/linear.h"
@@ -47,7 +48,9 @@ std::shared_ptr<Model> make_model(const keys::Picked& picked, const SampleType& 
   }
   require(sample.outputs() >= 1, "model ", picked.name, ": outputs must be at least 1, not ",
           sample.outputs());
-  auto made = model_registry().at(picked.name).make(picked, sample, Key(seed));
+  const auto& make = model_registry().at(picked.name).make;
+  auto made = foreign_placed([&] { return "in the making of model '" + picked.name + "'"; },
+                             [&] { return make(picked, sample, Key(seed)); });
   if (DeferredValues* const deferred = DeferredValues::current()) deferred->hand_over(*made);
   return made;
 }

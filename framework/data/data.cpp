@@ -16,6 +16,7 @@
 #include "framework/data/synthetic.h"
 #include "framework/data/tensor_set.h"
 #include "framework/data/text.h"
+#include "framework/tree/error_place.h"
 
 namespace lockstep {
 namespace {
@@ -197,7 +198,9 @@ DataSets load_data(const keys::Picked& picked, const DataContext& context) {
           "load_data: without a training set there must be what was fitted to one");
   const DataKind& kind = data_registry().at(picked.name);
   const bool splits = context.validation > 0 && !kind.splits;
-  DataSets sets = splits ? load_split(kind, picked, context) : kind.load(picked, context);
+  DataSets sets = foreign_placed(
+      [&] { return "in the loading of the data '" + picked.name + "'"; },
+      [&] { return splits ? load_split(kind, picked, context) : kind.load(picked, context); });
   if (!context.wanted.train) sets.train = nullptr;
   if (!context.wanted.validation) sets.validation = nullptr;
   if (!context.wanted.test) sets.test = nullptr;

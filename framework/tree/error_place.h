@@ -7,9 +7,9 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace lockstep {
+#include "framework/base/errors.h"
 
-class Error;
+namespace lockstep {
 
 /// "Float (32, 10)": a tensor's dtype and shape, for messages; "undefined" without one.
 [[nodiscard]] std::string form_of(const at::Tensor& tensor);
@@ -47,9 +47,21 @@ decltype(auto) placed(const Place& place, const Task& task) {
     rethrow_at(place());
   }
 }
+/// The same for exceptions that are no Errors: these name what they are about themselves.
+template <typename Place, typename Task>
+decltype(auto) foreign_placed(const Place& place, const Task& task) {
+  try {
+    return task();
+  } catch (const Error&) {
+    throw;
+  } catch (...) {
+    rethrow_at(place());
+  }
+}
+
 /// Whether it is LibTorch's: a c10::Error, or the std::runtime_error that a backward makes of one.
 [[nodiscard]] bool is_of_torch(const std::exception& error);
-/// The same for LibTorch's exceptions alone: Errors name their calls themselves.
+/// The same for LibTorch's exceptions alone, whatever else a caller's function throws.
 template <typename Place, typename Task>
 decltype(auto) torch_placed(const Place& place, const Task& task) {
   try {

@@ -61,7 +61,7 @@ class Encoder : public torch::nn::Module {
 
 // shape: fc2 takes 6 values of fc1's 8. view: after fc1, of a size that does not fit. dtype: fc1
 // gets float64. throws: an exception of its own, after fc1. training: in training mode alone.
-// waits: as shape, behind a collective.
+// waits: as shape, behind a collective. backward: a derivative. making: there is no model.
 class Faulty : public Model {
  public:
   explicit Faulty(const std::string& fault)
@@ -163,18 +163,20 @@ void register_faulty_parts() {
       "faulty", "throws",
       [](FaultOptions& options) {
         return fault_keys(options, "shape", "view", "dtype", "throws", "training", "waits",
-                          "backward");
+                          "backward", "making");
       },
       [](const FaultOptions& options, const SampleType& /*sample*/,
          const Key& key) -> std::shared_ptr<Model> {
+        if (options.fault == "making") throw std::out_of_range("no such width");
         return seeded(key.bits(), [&] { return std::make_shared<Faulty>(options.fault); });
       }));
   register_data(data_kind<FaultOptions>(
       "faulty", "throws",
       [](FaultOptions& options) {
-        return fault_keys(options, "target", "gather", "file", "early");
+        return fault_keys(options, "target", "gather", "file", "early", "loading");
       },
       [](const FaultOptions& options, const DataContext& /*context*/) -> DataSets {
+        if (options.fault == "loading") throw std::out_of_range("no such column");
         return {.train = std::make_shared<const FaultySet>(options.fault),
                 .test = std::make_shared<const FaultySet>(options.fault)};
       }));

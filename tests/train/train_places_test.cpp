@@ -134,6 +134,14 @@ TEST_CASE("exceptions of losses, metrics, optimizers and callbacks name these") 
   }
 }
 
+TEST_CASE("what is made or loaded is named where that throws") {
+  FaultyRuns runs;
+  CHECK_THAT(runs.error_of("model.fault=making"),
+             ContainsSubstring("no such width (in the making of model 'faulty')"));
+  CHECK_THAT(runs.error_of("data.fault=loading"),
+             ContainsSubstring("no such column (in the loading of the data 'faulty')"));
+}
+
 TEST_CASE("TORCH_SHOW_CPP_STACKTRACES=1 shows LibTorch's stack") {
   FaultyRuns runs;
   const std::string error =

@@ -50,9 +50,10 @@ class Bare : public torch::nn::Module {
   int runs = 0;
 };
 
-class Layer : public Block {
+class PlacedBlock : public Block {
  public:
-  explicit Layer(std::int64_t in) : linear_(register_module("linear", torch::nn::Linear(in, 4))) {}
+  explicit PlacedBlock(std::int64_t in)
+      : linear_(register_module("linear", torch::nn::Linear(in, 4))) {}
   at::Tensor forward(const at::Tensor& input) override { return linear_->forward(input); }
 
  private:
@@ -60,22 +61,22 @@ class Layer : public Block {
 };
 
 // Layers between what draws, and what works over replicas. The second gets too few values if asked.
-class Network : public torch::nn::Module {
+class PlacedNetwork : public torch::nn::Module {
  public:
-  Network()
-      : one(register_module("one", std::make_shared<Layer>(3))),
+  PlacedNetwork()
+      : one(register_module("one", std::make_shared<PlacedBlock>(3))),
         norm(register_module("norm", BatchNorm(4))),
         drop(register_module("drop", Dropout(0.5))),
-        two(register_module("two", std::make_shared<Layer>(4))) {}
+        two(register_module("two", std::make_shared<PlacedBlock>(4))) {}
   at::Tensor forward(const at::Tensor& x) {
     const at::Tensor values = drop->forward(norm->forward((*one)(x)));
     return (*two)(is_faulty ? values.slice(1, 0, 3) : values);
   }
 
-  std::shared_ptr<Layer> one;
+  std::shared_ptr<PlacedBlock> one;
   BatchNorm norm;
   Dropout drop;
-  std::shared_ptr<Layer> two;
+  std::shared_ptr<PlacedBlock> two;
   bool is_faulty = false;
 };
 
@@ -83,7 +84,7 @@ class Network : public torch::nn::Module {
 
 TEST_CASE("a forward's exception names the module whose parameter the operator had") {
   auto net = seeded(1, [] {
-    const auto deep = std::make_shared<Layer>(5);
+    const auto deep = std::make_shared<PlacedBlock>(5);
     return torch::nn::Sequential(torch::nn::Linear(3, 4), torch::nn::ReLU(), deep);
   });
   const at::Tensor inputs = at::ones({2, 3});
@@ -132,7 +133,7 @@ TEST_CASE("an exception keeps its type where it gains its place, and an Error it
 TEST_CASE("the second run draws no keys, calls no collectives and counts no statistics") {
   // Only one replica fails: what others would wait for must not be called again.
   const auto run = [] {
-    const auto make = [] { return seeded(1, [] { return std::make_shared<Network>(); }); };
+    const auto make = [] { return seeded(1, [] { return std::make_shared<PlacedNetwork>(); }); };
     const auto net = make();
     const auto twin = make();
     net->is_faulty = axis_index("data") == 1;

@@ -73,7 +73,7 @@ void MicrobatchFeed::begin_step(std::int64_t position) {
     if (batch.samples > 0) {
       const at::Tensor& targets = batch.tensors.targets;
       batch.weight = measured(
-          [&] { return loss_text(config_); }, [&] { return samples_of(m); }, targets, targets,
+          [&] { return loss_text(config_); }, [&] { return samples_of(m); }, at::Tensor(), targets,
           [&](const at::Tensor&, const at::Tensor& some) { return loss_.weight(some); });
     }
     own.add_(batch.weight);

@@ -51,10 +51,11 @@ std::string place_of_measure(
     const std::string& what, const BatchSamples& samples, const at::Tensor& outputs,
     const at::Tensor& targets,
     const std::function<void(const at::Tensor& outputs, const at::Tensor& targets)>& of) {
-  const std::string shapes =
-      is_ours() ? "" : str(" of outputs ", form_of(outputs), ", targets ", form_of(targets));
-  const std::string refused = samples.first_refused(
-      [&](std::int64_t row) { of(outputs.detach().narrow(0, row, 1), targets.narrow(0, row, 1)); });
+  const std::string given = outputs.defined() ? str("outputs ", form_of(outputs), ", ") : "";
+  const std::string shapes = is_ours() ? "" : str(" of ", given, "targets ", form_of(targets));
+  const std::string refused = samples.first_refused([&](std::int64_t row) {
+    of(outputs.defined() ? outputs.detach().narrow(0, row, 1) : outputs, targets.narrow(0, row, 1));
+  });
   return str(refused.empty() ? "" : refused + "; ", what, shapes);
 }
 

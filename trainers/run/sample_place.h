@@ -31,7 +31,8 @@ struct BatchSamples {
 [[nodiscard]] Batch made_batch(const BatchSamples& samples);
 
 /// The place of what of(outputs, targets), the work of a loss or metric that is called `what`, has
-/// thrown: the sample that it refuses, its name and, unless it threw an Error, the shapes.
+/// thrown: the sample that it refuses, its name and, unless it threw an Error, the shapes. Outputs
+/// may be undefined, for what looks at targets alone.
 [[nodiscard]] std::string place_of_measure(
     const std::string& what, const BatchSamples& samples, const at::Tensor& outputs,
     const at::Tensor& targets,
