@@ -36,8 +36,8 @@ int run_sample(int argc, const char* const* argv) {
       .program = program,
       .usage = "--checkpoint DIR --prompt TEXT [flags]",
       .what =
-          "Continues a text with a checkpoint's model of bytes, and writes both to stdout, with a "
-          "newline behind them.",
+          "Continues a text with a checkpoint's model of bytes; writes both to stdout, and a "
+          "newline.",
       .flags = {checkpoint_flag(named),
                 {"--prompt", "TEXT", "The text that is continued", sets(prompt)},
                 {"--bytes", "N", "How many bytes follow it (default: 256)",
