@@ -236,7 +236,9 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   config.launch.on_stop = OnStop::ask;
   config.launch.max_restarts = flags.max_restarts;
   config.launch.before_restart = [&, first = options.resume](std::int64_t /*restart*/) {
+    const bool keeps_threads = options.resume && options.resume->keeps_threads;
     options.resume = find_resume_point("auto", options.output, flags.resume_with_changes, config);
+    if (options.resume && keeps_threads) options.resume->keeps_threads = true;
     // Where the run itself has not saved anything yet, it goes on from where it began.
     const bool is_later = options.resume && first && options.resume->info.step > first->info.step;
     if (first && !is_later) options.resume = first;

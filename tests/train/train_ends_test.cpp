@@ -158,6 +158,20 @@ TEST_CASE(
     CHECK(result_of(folder.path() / "threads")["test_best"] == first["test_best"]);
     CHECK(metrics_of(folder.path() / "threads") == lines);
   }
+  // Figures that can't be had are a warning: the run is whole.
+  const fs::path lost = folder.path() / "lost";
+  const Flags saves = flags + set("checkpoint.every=" + std::to_string(best + 1));
+  must_train(folder.path(), saves + Flags{"--output", "lost"});
+  fs::remove_all(lost / "checkpoints/step-00000024");
+  fs::remove_all(lost / first["best"]["checkpoint"].get<std::string>());
+  const Ended end =
+      must_train(folder.path(), saves + Flags{"--output", "lost", "--resume", "auto"});
+  CHECK_THAT(end.err, ContainsSubstring("warning: the best step's figures of the test set are left "
+                                        "out: its checkpoint is no longer there"));
+  CHECK_THAT(end.out, ContainsSubstring("\nbest " + step + ": validation loss "));
+  CHECK(digest_of(lost) == digest_of(folder.path() / "plain"));
+  CHECK(fields(result_of(lost)["best"]) == std::vector<std::string>{"step", "validation"});
+  CHECK(!result_of(lost).contains("test_best"));
   // The best one is where the run was that goes on elsewhere.
   must_train(folder.path(),
              flags + Flags{"--output", "short", "--resume", "sharded/checkpoints/step-00000024"});
