@@ -374,10 +374,11 @@ const keys::Rule<std::string> kDateFormat{
     },
     {data::kIsoDates, "%d.%m.%Y"}};
 
-// A list, in whose place a word may stand.
+// A list, in whose place a word may stand: `set` says whether it does. Without `is_word` the word
+// is another spelling of what `set` makes of the list.
 keys::Value list_or_word(keys::Value list, const std::string& word,
                          const std::function<void(bool is_word)>& set,
-                         const std::function<bool()>& is_word) {
+                         const std::function<bool()>& is_word = {}) {
   list.words += str(", or ", word);
   list.read = [word, set, read = list.read](const keys::YamlNode& node,
                                             const keys::Report& report) {
@@ -385,6 +386,7 @@ keys::Value list_or_word(keys::Value list, const std::string& word,
     set(is_given);
     if (!is_given) read(node, report);
   };
+  if (!is_word) return list;
   list.print = [word, is_word, print = list.print] {
     return is_word() ? keys::yaml_text(word) : print();
   };
@@ -425,7 +427,7 @@ keys::ConfigKeys csv_keys(CsvSetOptions& options) {
   const auto parts_problem = [&options] {
     return options.date_parts.empty() && !options.dates.empty() ? "must name one at least" : "";
   };
-  const auto ignore = [&options](bool is_word) {
+  const auto all_features = [&options](bool is_word) {
     if (is_word) options.features.clear();
   };
   return {
@@ -436,8 +438,7 @@ keys::ConfigKeys csv_keys(CsvSetOptions& options) {
        keys::text_or_list(options.target, column),
        "the column that is predicted, or several",
        {.required = options.target.empty()}},
-      {"features",
-       list_or_word(keys::list(options.features, column), "*", ignore, [] { return false; }),
+      {"features", list_or_word(keys::list(options.features, column), "*", all_features),
        "the columns that are inputs; [] or \"*\": all but the target"},
       {"ignore", keys::list(options.ignore, column),
        "columns that are neither input nor target, such as a row's name or number"},
@@ -448,7 +449,7 @@ keys::ConfigKeys csv_keys(CsvSetOptions& options) {
            [&options] { return options.finds_categories; }),
        "columns whose different texts each become an input, 1 or 0; auto: all columns of text"},
       {"unseen", keys::one_of(options.unseen, {"error", "other"}),
-       "what becomes of a category that the training set does not have: an input of its own"},
+       "a category that the training set does not have is an error, or has an input of its own"},
       {"dates", keys::list(options.dates, column), "columns of dates, which become numbers"},
       {"date_parts",
        keys::list(options.date_parts, kDatePart),
@@ -524,8 +525,8 @@ DataSets load_csv(const CsvSetOptions& options, const DataContext& context) {
 
 DataKind csv_kind() {
   DataKind kind = data_kind<CsvSetOptions>(
-      "csv", "tables of text: columns of numbers, and numbers or classes to predict", csv_keys,
-      load_csv);
+      "csv", "tables of text: numbers, categories and dates, and numbers or classes to predict",
+      csv_keys, load_csv);
   kind.sample = "row";
   kind.take_path = [](keys::Picked& picked, const std::string& path) {
     picked.all.of<CsvSetOptions>(picked.name).test_file = path;

@@ -43,24 +43,35 @@ struct TextColumn {
   std::string hint;        // how they are numbers after all
 };
 
+// A cell without what accounts write around numbers: "$ (1,200)" is 1,200.
+std::string without_signs(std::string text) {
+  for (const char* const sign : {"$", "\xe2\x82\xac", "\xc2\xa3", "\xc2\xa5", "%", "(", ")",
+                                 "\xe2\x88\x92", "\xc2\xa0", " "}) {
+    for (auto at = text.find(sign); at != std::string::npos; at = text.find(sign)) {
+      text.erase(at, std::string_view(sign).size());
+    }
+  }
+  return text;
+}
+
 // What the cells of a column would be numbers with, if anything makes them all numbers.
 std::string number_hint(const Names& texts) {
   const std::vector<std::tuple<std::string, std::string, const char*>> forms{
-      {",", "", "data.decimal: ','"},
-      {".", ",", "data.thousands: ','"},
-      {",", ".", "data.decimal: ',' and data.thousands: '.'"},
-      {".", " ", "data.thousands: ' '"},
-      {",", " ", "data.decimal: ',' and data.thousands: ' '"},
+      {".", "", "data.decimal: '.'"},     {",", "", "data.decimal: ','"},
+      {".", ",", "data.thousands: ','"},  {",", ".", "data.decimal: ',' and data.thousands: '.'"},
+      {".", " ", "data.thousands: ' '"},  {",", " ", "data.decimal: ',' and data.thousands: ' '"},
       {".", "'", "data.thousands: \"'\""}};
+  const Names bare = mapped(texts, without_signs);
+  bool are_bare_numbers = false;
   for (const auto& [decimal, thousands, words] : forms) {
     CsvSetOptions options{.decimal = decimal};
     if (!thousands.empty()) options.thousands = thousands;
     const NumberForm form(options);
-    if (std::ranges::none_of(texts,
-                             [&](const auto& text) { return std::isnan(form.number(text)); }))
-      return words;
+    const auto is_none = [&](const std::string& text) { return std::isnan(form.number(text)); };
+    if (std::ranges::none_of(texts, is_none)) return str("with ", words);
+    are_bare_numbers = are_bare_numbers || std::ranges::none_of(bare, is_none);
   }
-  return "";
+  return are_bare_numbers ? "without the signs around it" : "";
 }
 
 std::optional<TextColumn> text_column(const TableCells& cells, const NumberForm& form,
@@ -90,7 +101,7 @@ std::string shown(const TableCells& cells, const TextColumn& text) {
              cut(cells.text(text.row, file.column(text.name))), "'",
              text.has_dates      ? ", a date"
              : text.hint.empty() ? ""
-                                 : ", a number with " + text.hint,
+                                 : ", a number " + text.hint,
              ")");
 }
 

@@ -101,6 +101,13 @@ TEST_CASE("all columns of text are named at once, with what can be done about ea
   options.dates = {"when"};
   options.normalize = false;
   CHECK(inputs_of(*load_csv(options).train) == Floats{1, 0, 1, 19723, 1234.5, 0, 1, 2, 19724, 5.5});
+  options.file = folder.write("d.csv", "a,b,y\n12%,$1.5,1\n7 %,($3),2\n");
+  options.decimal = ".";
+  options.thousands.reset();
+  options.dates = {};
+  CHECK_THAT(table_error<DataError>(options),
+             ContainsSubstring("'a' (line 2: '12%', a number without the signs around it), 'b' "
+                               "(line 2: '$1.5', a number without the signs around it);"));
   // A cell of another kind among numbers stands alone.
   options = {.file = folder.write("b.csv", "a,y\n1,1\n2,2\nthree,3\n"), .target = {"y"}};
   options.finds_categories = true;

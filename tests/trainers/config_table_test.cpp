@@ -134,6 +134,18 @@ TEST_CASE("a record of before a default of data changed keeps what it was read b
   CHECK(value("{name: csv, file: a, target: y}", "missing_values") == "[]");
 }
 
+TEST_CASE("words stand for lists of a table's columns") {
+  const auto value = [](const std::string& keys, const std::string& key) {
+    const Config config =
+        parse("model: {name: linear}\ndata: {name: csv, file: a, target: y, " + keys + "}\n");
+    return values_of(config).at("data." + key);
+  };
+  CHECK(value("features: '*'", "features") == "[]");
+  CHECK(value("features: ['*']", "features") == "[\"*\"]");
+  CHECK(value("categories: auto", "categories") == "auto");
+  CHECK(value("categories: [auto]", "categories") == "[auto]");
+}
+
 TEST_CASE("every key's rule refuses what breaks it") {
   for_each_key(
       [](const keys::Section& section, const keys::ConfigKey& key, const std::string& path) {
