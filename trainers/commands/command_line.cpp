@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -136,7 +137,8 @@ std::string command_of(int argc, const char* const* argv, const std::string& pro
 int print(const std::string& text) {
   errno = 0;
   std::cout << text;
-  if (std::cout.flush()) return 0;
+  // Where stdout is written line by line, the C library tells a failure by this flag alone.
+  if (std::cout.flush() && std::ferror(stdout) == 0) return 0;
   if (errno == EPIPE) {
     // Whoever reads has enough ("| head"): the program ends as any other. prepare_process() has
     // made it an error for the sake of other pipes, and threads of replicas may block signals.
