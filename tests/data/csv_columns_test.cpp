@@ -7,6 +7,7 @@
 #include "framework/base/text.h"
 #include "framework/data/csv.h"
 #include "tests/catch.h"
+#include "tests/data/csv_error.h"
 #include "tests/data/same_batches.h"
 #include "tests/support/captured_stderr.h"
 #include "tests/support/message_of.h"
@@ -16,6 +17,7 @@ namespace lockstep {
 namespace {
 
 using Catch::Matchers::EndsWith;
+using testing::csv_error;
 using testing::damage_of;
 using testing::floats_of;
 using testing::integers_of;
@@ -24,11 +26,6 @@ using testing::TemporaryFolder;
 using testing::whole;
 using Floats = std::vector<float>;
 using Texts = std::vector<std::string>;
-
-template <typename E>
-std::string table_error(const CsvSetOptions& options, const DataContext& context = {}) {
-  return message_of<E>([&] { (void)load_csv(options, context); });
-}
 
 Floats inputs_of(const Dataset& set) {
   return floats_of(whole(set).inputs);
@@ -59,18 +56,18 @@ TEST_CASE("columns that are ignored are neither inputs nor targets") {
   // Other files need not have them.
   options.file = folder.write("b.csv", "a,b,y\n7,8,9\n");
   CHECK(inputs_of(*load_csv(options, {.fitted = sets.fitted}).train) == Floats{7, 8});
-  CHECK_THAT(table_error<ValueError>(options), ContainsSubstring("has no column 'patient'"));
+  CHECK_THAT(csv_error<ValueError>(options), ContainsSubstring("has no column 'patient'"));
   options.file = folder.path("a.csv");
   options.features = {"b", "patient", "a"};
   CHECK(load_csv(options).fitted.inputs == Texts{"b", "a"});
   options.ignore = {"y"};
-  CHECK(table_error<ValueError>(options) == "csv: data.ignore has the target 'y'");
+  CHECK(csv_error<ValueError>(options) == "csv: data.ignore has the target 'y'");
   options.features = {};
   options.ignore = {"patient", "a", "b"};
-  CHECK_THAT(table_error<ValueError>(options),
+  CHECK_THAT(csv_error<ValueError>(options),
              EndsWith("has no column but the target and those of data.ignore"));
   options.ignore = {"a"};
-  CHECK(table_error<ValueError>(options, {.fitted = sets.fitted}) ==
+  CHECK(csv_error<ValueError>(options, {.fitted = sets.fitted}) ==
         "csv: data.ignore has ['a'], which are inputs of the model");
 }
 
@@ -82,7 +79,7 @@ TEST_CASE("all columns of text are named at once, with what can be done about ea
                            "Ulm,2,2024-01-02,\"5,5\",4\n"),
       .target = {"y"}};
   const std::string of_file = "data file '" + options.file + "': ";
-  CHECK(table_error<DataError>(options) ==
+  CHECK(csv_error<DataError>(options) ==
         of_file +
             "3 of 4 input columns are not numbers: 'city' (line 2: 'Bonn'), 'when' (line 2: "
             "'2024-01-01', a date), 'cost' (line 2: '1.234,5', a number with data.decimal: ',' and "
@@ -90,11 +87,10 @@ TEST_CASE("all columns of text are named at once, with what can be done about ea
             "data.categories: [city, when, cost] makes an input of each different text (auto: for "
             "all such columns), data.dates: [when] makes numbers of dates");
   // train check says so, too, once, and not for each row.
-  CHECK(table_error<DataError>(options, {.keeps_damaged = true}) ==
-        table_error<DataError>(options));
+  CHECK(csv_error<DataError>(options, {.keeps_damaged = true}) == csv_error<DataError>(options));
   // Dates and numbers in another form are no categories unless that is said.
   options.finds_categories = true;
-  CHECK_THAT(table_error<DataError>(options),
+  CHECK_THAT(csv_error<DataError>(options),
              ContainsSubstring("2 of 4 input columns are not numbers: 'when' "));
   options.decimal = ",";
   options.thousands = ".";
@@ -105,16 +101,16 @@ TEST_CASE("all columns of text are named at once, with what can be done about ea
   options.decimal = ".";
   options.thousands.reset();
   options.dates = {};
-  CHECK_THAT(table_error<DataError>(options),
+  CHECK_THAT(csv_error<DataError>(options),
              ContainsSubstring("'a' (line 2: '12%', a number without the signs around it), 'b' "
                                "(line 2: '$1.5', a number without the signs around it);"));
   // A cell of another kind among numbers stands alone.
   options = {.file = folder.write("b.csv", "a,y\n1,1\n2,2\nthree,3\n"), .target = {"y"}};
   options.finds_categories = true;
-  CHECK_THAT(table_error<DataError>(options),
+  CHECK_THAT(csv_error<DataError>(options),
              EndsWith("line 4: column 'a': 'three' is no finite number"));
   options = {.file = folder.write("c.csv", "a,y\n1,cat\n2,dog\n"), .target = {"y"}};
-  CHECK_THAT(table_error<DataError>(options),
+  CHECK_THAT(csv_error<DataError>(options),
              EndsWith("the target is not numbers: 'y' (line 2: 'cat'); data.task: classification "
                       "predicts which text it is"));
 }
@@ -146,7 +142,7 @@ TEST_CASE("categories become inputs of their own, in their column's place") {
 
   // What the training file does not have.
   options.test_file = folder.write("b.csv", "y,class,city,a\n0,1,Oslo,9\n");
-  CHECK_THAT(table_error<DataError>(options),
+  CHECK_THAT(csv_error<DataError>(options),
              EndsWith("b.csv': line 2: column 'city': 'Oslo' is none of the training set's "
                       "categories: 'Bonn', 'Rome'; data.unseen: other trains with an input for "
                       "such"));
@@ -164,10 +160,10 @@ TEST_CASE("categories become inputs of their own, in their column's place") {
   options.test_file.reset();
   CHECK(inputs_of(*load_csv(options, {.fitted = open.fitted}).train) == Floats{1, 0, 0});
   options.unseen = CsvUnseen::error;
-  CHECK(table_error<ValueError>(options, {.fitted = open.fitted}) ==
+  CHECK(csv_error<ValueError>(options, {.fitted = open.fitted}) ==
         "csv: data.unseen is error, but the model was trained with other");
   options.categories = {};
-  CHECK(table_error<ValueError>(options, {.fitted = open.fitted}) ==
+  CHECK(csv_error<ValueError>(options, {.fitted = open.fitted}) ==
         "csv: data.categories is [], but the model was trained with ['city']");
   options.finds_categories = true;
   options.unseen = CsvUnseen::other;
@@ -178,20 +174,20 @@ TEST_CASE("what can't be a column of categories or dates is told") {
   const TemporaryFolder folder;
   CsvSetOptions options{.file = folder.write("a.csv", "a,y,z\nx,1,2024-01-01\n"), .target = {"y"}};
   options.categories = {"y"};
-  CHECK(table_error<ValueError>(options) ==
+  CHECK(csv_error<ValueError>(options) ==
         "csv: data.categories has the column 'y', which is no input");
   options.categories = {"a", "z"};
   options.dates = {"z"};
-  CHECK(table_error<ValueError>(options) ==
+  CHECK(csv_error<ValueError>(options) ==
         "csv: the column 'z' stands in data.categories and data.dates");
   options.categories = {"a"};
   options.date_parts = {"week"};
-  CHECK_THAT(table_error<ValueError>(options), ContainsSubstring("data.date_parts must be one of"));
+  CHECK_THAT(csv_error<ValueError>(options), ContainsSubstring("data.date_parts must be one of"));
   options.date_parts = {};
-  CHECK_THAT(table_error<ValueError>(options), ContainsSubstring("data.date_parts is empty"));
+  CHECK_THAT(csv_error<ValueError>(options), ContainsSubstring("data.date_parts is empty"));
   options.date_parts = {"year"};
   options.thousands = ".";
-  CHECK_THAT(table_error<ValueError>(options), ContainsSubstring("must differ"));
+  CHECK_THAT(csv_error<ValueError>(options), ContainsSubstring("must differ"));
 }
 
 TEST_CASE("rows of which a value is missing can be left out of each set") {
@@ -224,13 +220,13 @@ TEST_CASE("rows of which a value is missing can be left out of each set") {
 
   // Nor does another cell of such a row matter, and rows behind it are told by their own line.
   options.test_file = folder.write("b.csv", "a,b,kind,y\nNA,1,w,bad\n1,1,w,1\n");
-  CHECK_THAT(table_error<DataError>(options), ContainsSubstring("line 3: column 'kind': 'w'"));
+  CHECK_THAT(csv_error<DataError>(options), ContainsSubstring("line 3: column 'kind': 'w'"));
   const DataSets kept = load_csv(options, {.keeps_damaged = true});
   REQUIRE(kept.test->size() == 1);
   CHECK_THAT(damage_of(*kept.test, 0), ContainsSubstring("line 3: column 'kind': 'w'"));
 
   options.test_file = folder.write("b.csv", "a,b,kind,y\nNA,1,u,1\n");
-  CHECK_THAT(table_error<DataError>(options),
+  CHECK_THAT(csv_error<DataError>(options),
              EndsWith("b.csv': no row is left without those that miss a value: a (1); data.ignore "
                       "takes columns out, and data.missing: mean fills inputs"));
 }
@@ -271,16 +267,16 @@ TEST_CASE("missing inputs can be filled by what the training set has") {
   Fitted fitted = scaled.fitted;
   fitted.input_scales.clear();
   options.normalize = false;
-  CHECK_THAT(table_error<ValueError>(options, {.fitted = fitted}),
+  CHECK_THAT(csv_error<ValueError>(options, {.fitted = fitted}),
              ContainsSubstring("and so has no means"));
 
   // A missing category is one that the training set must have, as any other.
   options.file = folder.write("d.csv", "a,kind,y\n1,u,1\n2,v,2\n");
-  CHECK_THAT(table_error<DataError>(options),
+  CHECK_THAT(csv_error<DataError>(options),
              ContainsSubstring("b.csv': line 3: column 'kind': '?' is missing, and a missing value "
                                "is none of the training set's categories: 'u', 'v'; "));
   options.file = folder.write("d.csv", "a,kind,y\n,u,1\n,v,2\n");
-  CHECK_THAT(table_error<DataError>(options),
+  CHECK_THAT(csv_error<DataError>(options),
              EndsWith("the column 'a' has no value in the training set, and so no mean: "
                       "data.ignore leaves it out"));
 }
@@ -368,12 +364,12 @@ TEST_CASE("dates become numbers of their own, which are normalized as others") {
          std::vector<ColumnScale>{{2, std::sqrt(2.0 / 3)}, {2, 1}, {5, 1}}));
   CHECK(inputs_of(*sets.train, 1, 3) == Floats{-1, -1, 1, 1, 0, 0});
   options.date_parts = {"day", "year"};
-  CHECK(table_error<ValueError>(options, {.fitted = sets.fitted}) ==
+  CHECK(csv_error<ValueError>(options, {.fitted = sets.fitted}) ==
         "csv: data.date_parts is ['day', 'year'], but the model was trained with ['day', "
         "'weekday']");
   CHECK_THAT(load_csv(options).notes.at(2), EndsWith("1 constant column becomes 0 (when's year)"));
   options.date_format = "%d.%m.%Y";
-  CHECK_THAT(table_error<DataError>(options),
+  CHECK_THAT(csv_error<DataError>(options),
              EndsWith("line 2: column 'when': '2024-03-01' is no date as data.date_format has it: "
                       "'%d.%m.%Y'"));
   options.file = folder.write("b.csv", "a,when,y\n1,01.03.2024,1\n");

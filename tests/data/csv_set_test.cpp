@@ -8,9 +8,9 @@
 #include "framework/base/text.h"
 #include "framework/data/csv.h"
 #include "tests/catch.h"
+#include "tests/data/csv_error.h"
 #include "tests/data/same_batches.h"
 #include "tests/support/captured_stderr.h"
-#include "tests/support/message_of.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
 namespace lockstep {
@@ -18,19 +18,14 @@ namespace {
 
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
+using testing::csv_error;
 using testing::damage_of;
 using testing::floats_of;
 using testing::integers_of;
-using testing::message_of;
 using testing::TemporaryFolder;
 using testing::whole;
 using CsvTask = CsvSetOptions::Task;
 using CsvFloats = std::vector<float>;
-
-template <typename E>
-std::string csv_set_error(const CsvSetOptions& options, const DataContext& context = {}) {
-  return message_of<E>([&] { (void)load_csv(options, context); });
-}
 
 }  // namespace
 
@@ -151,7 +146,7 @@ TEST_CASE("what is wrong with a table is told with file, line and column") {
   const auto with_test = [&](const std::string& text) {
     CsvSetOptions both = options;
     both.test_file = folder.write("test.csv", text);
-    return csv_set_error<DataError>(both);
+    return csv_error<DataError>(both);
   };
   const std::string of_test = "data file '" + folder.path("test.csv") + "': ";
   CHECK(with_test("a,y\n1,bee\n2,cow\n") ==
@@ -163,35 +158,35 @@ TEST_CASE("what is wrong with a table is told with file, line and column") {
         of_test + "line 2: column 'a': '1e300' is too large for float32");
   CsvSetOptions far = options;
   far.file = folder.write("far.csv", "a,y\n-1.7e308,ant\n1.7e308,bee\n");
-  CHECK_THAT(csv_set_error<DataError>(far), EndsWith("'-1.7e308' is too large for float32"));
+  CHECK_THAT(csv_error<DataError>(far), EndsWith("'-1.7e308' is too large for float32"));
   options.test_file = folder.write("test.csv", "b,y\n1,bee\n");
-  CHECK_THAT(csv_set_error<ValueError>(options), ContainsSubstring("has no column 'a'"));
+  CHECK_THAT(csv_error<ValueError>(options), ContainsSubstring("has no column 'a'"));
   options.test_file = folder.path("none.csv");
-  CHECK_THAT(csv_set_error<DataError>(options),
+  CHECK_THAT(csv_error<DataError>(options),
              StartsWith("csv: there is no '" + folder.path("none.csv") + "'; it must be") &&
                  EndsWith("the head of a config in configs/ says where its data come from"));
   options.test_file.reset();
   options.file = folder.write("a.csv", "a,y\n1,ant\n2,\n");
   options.missing_values = {};
-  CHECK_THAT(csv_set_error<DataError>(options),
+  CHECK_THAT(csv_error<DataError>(options),
              ContainsSubstring("line 3: column 'y': '' is no class"));
 }
 
 TEST_CASE("columns that can't be are told before anything is read from them") {
   const TemporaryFolder folder;
   const std::string file = folder.write("a.csv", "a,y,z\n1,2,3\n");
-  CHECK_THAT(csv_set_error<ValueError>({.file = file, .target = {}}),
+  CHECK_THAT(csv_error<ValueError>({.file = file, .target = {}}),
              ContainsSubstring("data.target is empty, but must name a column"));
-  CHECK_THAT(csv_set_error<ValueError>({.file = file, .target = {"x"}}),
+  CHECK_THAT(csv_error<ValueError>({.file = file, .target = {"x"}}),
              ContainsSubstring("has no column 'x'"));
-  CHECK_THAT(csv_set_error<ValueError>({.file = file, .target = {"y"}, .features = {"a", "y"}}),
+  CHECK_THAT(csv_error<ValueError>({.file = file, .target = {"y"}, .features = {"a", "y"}}),
              ContainsSubstring("have the column 'y' twice"));
-  CHECK_THAT(csv_set_error<ValueError>({.file = file, .target = {"a", "y", "z"}}),
+  CHECK_THAT(csv_error<ValueError>({.file = file, .target = {"a", "y", "z"}}),
              ContainsSubstring("has no column but the target"));
-  CHECK_THAT(csv_set_error<ValueError>(
-                 {.file = file, .target = {"a", "y"}, .task = CsvTask::classification}),
-             ContainsSubstring("data.target has 2 columns, but classification has classes of one"));
-  CHECK_THAT(csv_set_error<ValueError>({.file = file, .target = {"y"}, .separator = "::"}),
+  CHECK_THAT(
+      csv_error<ValueError>({.file = file, .target = {"a", "y"}, .task = CsvTask::classification}),
+      ContainsSubstring("data.target has 2 columns, but classification has classes of one"));
+  CHECK_THAT(csv_error<ValueError>({.file = file, .target = {"y"}, .separator = "::"}),
              ContainsSubstring("data.separator is '::', but must be one byte"));
 }
 
@@ -204,7 +199,7 @@ TEST_CASE("a table whose columns have mean 0 and deviation 1 already is normaliz
   CHECK((fitted.input_scales == std::vector<ColumnScale>{{0, 1}, {0, 1}}));
   CHECK(load_csv(options, {.fitted = fitted}).fitted == fitted);
   options.normalize = false;
-  CHECK_THAT(csv_set_error<ValueError>(options, {.fitted = fitted}),
+  CHECK_THAT(csv_error<ValueError>(options, {.fitted = fitted}),
              ContainsSubstring("data.normalize is false, but the model was trained with true"));
 }
 
@@ -227,7 +222,7 @@ TEST_CASE("other tables are read by what was fitted to the training file") {
   CHECK(floats_of(whole(*other.train).targets) == CsvFloats{2});
 
   const auto error = [&](const CsvSetOptions& changed) {
-    return csv_set_error<ValueError>(changed, {.fitted = fitted});
+    return csv_error<ValueError>(changed, {.fitted = fitted});
   };
   CsvSetOptions changed = options;
   changed.file = folder.write("less.csv", "b,y\n40,8\n");
@@ -266,7 +261,7 @@ TEST_CASE("classes of other tables have the numbers of the training file's") {
   CHECK(other.train->class_names() == texts.classes);
   CHECK(integers_of(whole(*other.train).targets) == std::vector<std::int64_t>{2, 1});
   options.file = folder.write("more.csv", "kind,x\nowl,1\ncow,2\n");
-  CHECK(csv_set_error<DataError>(options, {.fitted = texts}) ==
+  CHECK(csv_error<DataError>(options, {.fitted = texts}) ==
         "data file '" + options.file +
             "': line 3: column 'kind': 'cow' is none of the training "
             "file's classes: 'ant', 'bee', 'owl'");
@@ -284,7 +279,7 @@ TEST_CASE("tables may lack their targets where none are needed") {
                         .target = {"y", "z"}};
   const Fitted fitted = load_csv(options).fitted;
   options.file = folder.write("bare.csv", "a\n4\n");
-  CHECK_THAT(csv_set_error<ValueError>(options, {.fitted = fitted}),
+  CHECK_THAT(csv_error<ValueError>(options, {.fitted = fitted}),
              ContainsSubstring("has no column 'y'"));
   const auto bare = load_csv(options, {.fitted = fitted, .needs_targets = false}).train;
   CHECK_FALSE(bare->has_targets());
@@ -293,7 +288,7 @@ TEST_CASE("tables may lack their targets where none are needed") {
   CHECK(whole(*bare).targets.isnan().all().item<bool>());
   // Some of them are a mistake.
   options.file = folder.write("half.csv", "a,z\n4,1\n");
-  CHECK_THAT(csv_set_error<ValueError>(options, {.fitted = fitted, .needs_targets = false}),
+  CHECK_THAT(csv_error<ValueError>(options, {.fitted = fitted, .needs_targets = false}),
              ContainsSubstring("has no column 'y'"));
   options.file = folder.path("train.csv");
   CHECK(load_csv(options, {.fitted = fitted, .needs_targets = false}).train->has_targets());
@@ -327,7 +322,7 @@ TEST_CASE("whole numbers of any length are classes of their own") {
   CHECK(integers_of(whole(*sets.train).targets) == std::vector<std::int64_t>{2, 1, 0, 0});
   CHECK(integers_of(whole(*sets.test).targets) == std::vector<std::int64_t>{1, 0});
   options.test_file = folder.write("b.csv", "id,x\n9007199254740994,1\n");
-  CHECK_THAT(csv_set_error<DataError>(options),
+  CHECK_THAT(csv_error<DataError>(options),
              ContainsSubstring("'9007199254740994' is none of the training file's classes"));
 }
 
@@ -339,20 +334,20 @@ TEST_CASE("missing values of a table are an error that lists where") {
                         .target = {"y"},
                         .features = {"a"},
                         .task = CsvTask::classification};
-  CHECK(csv_set_error<DataError>(options) ==
+  CHECK(csv_error<DataError>(options) ==
         "data file '" + options.file +
             "': it has 6 missing values: line 3, column 'a': 'NaN'; line 4, column 'y': 'n/a'; "
             "line 5, column 'y': ' '; line 6, column 'y': '?'; line 7, column 'y': 'NULL'; line 8, "
             "column 'a': ''; data.missing: drop leaves these rows out, and mean fills them; "
             "data.missing_values says what counts as missing ([]: nothing)");
   options.task = CsvTask::regression;
-  CHECK_THAT(csv_set_error<DataError>(options), ContainsSubstring("it has 6 missing values"));
+  CHECK_THAT(csv_error<DataError>(options), ContainsSubstring("it has 6 missing values"));
 
   // Spellings of one's own, and none.
   options.missing_values = {"4", "-999"};
   options.file = folder.write("b.csv", "a,y\n1,NA\n4,b\n 4 ,c\n40,NA\n");
   options.task = CsvTask::classification;
-  CHECK_THAT(csv_set_error<DataError>(options),
+  CHECK_THAT(csv_error<DataError>(options),
              ContainsSubstring("it has 2 missing values: line 3, column 'a': '4'; line 4, column "
                                "'a': ' 4 ';"));
   options.missing_values = {};
@@ -365,7 +360,7 @@ TEST_CASE("missing values of a table are an error that lists where") {
   std::string text = "a,y\n";
   for (int i = 0; i < 12; ++i) text += "1,\n";
   options.test_file = folder.write("d.csv", text);
-  CHECK_THAT(csv_set_error<DataError>(options),
+  CHECK_THAT(csv_error<DataError>(options),
              ContainsSubstring("d.csv': it has 12 missing values: line 2, column 'y': ''; ") &&
                  ContainsSubstring("line 11, column 'y': ''; and 2 more; "));
 }
@@ -445,7 +440,7 @@ TEST_CASE("where damaged rows are kept, each says all that is wrong with it") {
   options = {.file = folder.write("c.csv", "x,z\nNA,1\n"),
              .target = {"x"},
              .task = CsvTask::classification};
-  CHECK_THAT(csv_set_error<DataError>(options, {.keeps_damaged = true}),
+  CHECK_THAT(csv_error<DataError>(options, {.keeps_damaged = true}),
              EndsWith("no label in column 'x' is a class"));
 }
 
@@ -486,7 +481,7 @@ TEST_CASE("a label that does not count is no class of a table") {
   CHECK(names.fitted.classes == std::vector<std::string>{"cat", "dog"});
   CHECK(integers_of(whole(*names.train).targets) == std::vector<std::int64_t>{0, -100, 1});
   options.file = folder.write("a.csv", "x,y\n1,-100\n");
-  CHECK_THAT(csv_set_error<DataError>(options, {.ignored = -100}),
+  CHECK_THAT(csv_error<DataError>(options, {.ignored = -100}),
              ContainsSubstring("no label in column 'y' is a class: -100 does not count"));
 }
 
