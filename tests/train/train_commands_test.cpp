@@ -297,6 +297,11 @@ TEST_CASE("train predict writes what the model says of each sample, to stdout or
   CHECK(end.out == lines[0] + "\n" + lines[1] + "\n");
   CHECK(end.err == line);
   CHECK(read_text(run.folder.path() / "status") == "141\n");
+  const Ended full =
+      run_program(Flags{"/bin/sh", "-c", R"("$0" "$@" > /dev/full)"} + train_command(predict),
+                  run.folder.path());
+  CHECK(full.status == 1);
+  CHECK_THAT(full.err, ContainsSubstring("stdout cannot be written"));
   refuse({"--output", "none/p.csv"}, "--output none/p.csv: there is no folder none");
   refuse({"--split", "validation"},
          "--split validation: the data set fashion_mnist has no validation set; the run had train, "

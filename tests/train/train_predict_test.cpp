@@ -141,10 +141,10 @@ TEST_CASE("rows come from files and from standard input") {
   CHECK_THAT(bare.err, ContainsSubstring("data file '-': it has only its header, and no rows: its "
                                          "first line must name the columns, 'a' among them, and "
                                          "rows follow"));
-  const Ended two = birds.piped("printf '9\\n8\\n'", {"-"});
+  const Ended two = birds.piped("printf '9.5\\n8\\n'", {"-"});
   CHECK(two.status == 2);
   CHECK(two.err ==
-        "lockstep: error: csv: '-' has no column 'a'; it has '9': its first line must "
+        "lockstep: error: csv: '-' has no column 'a'; it has '9.5': its first line must "
         "name the columns\n");
   const Ended empty = birds.piped("true", {"-"});
   CHECK(empty.status == 2);
@@ -154,9 +154,8 @@ TEST_CASE("rows come from files and from standard input") {
   CHECK(lines_of(wrong.out).size() == 2);
   CHECK_THAT(wrong.err, ContainsSubstring("sample 1: data file '-': line 3: column 'a': 'x' is"));
 
-  // Of the run's own rows it is not said that they are of another file.
   birds.folder.write("copy.csv", read_text(birds.folder.path("train.csv")));
-  (void)birds.predictions(set("data.file=copy.csv"), "the training set: 4 rows");
+  (void)birds.predictions(set("data.file=copy.csv"), "4 rows of copy.csv, the training set");
   (void)birds.predictions(set("data.test_file=one.csv"), "3 rows of one.csv");
   CHECK(birds.refusal({"none.csv"}) == "lockstep: error: there is no 'none.csv'\n");
   CHECK(birds.refusal({"one.csv", "--split", "test"}) ==
@@ -225,7 +224,7 @@ TEST_CASE("an array's file is predicted by itself, and sources without files say
   const TemporaryFolder folder;
   folder.write("job.yaml",
                "model: {name: linear}\n"
-               "data: {name: npy, inputs: x.npy, targets: y.npy, batch_size: 4}\n"
+               "data: {name: npy, inputs: x.npy, targets: y.npy, task: regression, batch_size: 4}\n"
                "parallel: {replicas: 1}\n");
   folder.write("x.npy", npy_file("<f4", false, "(4, 2)", std::string(32, '\0')));
   folder.write("y.npy", npy_file("<f4", false, "(4, 1)", std::string(16, '\0')));
