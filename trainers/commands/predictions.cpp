@@ -22,10 +22,12 @@
 #include "framework/base/number_text.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
+#include "framework/data/sample_text.h"
 #include "framework/formats/csv.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/training/evaluation_mode.h"
 #include "framework/training/forward_place.h"
+#include "framework/tree/error_place.h"
 #include "trainers/commands/command_line.h"
 
 namespace lockstep {
@@ -330,7 +332,9 @@ void write_predictions(Model& model, const Dataset& data, const PredictionOption
   for (std::int64_t start = 0; start < data.size(); start += options.batch_size) {
     std::vector<std::int64_t> indices =
         consecutive(start, std::min(options.batch_size, data.size() - start));
-    const Batch batch = readable_batch(data, indices, options.on_damaged);
+    const Batch batch =
+        foreign_placed([&] { return first_not_made(data, indices); },
+                       [&] { return readable_batch(data, indices, options.on_damaged); });
     if (indices.empty()) continue;
     std::string text;
     for (const Json& row : rows.of(run_forward(model, batch.inputs), batch.targets, indices)) {
