@@ -82,7 +82,10 @@ BatchLoss training_loss(const Config& config, const Objective& objective, Model&
                [&](const at::Tensor& some_outputs, const at::Tensor& some_targets) {
                  return objective.loss->mean(some_outputs, some_targets);
                });
-  if (objective.scales.empty()) return {loss, loss.detach()};
+  // As evaluations do: values of other sizes have no unit that is known.
+  if (objective.scales.empty() || outputs.sizes() != batch.targets.sizes()) {
+    return {loss, loss.detach()};
+  }
   return {loss, objective.loss->mean(unscaled(outputs, objective.scales),
                                      unscaled(batch.targets, objective.scales))};
 }
@@ -116,7 +119,7 @@ std::vector<at::Tensor> tallied(Model& model, const Dataset& data,
     const Batch batch = made_batch(samples);
     at::Tensor outputs = run_forward(model, batch.inputs).narrow(0, 0, count);
     at::Tensor targets = batch.targets.narrow(0, 0, count);
-    // What differs in its sizes the tallies refuse.
+    // What differs in its sizes only a program's own tallies take.
     if (!scales.empty() && outputs.sizes() == targets.sizes()) {
       outputs = unscaled(outputs, scales);
       targets = unscaled(targets, scales);
