@@ -282,7 +282,12 @@ TEST_CASE("train predict writes what the model says of each sample, to stdout or
   refuse({"--output", "run", "--force"},
          "--output run: it is no file, and --force replaces files alone");
   refuse({"--top", "11"}, "--top: must be from 1 to the 10 classes that there are, is 11");
-  CHECK(csv({"--output", "p.jsonl", "--force", "--format=jsonl", "--top=10"}, line).empty());
+  std::filesystem::create_symlink("p.jsonl", run.folder.path() / "link");
+  std::filesystem::create_symlink("/dev/null", run.folder.path() / "device");
+  refuse({"--output", "device", "--force"},
+         "--output device: it is no file, and --force replaces files alone");
+  CHECK(csv({"--output", "link", "--force", "--format=jsonl", "--top=10"}, line).empty());
+  CHECK(std::filesystem::is_symlink(run.folder.path() / "link"));
   const auto likeliest = read_json_lines(run.folder.path() / "p.jsonl");
   REQUIRE(likeliest.size() == 10'000);
   for (std::size_t i = 0; i < rows.size(); ++i) {

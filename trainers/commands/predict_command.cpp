@@ -147,14 +147,16 @@ std::string text_of(const OpenedCheckpoint& checkpoint, const NamedSet& picked,
   throw ValueError(str(output, " exists already: name another file, or replace it with --force"));
 }
 
-void check_output(const std::string& output, bool may_exist) {
+// The file to write: what `output` leads to, if it is a link. So a link stays, and one to a pipe,
+// as /dev/stdout may be, is refused.
+std::string checked_output(const std::string& output, bool may_exist) {
   check_folder_of("--output", output);
   std::error_code error;
-  const auto status = std::filesystem::symlink_status(output, error);
-  if (!std::filesystem::exists(status)) return;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(output, error))) return output;
   if (!may_exist) fail_existing(output);
-  require(std::filesystem::is_regular_file(status) || std::filesystem::is_symlink(status),
-          "--output ", output, ": it is no file, and --force replaces files alone");
+  require(std::filesystem::is_regular_file(output, error), "--output ", output,
+          ": it is no file, and --force replaces files alone");
+  return std::filesystem::canonical(output);
 }
 
 }  // namespace
@@ -202,7 +204,7 @@ int run_predict(int argc, const char* const* argv) {
           "--split ", cut(split.value_or("")), ": must be train, validation or test");
   require(format == "csv" || format == "jsonl", "--format ", cut(format), ": must be csv or jsonl");
   require(output || !is_forced, "--force needs --output FILE, which it replaces");
-  if (output) check_output(*output, is_forced);
+  if (output) output = checked_output(*output, is_forced);
   require(paths.empty() || !split, "--split names a set of the run, but '", cut(join(paths)),
           "' is given: leave one of them out");
   const bool has_other_data = !overrides.empty() || !paths.empty();
