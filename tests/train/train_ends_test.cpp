@@ -187,8 +187,9 @@ TEST_CASE(
   const Flags flags = job(folder.path()) + set("checkpoint.best=none trainer.patience=9");
   const Ended end = must_train(folder.path(), flags + Flags{"--output", "run"});
   const std::int64_t best = best_step_of(folder.path() / "run");
-  CHECK_THAT(end.out, ContainsSubstring("\nbest step " + std::to_string(best) + ": validation ") &&
-                          ContainsSubstring("; no checkpoint has these weights\n"));
+  CHECK_THAT(end.out,
+             ContainsSubstring("\nbest step " + std::to_string(best) + ": validation ") &&
+                 ContainsSubstring("; no checkpoint is kept as the best (checkpoint.best)\n"));
   CHECK(result_of(folder.path() / "run")["best"]["step"] == best);
   CHECK(!result_of(folder.path() / "run").contains("test_best"));
   const Ended plain =

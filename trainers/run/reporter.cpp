@@ -151,7 +151,7 @@ void Reporter::print_best(const BestStep& best, const std::string& weights) {
                            are_averages ? ParameterValues::averaged : ParameterValues::trained);
   };
   print(text(kValidationSet, best.validation) +
-        (best.checkpoint.empty() ? "; no checkpoint has these weights"
+        (best.checkpoint.empty() ? "; no checkpoint is kept as the best (checkpoint.best)"
                                  : "; in " + (folder_ / best.checkpoint).string()));
   if (!best.test.empty()) print(text(kTestSet, best.test));
 }
