@@ -167,7 +167,6 @@ std::string text_of(const AxisIndexGroups& groups) {
   return str("[", join(mapped(groups, text_of_one)), "]");
 }
 
-// Without a stream: every call of a collective says where it is.
 std::string text_of(const std::source_location& where) {
   return place_of(where);
 }

@@ -34,6 +34,15 @@ bool is_from_elsewhere(const std::exception& error) {
          dynamic_cast<const CommError*>(&error) != nullptr;
 }
 
+// Whether it is of a type that its kind does not tell, and that rethrow_as() would lose.
+bool is_of_own_type(const Error& error) {
+  try {
+    throw_as(error.kind(), "");
+  } catch (const Error& plain) {
+    return typeid(error) != typeid(plain);
+  }
+}
+
 }  // namespace
 
 std::string form_of(const at::Tensor& tensor) {
@@ -46,9 +55,10 @@ std::string forms_of(const std::vector<at::Tensor>& tensors) {
   return listed(mapped(tensors, form_of), kMost);
 }
 
+// Without a stream: every call of a collective says where it is.
 std::string place_of(const std::source_location& where) {
   const std::string_view file = where.file_name();
-  return str(file.substr(file.rfind('/') + 1), ":", where.line());
+  return std::string(file.substr(file.rfind('/') + 1)) + ':' + std::to_string(where.line());
 }
 
 std::string message_text(const std::exception& error) {
@@ -102,7 +112,7 @@ void rethrow_at(const std::string& place) {
     throw;
   } catch (const std::exception& error) {
     const auto* const ours = dynamic_cast<const Error*>(&error);
-    if (is_from_elsewhere(error) || (ours != nullptr && !is_plain(*ours))) throw;
+    if (is_from_elsewhere(error) || (ours != nullptr && is_of_own_type(*ours))) throw;
     rethrow_as(handled, with_place(error.what(), place));
   }
 }

@@ -110,6 +110,7 @@ TEST_CASE("an exception keeps its type where it gains its place, and an Error it
       if (x.numel() == 3) throw std::bad_alloc();
       if (x.numel() == 4) throw std::out_of_range("no such word");
       if (x.numel() == 5) C10_THROW_ERROR(IndexError, "no such row");
+      if (x.numel() == 6) throw NonFiniteStep("diverged");
       return x;
     }
   } module;
@@ -125,7 +126,9 @@ TEST_CASE("an exception keeps its type where it gains its place, and an Error it
     CHECK_THROWS_AS(std::rethrow_if_nested(error), std::out_of_range);
   }
   CHECK_THROWS_AS(run_forward(module, at::ones({5})), c10::IndexError);
-  CHECK(run_forward(module, at::ones({6})).numel() == 6);
+  // A type that its kind and name do not tell.
+  CHECK_THROWS_AS(run_forward(module, at::ones({6})), NonFiniteStep);
+  CHECK(run_forward(module, at::ones({7})).numel() == 7);
 }
 
 TEST_CASE("the second run draws no keys, calls no collectives and counts no statistics") {
