@@ -96,12 +96,9 @@ at::Tensor pack(const Leaves& leaves, const std::vector<std::size_t>& indices,
 constexpr at::ScalarType kTypes[] = {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong,
                                      at::kInt,    at::kShort, at::kChar, at::kByte,     at::kBool};
 
-// Calls visit(leaf, its index) for each. What it throws gains which leaf that is, and its shape.
-void for_each_placed(const Leaves& leaves, const auto& visit) {
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    placed([&] { return lockstep::str("leaf ", i, ", ", form_of(leaves[i])); },
-           [&] { visit(leaves[i], i); });
-  }
+// task(), whose exceptions gain which leaf they are about, and its shape.
+void at_leaf(const Leaves& leaves, std::size_t i, const auto& task) {
+  placed([&] { return lockstep::str("leaf ", i, ", ", form_of(leaves[i])); }, task);
 }
 
 }  // namespace
@@ -124,14 +121,15 @@ ElementType element_type(at::ScalarType type, const AxisCall& call) {
 }
 
 void check_leaves(const Leaves& leaves, const AxisCall& call) {
-  for_each_placed(leaves, [&](const at::Tensor& leaf, std::size_t i) {
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const at::Tensor& leaf = leaves[i];
     call.require(leaf.defined(), "leaf ", i, " is an undefined tensor");
     call.require(leaf.device().is_cpu(), "leaf ", i, " is on ", leaf.device(),
                  "; only the CPU is supported");
     call.require(leaf.layout() == at::kStrided, "leaf ", i,
                  " is sparse; only dense tensors are supported");
-    (void)element_type(leaf.scalar_type(), call);
-  });
+    at_leaf(leaves, i, [&] { (void)element_type(leaf.scalar_type(), call); });
+  }
 }
 
 std::vector<std::vector<std::size_t>> by_dtype(const Leaves& leaves) {
@@ -200,15 +198,17 @@ std::int64_t wrap_dimension(std::int64_t dimension, std::int64_t dimensions, con
 Cut cut_of(const Leaves& leaves, std::int64_t dimension, const char* argument, std::int64_t slices,
            bool tiled, const AxisCall& call) {
   Cut cut{{}, tiled};
-  for_each_placed(leaves, [&](const at::Tensor& leaf, std::size_t /*index*/) {
-    cut.dimensions.push_back(wrap_dimension(dimension, leaf.dim(), argument, call));
-    const std::int64_t length = leaf.size(cut.dimensions.back());
-    call.require(tiled ? length % slices == 0 : length == slices, argument, " ", dimension,
-                 " has length ", length,
-                 tiled ? "; tiled, it must be divisible by the group's size, "
-                       : "; untiled, it must be the group's size, ",
-                 slices);
-  });
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    at_leaf(leaves, i, [&] {
+      cut.dimensions.push_back(wrap_dimension(dimension, leaves[i].dim(), argument, call));
+      const std::int64_t length = leaves[i].size(cut.dimensions.back());
+      call.require(tiled ? length % slices == 0 : length == slices, argument, " ", dimension,
+                   " has length ", length,
+                   tiled ? "; tiled, it must be divisible by the group's size, "
+                         : "; untiled, it must be the group's size, ",
+                   slices);
+    });
+  }
   return cut;
 }
 

@@ -134,7 +134,7 @@ void wrong_tensors() {
                      "leaf 1 is sparse; only dense tensors are supported");
   refused_everywhere(at::empty({n}, at::kMeta), "leaf 1 is on meta; only the CPU is supported");
 
-  // The leaf is named, whatever is wrong with it.
+  // The leaf is named, whatever is wrong with it, and once.
   const auto ends = [](const std::string& end, const std::function<void()>& call) {
     const std::string message = message_of<ValueError>(call);
     expect(message.ends_with(end), str("expected at the end: ", end, "\nbut got: ", message));
@@ -142,6 +142,7 @@ void wrong_tensors() {
   const Leaves complex{at::ones({n}), at::zeros({n, 3}, at::kComplexDouble)};
   ends(str("collectives know (leaf 1, ComplexDouble (", n, ", 3))"),
        [&] { (void)psum(complex, "i"); });
+  ends("leaf 1 is an undefined tensor", [&] { (void)psum(Leaves{at::ones({n}), Tensor()}, "i"); });
   const Leaves uneven{at::ones({n}), at::ones({n + 1, 2})};
   ends(str(", ", n, " (leaf 1, Float (", n + 1, ", 2))"), [&] { (void)psum_scatter(uneven, "i"); });
 }
