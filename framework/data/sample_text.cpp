@@ -7,7 +7,9 @@
 namespace lockstep {
 
 std::string sample_text(const Dataset& data, std::int64_t index) {
-  const std::string name = data.sample_name(index);
+  std::string name;
+  // For messages: no exception is lost for a name that can't be had, either.
+  (void)thrown_by([&] { name = data.sample_name(index); });
   return str("sample ", index, name.empty() ? "" : str(" ('", name, "')"));
 }
 

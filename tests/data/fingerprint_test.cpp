@@ -1,5 +1,7 @@
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -7,6 +9,7 @@
 #include "framework/data/data.h"
 #include "framework/data/image_folder.h"
 #include "framework/data/images.h"
+#include "framework/data/sample_text.h"
 #include "framework/data/tensor_set.h"
 #include "framework/data/text.h"
 #include "tests/catch.h"
@@ -113,6 +116,17 @@ TEST_CASE("the fingerprint of a text notices bytes that make no sample more") {
   CHECK(print("abcdefghijklm").first == expected.first);
   CHECK(print("abcdefghijklm").second != expected.second);
   CHECK(print("abcdeFghijkl").second != expected.second);
+}
+
+TEST_CASE("a sample that can't be made is found, also where its name throws, too") {
+  const auto set = testing::made_set(
+      {.size = 6,
+       .make =
+           [](const testing::MadeSample& sample) {
+             if (sample.index == 4) throw DataError("no such line");
+           },
+       .name = [](std::int64_t /*index*/) -> std::string { throw std::out_of_range("no name"); }});
+  CHECK(first_not_made(*set, std::vector<std::int64_t>{1, 4, 5}) == "sample 4");
 }
 
 TEST_CASE("what a config makes has the fingerprint of its sizes") {

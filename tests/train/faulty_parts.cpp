@@ -60,8 +60,9 @@ class Encoder : public torch::nn::Module {
 };
 
 // shape: fc2 takes 6 values of fc1's 8. view: after fc1, of a size that does not fit. dtype: fc1
-// gets float64. throws: an exception of its own, after fc1. training: in training mode alone.
-// waits: as shape, behind a collective. backward: a derivative. making: there is no model.
+// gets float64. throws: an exception of its own, after fc1. rows: one for all samples. training: in
+// training mode alone. waits: as shape, behind a collective. backward: a derivative. making: there
+// is no model.
 class Faulty : public Model {
  public:
   explicit Faulty(const std::string& fault)
@@ -74,6 +75,7 @@ class Faulty : public Model {
     at::Tensor x = at::relu(encoder_->fc1->forward(is_double ? inputs.to(at::kDouble) : inputs));
     if (fault_ == "view") x = x.view({3, 7});
     if (fault_ == "throws") throw std::out_of_range("no such head");
+    if (fault_ == "rows") x = x.narrow(0, 0, 1);
     if (fault_ == "training" && is_training()) x = x.slice(1, 0, 5);
     if (fault_ == "waits") x = x + psum(at::zeros({1}), "data");
     if (fault_ == "backward") x = FailingBackward::apply(x);
@@ -162,7 +164,7 @@ void register_faulty_parts() {
   register_model(model_kind<FaultOptions>(
       "faulty", "throws",
       [](FaultOptions& options) {
-        return fault_keys(options, "shape", "view", "dtype", "throws", "training", "waits",
+        return fault_keys(options, "shape", "view", "dtype", "throws", "rows", "training", "waits",
                           "backward", "making");
       },
       [](const FaultOptions& options, const SampleType& /*sample*/,

@@ -116,6 +116,9 @@ TEST_CASE("a target that a loss refuses is told as the sample that has it") {
              ContainsSubstring("Target 6 is out of bounds. (row ") &&
                  ContainsSubstring(" is sample 20 ('row-20') of the training set; loss 'faulty' of "
                                    "outputs Float (4, 2), targets Long (4); step "));
+  // Outputs that are not of the samples are the model's fault.
+  CHECK_THAT(runs.error_of("model.fault=rows loss.name=faulty"),
+             ContainsSubstring(" (loss 'faulty' of outputs Float (1, 2), targets Long (4); step "));
 }
 
 TEST_CASE("exceptions of losses, metrics, optimizers and callbacks name these") {

@@ -53,6 +53,11 @@ std::string place_of_measure(
     const std::function<void(const at::Tensor& outputs, const at::Tensor& targets)>& of) {
   const std::string given = outputs.defined() ? str("outputs ", form_of(outputs), ", ") : "";
   const std::string shapes = is_ours() ? "" : str(" of ", given, "targets ", form_of(targets));
+  // Where they have no row for each sample, none is to blame.
+  const auto has_rows = [&](const at::Tensor& tensor) {
+    return tensor.dim() > 0 && tensor.size(0) == std::ssize(samples.indices);
+  };
+  if ((outputs.defined() && !has_rows(outputs)) || !has_rows(targets)) return str(what, shapes);
   const std::string refused = samples.first_refused([&](std::int64_t row) {
     of(outputs.defined() ? outputs.detach().narrow(0, row, 1) : outputs, targets.narrow(0, row, 1));
   });
