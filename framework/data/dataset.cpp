@@ -11,6 +11,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/data/fingerprint.h"
+#include "framework/tree/error_place.h"
 
 namespace lockstep {
 namespace {
@@ -20,9 +21,7 @@ void check_made(const char* what, const at::Tensor& made, const TensorType& type
   const std::vector<std::int64_t> sizes = type.sizes(count);
   require(made.defined() && made.scalar_type() == type.dtype && made.sizes() == sizes,
           "dataset: ", what, " must be ", c10::toString(type.dtype), " (", join(sizes),
-          "), as its type says, not ",
-          made.defined() ? str(c10::toString(made.scalar_type()), " (", join(made.sizes()), ")")
-                         : "undefined");
+          "), as its type says, not ", form_of(made));
 }
 
 }  // namespace

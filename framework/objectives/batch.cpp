@@ -2,6 +2,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/tree/error_place.h"
 
 namespace lockstep::objectives {
 namespace {
@@ -20,8 +21,7 @@ bool is_float_or_double(const at::Tensor& tensor) {
 void refuse(std::string_view user, std::string_view rule, const at::Tensor& outputs,
             const at::Tensor& targets) {
   const auto form = [](const at::Tensor& tensor) {
-    return str(c10::toString(tensor.scalar_type()), " (", join(tensor.sizes()), ")",
-               tensor.is_cpu() ? "" : " on another device");
+    return form_of(tensor) + (tensor.is_cpu() ? "" : " on another device");
   };
   throw ValueError(
       str(user, ": ", rule, "; outputs are ", form(outputs), ", targets ", form(targets)));
