@@ -162,6 +162,9 @@ TEST_CASE("rows come from files and from standard input") {
         "lockstep: error: --split names a set of the run, but 'one.csv' is given: leave one of "
         "them out\n");
   CHECK_THAT(birds.refusal({"run"}), ContainsSubstring("data file 'run': it is a folder"));
+  CHECK(refusal(birds.folder.path(), {"predict", "run/checkpoints/latest", "one.csv"}) ==
+        "lockstep: error: --checkpoint DIR is needed (did you mean '--checkpoint "
+        "run/checkpoints/latest'?); see train predict --help\n");
 }
 
 TEST_CASE("pictures are predicted from files, folders and standard input") {

@@ -175,27 +175,23 @@ int run_predict(int argc, const char* const* argv) {
       .what =
           "Writes what a checkpoint's model says of each sample of files, or of a set, in their "
           "order.",
-      .flags = {checkpoint_flag(named),
-                {"--split", "SET", "train, validation or test (default: see below)", sets(split)},
-                {"--format", "FORMAT", "csv (default) or jsonl, one JSON object a line",
-                 sets(format)},
-                {"--with", "COLUMNS",
-                 "A row's own texts beside its prediction: names between commas, or * for all",
-                 [&](const Argument& argument) { options.with.push_back(argument.value); }},
-                {"--probabilities", "", "Of each class; probabilities sum to 1",
-                 sets(options.probabilities)},
-                {"--top", "K", "The K likeliest classes, with names and probabilities",
-                 sets(options.top, number_of<std::int64_t>("an integer"))},
-                {"--output", "FILE",
-                 "The new file (default: stdout); one that has the name stays as it is, without "
-                 "--force",
-                 sets(output)},
-                {"--force", "", "Replace --output FILE, once the new one is whole",
-                 sets(is_forced)},
-                set_flag(overrides,
-                         "Sets a key of data, such as other files; may be repeated. The training "
-                         "set is then whole: data.validation takes no part of it",
-                         program, {"data"})},
+      .flags =
+          {checkpoint_flag(named),
+           {"--split", "SET", "train, validation or test (default: see below)", sets(split)},
+           {"--format", "FORMAT", "csv (default) or jsonl, one JSON object a line", sets(format)},
+           {"--with", "COLUMNS",
+            "Columns to copy beside each prediction: names between commas, or * for all",
+            [&](const Argument& argument) { options.with.push_back(argument.value); }},
+           {"--probabilities", "", "Add each class's probability", sets(options.probabilities)},
+           {"--top", "K", "Add the K likeliest classes, with names and probabilities",
+            sets(options.top, number_of<std::int64_t>("an integer"))},
+           {"--output", "FILE",
+            "The new file (default: stdout); without --force it must not exist yet", sets(output)},
+           {"--force", "", "Replace --output FILE, once the new one is whole", sets(is_forced)},
+           set_flag(overrides,
+                    "Sets a key of data, such as other files; may be repeated. The training "
+                    "set is then whole: data.validation takes no part of it",
+                    program, {"data"})},
       .more = kPredictHelp,
       .operand = [&](const std::string& path) { paths.push_back(path); },
       .has_many = true};
@@ -211,6 +207,9 @@ int run_predict(int argc, const char* const* argv) {
   if (has_other_data && split != kValidationSet) {
     overrides.insert(overrides.begin(), {"data.validation", "0", program});
   }
+  const std::string way = named || paths.empty() ? "" : line.flags[0].meant(paths[0], "");
+  require(way.empty(), "--checkpoint DIR is needed (did you mean '", cut(way, 200), "'?); see ",
+          program, " --help");
   OpenedCheckpoint checkpoint = open_checkpoint(program, named, overrides);
   check_predictable(checkpoint.sample(), options);
   const keys::Picked& data = checkpoint.config.data;
