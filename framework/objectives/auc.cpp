@@ -64,6 +64,8 @@ class Auc : public Metric {
       zeros += equal_zeros;
       begin = end;
     }
+    // 0 / 0 has a sign, which people would read.
+    if (ones == 0 || zeros == 0) return std::numeric_limits<double>::quiet_NaN();
     return static_cast<double>(twice) /
            (2 * static_cast<double>(ones) * static_cast<double>(zeros));
   }

@@ -153,7 +153,7 @@ double class_mean(const std::vector<ClassCount>& counts, ClassScore score, Class
     total += weight(count) * (count.*score)();
     weights += weight(count);
   }
-  return total / weights;
+  return weights > 0 ? total / weights : std::numeric_limits<double>::quiet_NaN();
 }
 
 std::shared_ptr<const Metric> make_class_score(std::string name,

@@ -156,6 +156,9 @@ TEST_CASE("auc is NaN of one class and of scores that are none, and for two clas
   CHECK(std::isnan(figure("auc", at::full({3, 2}, infinity), targets)));
   CHECK(std::isnan(figure("auc", at::zeros({3, 2}), at::zeros({3}, at::kLong))));
   CHECK(std::isnan(figure("auc", at::zeros({3, 2}), at::full({3}, -100, at::kLong))));
+  // People would read "-nan".
+  CHECK(!std::signbit(figure("auc", at::zeros({3, 2}), at::zeros({3}, at::kLong))));
+  CHECK(!std::signbit(figure("f1_macro", at::zeros({3, 2}), at::full({3}, -100, at::kLong))));
   CHECK(message_of<ValueError>([] {
           (void)figure("auc", at::zeros({3, 10}), at::zeros({3}, at::kLong));
         }) ==
