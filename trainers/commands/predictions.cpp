@@ -133,12 +133,15 @@ class PredictionRows {
   void add_columns(std::span<const std::int64_t> indices, std::vector<Json>& rows) {
     for (std::size_t i = 0; i < rows.size() && !columns_.empty(); ++i) {
       if (!are_named_) name_columns(rows[i]);
-      Json made;
-      for (auto entry = rows[i].begin(); entry != rows[i].end(); ++entry) {
-        if (entry.key() == "prediction") {
-          for (const OwnColumn& own : columns_) made[own.name] = data_.text(indices[i], own.place);
+      Json::object_t made;
+      // operator[] would look for each of many names among those before.
+      for (auto& [name, value] : rows[i].get_ref<Json::object_t&>()) {
+        if (name == "prediction") {
+          for (const OwnColumn& own : columns_) {
+            made.emplace_back(own.name, data_.text(indices[i], own.place));
+          }
         }
-        made[entry.key()] = std::move(entry.value());
+        made.emplace_back(name, std::move(value));
       }
       rows[i] = std::move(made);
     }
@@ -222,7 +225,6 @@ class PredictionRows {
     if (names_.empty()) return std::vector<double>(all.begin(), all.end());
     Json::object_t named;
     named.reserve(all.size());
-    // operator[] would look for each of many names among those before.
     for (std::size_t i = 0; i < all.size(); ++i) named.emplace_back(names_[i], all[i]);
     return named;
   }
