@@ -36,6 +36,8 @@ bool is_from_elsewhere(const std::exception& error) {
 
 // Whether it is of a type that its kind does not tell, and that rethrow_as() would lose.
 bool is_of_own_type(const Error& error) {
+  // The type of one with a nested exception derives from ReplicaError.
+  if (error.kind() == ErrorKind::replica) return false;
   try {
     throw_as(error.kind(), "");
   } catch (const Error& plain) {

@@ -120,9 +120,10 @@ TEST_CASE("an exception keeps its type where it gains its place, and an Error it
   CHECK_THROWS_AS(run_forward(module, at::ones({3})), std::bad_alloc);
   CHECK(error_of(module, at::ones({4})) == "no such word (inputs Float (4))");
   try {
-    (void)run_forward(module, at::ones({4}));
+    placed([] { return "in a loop"; }, [&] { (void)run_forward(module, at::ones({4})); });
     FAIL("nothing was thrown");
   } catch (const Error& error) {
+    CHECK(message_text(error) == "no such word (inputs Float (4); in a loop)");
     CHECK_THROWS_AS(std::rethrow_if_nested(error), std::out_of_range);
   }
   CHECK_THROWS_AS(run_forward(module, at::ones({5})), c10::IndexError);
