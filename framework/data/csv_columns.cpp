@@ -179,6 +179,7 @@ std::optional<std::int64_t> category_of(TableCells& cells, std::size_t row, std:
   const auto told = [&](const char* what) {
     return str(what, " of the training set's categories: ",
                shortened(formats::quoted(form.categories), 200),
+               cells.is_fitted(row) ? "" : " (this row is of the part that data.validation takes)",
                "; data.unseen: other trains with an input for such");
   };
   if (cells.allows_missing() && cells.is_missing(row, column)) {

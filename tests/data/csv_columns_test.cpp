@@ -345,6 +345,10 @@ TEST_CASE("what is fitted is not fitted to the samples taken for validation") {
         floats_of(whole(*sets.train).inputs)[static_cast<std::size_t>(i * 16 + 15)] == 1;
     CHECK(is_other == is_held[static_cast<std::size_t>(i)]);
   }
+  options.unseen = CsvUnseen::error;
+  CHECK_THAT(
+      csv_error<DataError>(options, context),
+      ContainsSubstring(" (this row is of the part that data.validation takes); data.unseen: "));
   // A validation file is the set then, and nothing is taken.
   options.validation_file = options.file;
   CHECK(load_csv(options, context).fitted.forms[1].categories.size() == 20);
