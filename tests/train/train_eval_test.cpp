@@ -141,6 +141,15 @@ TEST_CASE("train eval tells of classes what was predicted for each, as predict d
              ContainsSubstring("\ntest set, targets (rows) and what was predicted (columns):\n") &&
                  ContainsSubstring("\n  2 owl  "));
   CHECK(run.text({"--quiet"}) == lines.front() + "\n");
+  // A reader that is gone before anything is written makes no replica a lost one.
+  for (const std::string launch : {"processes", "threads"}) {
+    const Ended unread = run_program(
+        Flags{"/bin/sh", "-c", R"(mkfifo "$0"; : < "$0" & exec 3> "$0"; wait; "$@" >&3)", launch} +
+            train_command(Flags{"eval", "--launch", launch} + kOfRun),
+        run.folder());
+    check_status(unread, 0);
+    CHECK_THAT(unread.err, !ContainsSubstring("error"));
+  }
   check_refused(run.folder(), Flags{"eval", "--format", "tsv"} + kOfRun,
                 "--format tsv: must be text or json");
 }

@@ -134,12 +134,17 @@ std::string command_of(int argc, const char* const* argv, const std::string& pro
                        "; see ", program, " --help"));
 }
 
-int print(const std::string& text) {
+bool print_to_reader(const std::string& text) {
   errno = 0;
   std::cout << text;
   // Where stdout is written line by line, the C library tells a failure by this flag alone.
-  if (std::cout.flush() && std::ferror(stdout) == 0) return 0;
-  if (errno == EPIPE) {
+  if (std::cout.flush() && std::ferror(stdout) == 0) return true;
+  if (errno == EPIPE) return false;
+  throw Error("stdout cannot be written");
+}
+
+int print(const std::string& text) {
+  if (!print_to_reader(text)) {
     // Whoever reads has enough ("| head"): the program ends as any other. prepare_process() has
     // made it an error for the sake of other pipes, and threads of replicas may block signals.
     sigset_t pipe;
@@ -149,7 +154,7 @@ int print(const std::string& text) {
     ::pthread_sigmask(SIG_UNBLOCK, &pipe, nullptr);
     std::raise(SIGPIPE);
   }
-  throw Error("stdout cannot be written");
+  return 0;
 }
 
 }  // namespace lockstep

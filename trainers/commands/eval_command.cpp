@@ -163,9 +163,10 @@ int run_eval(int argc, const char* const* argv) {
         if (axis_index(checkpoint.config.launch.axis_name) != 0) return;
         // Names may hold any bytes, JSON only UTF-8.
         const auto replace = Json::error_handler_t::replace;
-        (void)print(format == "json"
-                        ? json_of(checkpoint, told).dump(-1, ' ', false, replace) + "\n"
-                        : text_of(checkpoint, told, !quiet));
+        // Whoever reads no more has enough.
+        (void)print_to_reader(format == "json"
+                                  ? json_of(checkpoint, told).dump(-1, ' ', false, replace) + "\n"
+                                  : text_of(checkpoint, told, !quiet));
       },
       checkpoint.config.launch);
 }
