@@ -36,7 +36,7 @@ on stderr says which.
 
 A line has the sample's index, prediction and target; of a picture's file also its path in its
 folder, or as FILE names it. Of classes the prediction is the one with the largest output, and score
-is that output. With --with, a column that is called as one of the line's own is own_NAME.
+is that output. With --with, a column whose name the line has already is called own_NAME.
 Probabilities are the softmax of all outputs: in CSV columns probability_NAME, and top_1_class,
 top_1_name, top_1_probability, …; in JSON an object by the classes' names, and a list of objects.
 Values have the unit of the file, whether or not they were normalized. Damaged samples, such as
