@@ -81,6 +81,7 @@
 #include "framework/training/uncounted_samples.h"
 #include "framework/training/zero.h"
 #include "framework/training/zero_options.h"
+#include "framework/tree/error_place.h"
 #include "framework/tree/grad.h"
 #include "framework/tree/prefix_tree.h"
 #include "framework/tree/random.h"

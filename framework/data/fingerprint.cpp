@@ -39,8 +39,8 @@ void Fingerprint::add_samples(const Dataset& data, std::optional<std::int64_t> m
   for (std::int64_t i = 0; i < taken; ++i) {
     indices.push_back(i * stride + i * rest / steps);
     if (std::ssize(indices) < together && i + 1 < taken) continue;
-    const Batch batch =
-        placed([&] { return first_not_made(data, indices); }, [&] { return data.batch(indices); });
+    const Batch batch = placed([&] { return data::first_not_made(data, indices); },
+                               [&] { return data.batch(indices); });
     add(batch.inputs);
     add(batch.targets);
     indices.clear();

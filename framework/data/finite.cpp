@@ -41,7 +41,7 @@ std::string first_non_finite(const Dataset& data, std::span<const std::int64_t> 
   for (const std::int64_t index : indices) {
     const std::string found = non_finite_of(data, index, epoch);
     if (found.empty()) continue;
-    return str(sample_text(data, index), " has ", found);
+    return str(data::sample_text(data, index), " has ", found);
   }
   return "";
 }

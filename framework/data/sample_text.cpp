@@ -4,7 +4,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 std::string sample_text(const Dataset& data, std::int64_t index) {
   std::string name;
@@ -22,4 +22,4 @@ std::string first_not_made(const Dataset& data, std::span<const std::int64_t> in
   return "";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

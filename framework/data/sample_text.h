@@ -6,7 +6,7 @@
 
 #include "framework/data/dataset.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 /// "sample 7 ('cat/a.png')": how messages call a sample.
 [[nodiscard]] std::string sample_text(const Dataset& data, std::int64_t index);
@@ -17,4 +17,4 @@ namespace lockstep {
 [[nodiscard]] std::string first_not_made(const Dataset& data, std::span<const std::int64_t> indices,
                                          std::int64_t epoch = kUnaugmented);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -126,7 +126,7 @@ TEST_CASE("a sample that can't be made is found, also where its name throws, too
              if (sample.index == 4) throw DataError("no such line");
            },
        .name = [](std::int64_t /*index*/) -> std::string { throw std::out_of_range("no name"); }});
-  CHECK(first_not_made(*set, std::vector<std::int64_t>{1, 4, 5}) == "sample 4");
+  CHECK(data::first_not_made(*set, std::vector<std::int64_t>{1, 4, 5}) == "sample 4");
 }
 
 TEST_CASE("what a config makes has the fingerprint of its sizes") {

@@ -335,7 +335,7 @@ void write_predictions(Model& model, const Dataset& data, const PredictionOption
     std::vector<std::int64_t> indices =
         consecutive(start, std::min(options.batch_size, data.size() - start));
     const Batch batch =
-        foreign_placed([&] { return first_not_made(data, indices); },
+        foreign_placed([&] { return data::first_not_made(data, indices); },
                        [&] { return readable_batch(data, indices, options.on_damaged); });
     if (indices.empty()) continue;
     std::string text;

@@ -24,7 +24,7 @@ bool is_ours() {
 }  // namespace
 
 std::string BatchSamples::first_not_made() const {
-  const std::string sample = lockstep::first_not_made(data, indices, epoch);
+  const std::string sample = data::first_not_made(data, indices, epoch);
   return sample.empty() || set.empty() ? sample : str(sample, " of the ", set, " set");
 }
 
@@ -38,7 +38,7 @@ std::string BatchSamples::first_refused(const std::function<void(std::int64_t ro
   }
   if (refused == 0 || (refused == std::ssize(indices) && refused > 1)) return "";
   const std::int64_t index = indices[static_cast<std::size_t>(first)];
-  return str("row ", first, " is ", sample_text(data, index),
+  return str("row ", first, " is ", data::sample_text(data, index),
              set.empty() ? "" : str(" of the ", set, " set"));
 }
 
