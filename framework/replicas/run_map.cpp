@@ -42,8 +42,9 @@ Tensors run_placed(const MapCall& options, const Tensors& leaves,
                    const std::function<Tensors()>& run) {
   try {
     return run();
-  } catch (const c10::Error& error) {
-    if (!error.context().empty()) throw;
+  } catch (const std::exception& error) {
+    const auto* const with_places = dynamic_cast<const c10::Error*>(&error);
+    if (!is_of_torch(error) || (with_places != nullptr && !with_places->context().empty())) throw;
     rethrow_at(lockstep::str("in ", text_of(options),
                              leaves.empty() ? "" : ", arguments " + forms_of(leaves)));
   }

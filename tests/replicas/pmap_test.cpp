@@ -234,4 +234,17 @@ TEST_CASE("LibTorch's exceptions in a map name the replica, the call and the sha
              ContainsSubstring("replica 1: mat1 and mat2 shapes cannot be multiplied (4x3 and "
                                "2x3) (in pmap over 'i' at pmap_test.cpp:") &&
                  ContainsSubstring(", arguments Float (4, 3), Float (3, 2))"));
+  // Of what LibTorch throws as a std::runtime_error, too.
+  const auto backward = [](const Tensor& x) {
+    x.detach().requires_grad_().backward();  // of three values
+    return x;
+  };
+  const auto ends = [](const auto& of, const std::string& rule) {
+    const std::string message = message_of<ReplicaError>([&] { (void)pmap(of)(at::ones({1, 3})); });
+    CHECK_THAT(message, ContainsSubstring(rule) &&
+                            ContainsSubstring(" (in pmap over 'i' at pmap_test.cpp:") &&
+                            Catch::Matchers::EndsWith(", arguments Float (3))"));
+  };
+  ends([](const Tensor& x) { return x.view({7}); }, "is invalid for input of size 3");
+  ends(backward, "grad can be implicitly created only for scalar outputs");
 }
