@@ -1,11 +1,12 @@
 // The loss and the metric that models/README.md registers without showing them.
 #pragma once
 
+#include <iostream>  // for the callbacks
+
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/one_hot.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/stack.h>
-#include <iostream>  // for the callbacks
 #include <lockstep/lockstep.h>
 
 struct Brier : lockstep::Loss {
