@@ -16,7 +16,7 @@
 
 namespace lockstep::data {
 
-/// Tells missing values.
+/// The texts that stand for a missing value.
 class MissingValues {
  public:
   explicit MissingValues(const std::vector<std::string>& spellings);
@@ -37,8 +37,8 @@ class MissingValues {
   std::array<bool, 256> last_bytes_{};  // of all spellings; hardly a number ends with one of them
 };
 
-/// A table's cells: which are missing, which rows that leaves out, and what is wrong with the rest:
-/// an error, or, where rows are kept, what batch() says of them.
+/// A table's cells: which are missing, which rows are left out for that, and what is wrong with the
+/// others. A wrong cell is an error, or, where damaged rows are kept, what batch() says of its row.
 class TableCells {
  public:
   /// `file`, which lies at `path`, must live as long.
@@ -63,7 +63,7 @@ class TableCells {
   [[nodiscard]] bool leaves_out(std::size_t row) const {
     return !left_out_.empty() && left_out_[row];
   }
-  /// Whether means, deviations and categories are to come from it, too.
+  /// Whether means, deviations and categories are computed from this row, too.
   [[nodiscard]] bool is_fitted(std::size_t row) const {
     return !leaves_out(row) && (held_out_.empty() || !held_out_[row]);
   }
@@ -74,18 +74,18 @@ class TableCells {
   [[nodiscard]] bool is_missing(std::size_t row, std::size_t column) const {
     return missing_.contains(text(row, column));
   }
-  /// Whether a cell is no matter: its row is left out or its line is ragged, or it is missing and
-  /// that is found already.
+  /// Whether a cell needs no more checks: its row is left out, its line is ragged, or
+  /// find_missing() has told that it is missing.
   [[nodiscard]] bool says_nothing(std::size_t row, std::size_t column) const;
 
-  /// Of a cell that breaks `rule`: "is …". Of one that says nothing nothing is told.
+  /// Notes that a cell breaks `rule` ("is …"), unless it says_nothing().
   void add(std::size_t row, std::size_t column, const std::string& rule);
-  /// The same also of a missing value.
+  /// The same, also for a missing value.
   void add_missing(std::size_t row, std::size_t column, const std::string& rule);
 
   /// The rows of the set, where some are left out.
   [[nodiscard]] std::vector<std::int64_t> kept() const;
-  /// Those of them that a training takes, where rows stay for predictions alone.
+  /// The rows of kept() that a training would take: predictions also have rows with gaps.
   [[nodiscard]] std::vector<std::int64_t> complete() const;
   /// The damaged rows that were found, by their numbers in the set, each with its line of the file.
   [[nodiscard]] DamagedRows take();
@@ -105,7 +105,8 @@ class TableCells {
   CsvMissing missing_is_;
   bool keeps_;          // damaged rows
   bool needs_targets_;  // otherwise rows without them stay
-  // Of each row, or none: it is not in the set; it is not in that of a training; it is not fitted.
+  // A flag for each row, or no flags: the set leaves the row out; a training would; what is fitted
+  // does not see it.
   std::vector<bool> left_out_, incomplete_, held_out_;
   DamagedRows rows_;
 };

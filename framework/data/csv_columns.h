@@ -13,7 +13,7 @@
 
 namespace lockstep::data {
 
-/// The columns that a training file's table has for the options; the features are inputs.
+/// The columns of a training file that the options make inputs and targets.
 /// ValueError as load_csv() has it.
 struct TableColumns {
   std::vector<std::string> inputs;
@@ -22,8 +22,8 @@ struct TableColumns {
 [[nodiscard]] TableColumns columns_of(const std::string& path, const formats::CsvFile& file,
                                       const CsvSetOptions& options);
 
-/// How these columns become inputs, by the rows that are fitted; none if all are numbers. DataError
-/// that names all columns of text for which the options say nothing, and what to write for them.
+/// How these columns become inputs, as the fitted rows have it; none if all are numbers. Columns of
+/// text that no option speaks of are a DataError, which names them all and what to write.
 [[nodiscard]] std::vector<ColumnForm> forms_of(const TableCells& cells, const NumberForm& form,
                                                const std::vector<std::string>& inputs,
                                                const CsvSetOptions& options);
@@ -31,8 +31,8 @@ struct TableColumns {
 void check_target_numbers(const TableCells& cells, const NumberForm& form,
                           const std::string& target);
 
-/// float32 (rows, inputs), of all rows: by what is fitted, or, with `fits`, after its scales and
-/// means are found. 0 where a cell is wrong.
+/// float32 (rows, inputs) of all rows, by the scales and means of `fitted`; with `fits` these are
+/// found first. 0 where a cell is wrong.
 [[nodiscard]] at::Tensor inputs_of(TableCells& cells, const NumberForm& form, bool fits,
                                    Fitted& fitted, const CsvSetOptions& options,
                                    RoundedColumns& rounded);

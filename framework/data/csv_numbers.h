@@ -19,9 +19,9 @@ class NumberForm {
  public:
   explicit NumberForm(const CsvSetOptions& options);
 
-  /// `text` as formats::csv_number() takes it, or what it doesn't take. Groups of digits are of
-  /// three, or two as in 12,34,567, the last one of three. True and False, as they are, capital or
-  /// small, are 1 and 0.
+  /// `text` in the form that formats::csv_number() reads; it reads no number where `text` is none.
+  /// Groups have three digits, or two as in 12,34,567, and the last one has three. True and False
+  /// are 1 and 0, also in capital or small letters.
   [[nodiscard]] std::string plain(std::string_view text) const;
   /// NaN for what is no finite number.
   [[nodiscard]] double number(std::string_view text) const;
@@ -41,7 +41,7 @@ class RoundedColumns {
  public:
   RoundedColumns(const TableCells& cells, const NumberForm& form) : cells_(cells), form_(form) {}
 
-  /// `number` is what a cell says, `taken` what is left of it.
+  /// `number` is what a cell says, `taken` what float32 makes of it.
   void note(std::size_t row, std::size_t column, double number, double taken);
   void warn() const;
 
@@ -52,7 +52,7 @@ class RoundedColumns {
   std::string first_;
 };
 
-/// By what numbers become those of a tensor. With `fits` that is found first.
+/// How a table's numbers become those of a tensor. With `fits` scales and means are found first.
 struct NumberScales {
   bool fits = false;
   bool normalizes = false;
@@ -77,7 +77,8 @@ class NumberColumns {
 
   /// The numbers of these columns. 0 where a cell is wrong.
   void read(const std::vector<NumberPlace>& places);
-  /// These numbers, of each row; NaN where they are missing or wrong, which is told.
+  /// Writes these numbers, one for each row. NaN where a cell is missing or wrong; wrong ones are
+  /// noted by TableCells.
   void write(std::span<const double> numbers, std::size_t column, const NumberPlace& place);
 
  private:

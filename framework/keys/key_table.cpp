@@ -148,7 +148,10 @@ class Reading {
     }
     const std::size_t problems = problems_.count();
     const auto value = parse_yaml(override.value, source, problems_);
-    if (!value && problems_.count() == problems) report(place, "the value is missing after '='");
+    if (!value && problems_.count() == problems) {
+      report(place, override.value.empty() ? "the value is missing after '='"
+                                           : "no value stands here" + yaml_quoting(override.value));
+    }
     if (!value) return;
     YamlNode& map = written(name, place).map;
     if (map.kind != YamlNode::Kind::map) return;  // which check_keys() reports

@@ -214,14 +214,20 @@ YamlPosition YamlSource::at(std::int64_t line, std::int64_t column) const {
 std::shared_ptr<const YamlNode> parse_yaml(std::string text, const YamlSource& source,
                                            YamlProblems& problems) {
   TreeBuilder builder(source, problems);
+  const std::string quoting = source.flag < 0 ? "" : yaml_quoting(text);
   try {
     check_text(text, source);
     read_events(std::move(text), source, builder);
   } catch (const Unreadable& end) {
-    problems.report(end.place, [&] { return end.message; });
+    const bool is_yaml = !end.message.starts_with("not valid YAML");
+    problems.report(end.place, [&] { return end.message + (is_yaml ? "" : quoting); });
     return nullptr;
   }
   return builder.finish(problems);
+}
+
+std::string yaml_quoting(const std::string& text) {
+  return str("; if it is a text, put it in quotes: '\"", cut(text, 40), "\"'");
 }
 
 std::string yaml_described(const YamlNode& node) {

@@ -45,6 +45,9 @@ struct YamlEntry {
 [[nodiscard]] std::shared_ptr<const YamlNode> parse_yaml(std::string text, const YamlSource& source,
                                                          YamlProblems& problems);
 
+/// What to write, in a shell, for a flag's value that YAML does not take: "; … quotes: '"*"'".
+[[nodiscard]] std::string yaml_quoting(const std::string& text);
+
 /// Describes a node for a message: "'fast'", "the string '3'", "a list", "a map", "nothing".
 [[nodiscard]] std::string yaml_described(const YamlNode& node);
 

@@ -65,7 +65,7 @@ struct MemoryReport {
 /// The best step of a run, by the figure of the validation set that its config names.
 struct BestStep {
   std::int64_t step = 0;
-  std::map<std::string, double> validation{};  // that are known of it
+  std::map<std::string, double> validation{};  // its figures, as far as they are known
   std::map<std::string, double> test{};  // of its weights; empty where there is no test set or none
   std::string checkpoint{};  // that has them, from the run's folder; empty: none is kept
 };

@@ -32,7 +32,7 @@ class RunFolderLock {
                          std::chrono::milliseconds patience = std::chrono::seconds(30));
 
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return path_; }
-  /// Whether it is one: not where the folder can't be locked.
+  /// Whether this holds a lock. It holds none where the file system can't lock the folder.
   [[nodiscard]] bool is_held() const noexcept { return is_held_; }
 
  private:

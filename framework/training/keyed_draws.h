@@ -40,7 +40,7 @@ namespace lockstep::training {
 [[nodiscard]] std::shared_ptr<TrainerPosition> key_draws(TrainerPosition position,
                                                          const torch::nn::Module* module);
 
-/// That a program which calls this has the operators that draw so.
+/// Does nothing, but a program that calls this links the operators that draw so.
 void keep_draws_keyed();
 
 /// What keys this thread's draws have: the replica's, those of all replicas, or none.

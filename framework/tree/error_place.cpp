@@ -28,15 +28,16 @@ std::string with_place(const std::string& message, const std::string& place) {
   return before + last_place;
 }
 
-// Whether a place would say nothing about it.
+// Whether a place here would say nothing about the error: its cause is elsewhere.
 bool is_from_elsewhere(const std::exception& error) {
   return is_out_of_memory(error) || dynamic_cast<const std::system_error*>(&error) != nullptr ||
          dynamic_cast<const CommError*>(&error) != nullptr;
 }
 
-// Whether it is of a type that its kind does not tell, and that rethrow_as() would lose.
+// Whether the error has a type that does not follow from its kind, so that rethrow_as() would lose
+// the type.
 bool is_of_own_type(const Error& error) {
-  // The type of one with a nested exception derives from ReplicaError.
+  // A ReplicaError with a nested exception has a type that derives from ReplicaError.
   if (error.kind() == ErrorKind::replica) return false;
   try {
     throw_as(error.kind(), "");
@@ -57,7 +58,7 @@ std::string forms_of(const std::vector<at::Tensor>& tensors) {
   return listed(mapped(tensors, form_of), kMost);
 }
 
-// Without a stream: every call of a collective says where it is.
+// Makes no stream, since every call of a collective calls this.
 std::string place_of(const std::source_location& where) {
   const std::string_view file = where.file_name();
   return std::string(file.substr(file.rfind('/') + 1)) + ':' + std::to_string(where.line());

@@ -21,10 +21,9 @@ namespace lockstep {
 
 /// An exception's message on one line with its places: LibTorch's without its backtrace.
 [[nodiscard]] std::string message_text(const std::exception& error);
-/// Whether an exception says that memory ran out. Its text has all that there is to say.
+/// Whether an exception says that memory ran out. Such an exception needs no place.
 [[nodiscard]] bool is_out_of_memory(const std::exception& error);
-/// Whether an Error is all in its kind and message: it is of none that has more, nor of another
-/// type.
+/// Whether an Error's kind and message are all that it has: its class has no further members.
 [[nodiscard]] bool is_plain(const Error& error);
 
 /// Throws `error` again with another message. A plain Error keeps its kind; what is nested in a
@@ -38,7 +37,7 @@ namespace lockstep {
 /// says that memory or threads ran out.
 [[noreturn]] void rethrow_at(const std::string& place);
 
-/// task(), whose exceptions gain the place that place() tells: it runs only then.
+/// Calls task(). An exception gains the place that place() returns; place() runs only then.
 template <typename Place, typename Task>
 decltype(auto) placed(const Place& place, const Task& task) {
   try {
@@ -47,7 +46,7 @@ decltype(auto) placed(const Place& place, const Task& task) {
     rethrow_at(place());
   }
 }
-/// The same for exceptions that are no Errors: these name what they are about themselves.
+/// The same, but for exceptions that are no Errors: an Error's message names its cause already.
 template <typename Place, typename Task>
 decltype(auto) foreign_placed(const Place& place, const Task& task) {
   try {
@@ -59,9 +58,10 @@ decltype(auto) foreign_placed(const Place& place, const Task& task) {
   }
 }
 
-/// Whether it is LibTorch's: a c10::Error, or the std::runtime_error that a backward makes of one.
+/// Whether the exception is LibTorch's: a c10::Error, or the std::runtime_error that a backward
+/// makes of one.
 [[nodiscard]] bool is_of_torch(const std::exception& error);
-/// The same for LibTorch's exceptions alone, whatever else a caller's function throws.
+/// The same, but for LibTorch's exceptions alone.
 template <typename Place, typename Task>
 decltype(auto) torch_placed(const Place& place, const Task& task) {
   try {

@@ -45,11 +45,15 @@ bool differentiated_outside(const Leaves& leaves) {
           }));
 }
 
-void check_differentiable(const Leaves& leaves, std::size_t argument) {
+void check_differentiable(const Leaves& leaves, std::size_t argument,
+                          const std::source_location& where) {
   for (std::size_t index = 0; const Tensor& leaf : leaves) {
-    require(leaf.defined() && leaf.is_floating_point(), "grad: leaf ", index, " of argument ",
-            argument, " is ", leaf.defined() ? toString(leaf.scalar_type()) : "undefined",
-            "; only floating-point leaves have derivatives");
+    require(
+        leaf.defined() && leaf.is_floating_point(), "grad at ", place_of(where), ": leaf ", index,
+        " of argument ", argument, " is ",
+        leaf.defined() ? toString(leaf.scalar_type()) : "undefined",
+        "; only floating-point leaves have derivatives: convert it, as by to(torch::kFloat), or "
+        "name others by argnums");
     ++index;
   }
 }
@@ -57,7 +61,8 @@ void check_differentiable(const Leaves& leaves, std::size_t argument) {
 namespace {
 
 std::pair<Tensor, Leaves> value_and_gradients(const std::function<Tensor(const Leaves&)>& loss,
-                                              const Leaves& leaves) {
+                                              const Leaves& leaves,
+                                              const std::source_location& where) {
   const bool nested = differentiated_outside(leaves);
   const c10::AutoGradMode enable_grad(true);
 
@@ -69,7 +74,8 @@ std::pair<Tensor, Leaves> value_and_gradients(const std::function<Tensor(const L
     return loss(variables);
   }();
   if (!value.defined() || value.numel() != 1 || !value.is_floating_point()) {
-    throw ValueError(str("grad: the function's value must be one floating-point number, not ",
+    throw ValueError(str("grad at ", place_of(where),
+                         ": the function's value must be one floating-point number, not ",
                          value.defined() ? lockstep::str("a tensor of ", value.sizes(), " ",
                                                          toString(value.scalar_type()))
                                          : std::string("undefined")));
@@ -95,7 +101,7 @@ std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(co
   const auto place = [&] {
     return lockstep::str("in grad at ", place_of(where), ", leaves ", forms_of(leaves));
   };
-  return torch_placed(place, [&] { return value_and_gradients(loss, leaves); });
+  return torch_placed(place, [&] { return value_and_gradients(loss, leaves, where); });
 }
 
 }  // namespace lockstep::tree_detail

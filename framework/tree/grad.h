@@ -38,7 +38,8 @@ std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(co
 /// Whether these keep a graph: in an outer value_and_grad, or by leaves that require gradients.
 bool differentiated_outside(const Leaves& leaves);
 /// ValueError if a leaf of this argument is not floating-point.
-void check_differentiable(const Leaves& leaves, std::size_t argument);
+void check_differentiable(const Leaves& leaves, std::size_t argument,
+                          const std::source_location& where);
 
 // What the arguments of a call are to grad: those that `Index` names are its variables.
 template <typename By, typename... Args>
@@ -114,7 +115,7 @@ auto value_and_gradient(const std::source_location& where, const F& f, const Arg
   std::array<std::size_t, V::count> begins{};  // of the variables' leaves
   const auto add = [&](const auto& tree, std::size_t place) {
     const Leaves own = tree_leaves(tree);
-    check_differentiable(own, place);
+    check_differentiable(own, place, where);
     begins[place] = leaves.size();
     leaves.insert(leaves.end(), own.begin(), own.end());
   };

@@ -327,7 +327,19 @@ TEST_CASE("all problems are told in the order written, the flags' last") {
         "file.yaml:8:1: unknown key 'print' (did you mean 'paint'?)\n"
         "--set sizes.natural=-1: sizes.natural: must be at least 0, is -1\n"
         "--set paint=3: paint is a section: set one of its keys, as in paint.color=…\n"
-        "--set paint.text=[: not valid YAML: end of sequence flow not found");
+        "--set paint.text=[: not valid YAML: end of sequence flow not found; if it is a text, put "
+        "it in "
+        "quotes: '\"[\"'");
+}
+
+TEST_CASE("a flag's text that YAML takes for something else is told to stand in quotes") {
+  for (const std::string text : {",", "*", "%d", "[a", "@x", "`"}) {
+    CAPTURE(text);
+    CHECK_THAT(set_error("paint.text=" + text),
+               EndsWith("; if it is a text, put it in quotes: '\"" + text + "\"'"));
+    CHECK(read("paint: {}", {parse_set("paint.text=\"" + text + "\"")}).text == text);
+  }
+  check_set_problem("paint.text=", "the value is missing after '='");
 }
 
 TEST_CASE("a problem of what several aliases stand for is told once") {

@@ -18,6 +18,8 @@ using namespace lockstep;
 
 namespace {
 
+using Catch::Matchers::StartsWith;
+
 struct Line {
   Tensor slope, offset, unused;
 };
@@ -85,6 +87,12 @@ TEST_CASE("what has no derivative is refused") {
   CHECK_THROWS_WITH(grad(id)(at::ones({}, at::kLong)),
                     ContainsSubstring("leaf 0 of argument 0 is Long"));
   CHECK_THROWS_AS(grad(id)(Tensor()), ValueError);
+  // Both name the call.
+  const auto line = std::to_string(__LINE__ + 1);
+  const auto gradient = grad(id);
+  for (const Tensor& x : {at::ones({3}), at::ones({}, at::kLong)}) {
+    CHECK_THROWS_WITH(gradient(x), StartsWith("grad at grad_test.cpp:" + line + ": "));
+  }
 }
 
 TEST_CASE("what a function returns beside its value comes back beside it") {

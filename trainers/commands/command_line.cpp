@@ -145,8 +145,9 @@ bool print_to_reader(const std::string& text) {
 
 int print(const std::string& text) {
   if (!print_to_reader(text)) {
-    // Whoever reads has enough ("| head"): the program ends as any other. prepare_process() has
-    // made it an error for the sake of other pipes, and threads of replicas may block signals.
+    // The reader of the pipe has gone ("| head"): the program ends by SIGPIPE, as others do.
+    // prepare_process() has made it an error for the sake of other pipes, and threads of replicas
+    // may block signals.
     sigset_t pipe;
     ::sigemptyset(&pipe);
     ::sigaddset(&pipe, SIGPIPE);

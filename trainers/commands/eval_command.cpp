@@ -40,7 +40,7 @@ classes, "weighted" weighs each by its targets. --format json prints all of it a
 
 using Json = nlohmann::ordered_json;
 
-// All that is told of a set.
+// What eval says of a set.
 struct Told {
   std::string set;
   std::int64_t samples = 0;
@@ -163,7 +163,7 @@ int run_eval(int argc, const char* const* argv) {
         if (axis_index(checkpoint.config.launch.axis_name) != 0) return;
         // Names may hold any bytes, JSON only UTF-8.
         const auto replace = Json::error_handler_t::replace;
-        // Whoever reads no more has enough.
+        // The reader of the pipe has gone, as after "| head": the rest is not printed.
         (void)print_to_reader(format == "json"
                                   ? json_of(checkpoint, told).dump(-1, ' ', false, replace) + "\n"
                                   : text_of(checkpoint, told, !quiet));
