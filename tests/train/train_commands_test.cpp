@@ -237,8 +237,10 @@ TEST_CASE("train eval refuses what is not of data or parallel, and what it can't
   const Ended example = train(run.folder.path(), {"--config", config_file("pmean_linear.yaml"),
                                                   "--quiet", "--output", "example"});
   REQUIRE(example.status == 0);
-  refuse({"example/checkpoints/latest"},
-         "the data set pmean_example has neither a test nor a validation set");
+  refuse(
+      {"example/checkpoints/latest"},
+      "the data set pmean_example has neither a test nor a validation set: --split train takes the "
+      "training set");
   const std::string file = run.damage("step-00000020");
   refuse({latest}, file + " is damaged: …");
 }

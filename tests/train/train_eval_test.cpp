@@ -60,10 +60,10 @@ class EvaluatedRun {
     return nlohmann::json::parse(out);
   }
   // A line a sample, by predict.
-  [[nodiscard]] std::vector<nlohmann::json> predictions() const {
+  [[nodiscard]] std::vector<nlohmann::json> predictions(const Flags& flags = {}) const {
     std::vector<nlohmann::json> rows;
     const std::string out =
-        must_train(folder(), Flags{"predict", "--format", "jsonl"} + kOfRun).out;
+        must_train(folder(), Flags{"predict", "--format", "jsonl"} + kOfRun + flags).out;
     for (const std::string& line : lines_of(out)) rows.push_back(nlohmann::json::parse(line));
     return rows;
   }
@@ -183,6 +183,31 @@ TEST_CASE("counts, AUC and quantiles are the same on any number of replicas, as 
             Approx(value.get<double>()).epsilon(1e-6));
     }
   }
+}
+
+TEST_CASE("train eval measures the sets that --split names, the training set among them") {
+  const EvaluatedRun run("kind", "{epochs: 4}", kClasses + "validation: 0.2, ", [](int i) {
+    return animal_row(i, {"ant", "bee", "owl"});
+  });
+  const nlohmann::json usual = run.json()["sets"];
+  CHECK(fields(usual) == std::vector<std::string>{"test", "validation"});
+  const nlohmann::json named = run.json({"--split", "train", "--split=test"})["sets"];
+  REQUIRE(fields(named) == std::vector<std::string>{"test", "train"});
+  CHECK(named["test"] == usual["test"]);
+  CHECK(named["train"]["samples"] == 48);  // without those of the validation set
+  double right = 0;
+  for (const nlohmann::json& row : run.predictions({"--split", "train"})) {
+    right += row["target"] == row["prediction"] ? 1 : 0;
+  }
+  CHECK(named["train"]["figures"]["accuracy"].get<double>() == Approx(right / 48));
+  CHECK_THAT(run.text({"--split=train", "--quiet"}),
+             Catch::Matchers::StartsWith("step 16: train accuracy ") && !ContainsSubstring("test"));
+  const Flags eval = Flags{"eval"} + kOfRun;
+  check_refused(run.folder(), eval + Flags{"--split=train", "--split=tset"},
+                "--split tset: must be train, validation or test");
+  check_refused(run.folder(), eval + set("data.validation=0") + Flags{"--split", "validation"},
+                "--split validation: the data set csv has no validation set; the run had train, "
+                "validation, test");
 }
 
 TEST_CASE("train eval tells of values the quantiles of what is left, in the file's unit") {

@@ -29,8 +29,10 @@ namespace {
 constexpr const char* kEvalHelp =
     R"(With the run's number of replicas (the default) and math threads the figures are those of the run,
 to the last bit. Of a run with trainer.ema_decay they are those of the averages; where those of the
-parameters themselves differ much, they stand beside them. Nothing is written. The training set is
-read only where the validation set is a part of it: --set data.validation=0 does without both.
+parameters themselves differ much, they stand beside them. Nothing is written. --split train
+measures the samples that were trained on, as they are: not cropped at random, not flipped. Without
+it the training set is read only where the validation set is a part of it: --set data.validation=0
+does without both.
 
 Below the figures stand, of classes, each class's precision, recall and F1 and how many of its
 targets were predicted as each class; of two classes also the AUC; of values the quantiles of target
@@ -87,7 +89,7 @@ std::vector<Told> evaluate_checkpoint(const OpenedCheckpoint& checkpoint, const 
                            objective.loss->ignore_index());
   std::vector<NamedTally> tallies(objective.metrics.begin(), objective.metrics.end());
   tallies.insert(tallies.end(), details.tallies().begin(), details.tallies().end());
-  const auto sets = named_sets({.validation = data.validation, .test = data.test});
+  const auto sets = named_sets(data);
   const auto counted = [&](const std::string& name, const Dataset& set) {
     return placed([&] { return "in the evaluation on the " + name + " set"; },
                   [&] {
@@ -120,6 +122,7 @@ int run_eval(int argc, const char* const* argv) {
   const std::string program = program_name("eval");
   std::optional<std::string> named;
   std::vector<keys::Override> overrides;
+  std::vector<std::string> splits;
   std::string format = "text";
   bool quiet = false;
   CommandLine line{
@@ -127,8 +130,11 @@ int run_eval(int argc, const char* const* argv) {
       .usage = "--checkpoint DIR [flags]",
       .what =
           "Evaluates a checkpoint on the validation and the test set, as the run "
-          "that saved it did.",
+          "that saved it did, or on the sets that are named.",
       .flags = {checkpoint_flag(named),
+                {"--split", "SET",
+                 "train, validation or test; may be repeated (default: validation and test)",
+                 [&](const Argument& argument) { splits.push_back(argument.value); }},
                 set_flag(overrides, "Sets a key of data or parallel; may be repeated", program,
                          {"data", "parallel"}),
                 {"--format", "FORMAT", "text (default) or json, one object for programs",
@@ -142,6 +148,7 @@ int run_eval(int argc, const char* const* argv) {
                       .launch = "the run's"});
   if (!parse_command_line(argc, argv, line)) return print(help_text(line));
   require(format == "text" || format == "json", "--format ", cut(format), ": must be text or json");
+  const WantedSets wanted = splits.empty() ? WantedSets{.train = false} : wanted_sets(splits);
   set_quiet(quiet);
   // With another number of replicas the run's own number of workers, and of samples a step, may not
   // fit.
@@ -153,10 +160,15 @@ int run_eval(int argc, const char* const* argv) {
   }
   const auto checkpoint = open_checkpoint(program, named, overrides);
   DataContext context = checkpoint.data_context();
-  context.wanted.train = false;
+  context.wanted = wanted;
   const DataSets data = load_shown(checkpoint.config.data, context);
-  require(data.test || data.validation, "the data set ", checkpoint.config.data.name,
-          " has neither a test nor a validation set");
+  const auto sets = named_sets(data);
+  for (const std::string& split : splits) {
+    require(std::ranges::count(sets, split, &decltype(sets)::value_type::first) > 0, "--split ",
+            split, ": ", checkpoint.without_set(split));
+  }
+  require(!sets.empty(), "the data set ", checkpoint.config.data.name,
+          " has neither a test nor a validation set: --split train takes the training set");
   return launch(
       [&] {
         const auto told = evaluate_checkpoint(checkpoint, data);

@@ -2,6 +2,7 @@
 
 #include <system_error>
 
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "trainers/config/config_options.h"
@@ -18,6 +19,13 @@ DataContext OpenedCheckpoint::data_context() const {
 
 std::shared_ptr<Model> OpenedCheckpoint::model() const {
   return model_of_checkpoint(config, sample(), folder);
+}
+
+std::string OpenedCheckpoint::without_set(const std::string& name) const {
+  const std::vector<std::string> names{kTrainSet, kValidationSet, kTestSet};
+  const auto is_there = [&](const std::string& set) { return record.sets.contains(set); };
+  return str("the data set ", config.data.name, " has no ", name, " set; the run had ",
+             join(filtered(names, is_there)));
 }
 
 OpenedCheckpoint open_checkpoint(const std::string& program,

@@ -26,6 +26,8 @@ struct OpenedCheckpoint {
   [[nodiscard]] DataContext data_context() const;
   /// The samples that the model was trained on.
   [[nodiscard]] const SampleType& sample() const { return record.fitted.sample.value(); }
+  /// "the data set csv has no test set; the run had train": for messages.
+  [[nodiscard]] std::string without_set(const std::string& name) const;
   /// The run's model, with the checkpoint's buffers and parameters, or their averages where it has
   /// some.
   [[nodiscard]] std::shared_ptr<Model> model() const;

@@ -62,17 +62,11 @@ std::string words_of(const std::string& set) {
   return set == kTrainSet ? "the training set" : str("the ", set, " set");
 }
 
-std::vector<std::string> names_of_sets(const DataRecord& record) {
-  return filtered(std::vector<std::string>{kTrainSet, kValidationSet, kTestSet},
-                  [&](const std::string& name) { return record.sets.contains(name); });
-}
-
 // For this set alone, with all its damaged samples.
 DataContext context_of(const OpenedCheckpoint& checkpoint, const std::string& name) {
   DataContext context = checkpoint.data_context();
   context.needs_targets = false;
-  context.wanted = {
-      .train = name == kTrainSet, .validation = name == kValidationSet, .test = name == kTestSet};
+  context.wanted = wanted_sets({name});
   context.keeps_damaged = true;
   context.keeps_columns = true;
   return context;
@@ -196,8 +190,7 @@ int run_predict(int argc, const char* const* argv) {
       .operand = [&](const std::string& path) { paths.push_back(path); },
       .has_many = true};
   if (!parse_command_line(argc, argv, line)) return print(help_text(line));
-  require(!split || *split == kTrainSet || *split == kValidationSet || *split == kTestSet,
-          "--split ", cut(split.value_or("")), ": must be train, validation or test");
+  if (split) (void)wanted_sets({*split});
   require(format == "csv" || format == "jsonl", "--format ", cut(format), ": must be csv or jsonl");
   require(output || !is_forced, "--force needs --output FILE, which it replaces");
   if (output) output = checked_output(*output, is_forced);
@@ -218,9 +211,8 @@ int run_predict(int argc, const char* const* argv) {
       : split        ? NamedSet{*split, load_set(checkpoint, *split)}
                      : default_set(checkpoint, has_other_data);
   const std::shared_ptr<const Dataset>& set = picked.set;
-  require(set != nullptr, split ? str("--split ", *split, ": ") : "", "the data set ", data.name,
-          " has no ", picked.name, " set; the run had ", join(names_of_sets(checkpoint.record)),
-          split ? "" : ": name one with --split");
+  require(set != nullptr, split ? str("--split ", *split, ": ") : "",
+          checkpoint.without_set(picked.name), split ? "" : ": name one with --split");
   (void)columns_with(*set, options.with);
   if (!split) log_info("predicts " + text_of(checkpoint, picked, paths, overrides));
   const auto model = checkpoint.model();

@@ -31,6 +31,19 @@ DataSets load_shown(const keys::Picked& picked, DataContext context, bool quiet)
   return load_data(picked, context);
 }
 
+WantedSets wanted_sets(const std::vector<std::string>& splits) {
+  WantedSets wanted{.train = false, .validation = false, .test = false};
+  for (const std::string& split : splits) {
+    bool* const named = split == kTrainSet        ? &wanted.train
+                        : split == kValidationSet ? &wanted.validation
+                        : split == kTestSet       ? &wanted.test
+                                                  : nullptr;
+    require(named != nullptr, "--split ", cut(split), ": must be train, validation or test");
+    *named = true;
+  }
+  return wanted;
+}
+
 std::vector<std::string> data_lines(const Config& config, const DataSets& data) {
   std::vector<std::string> lines = describe(data);
   const SamplerOptions options = sampler_options(config, data);

@@ -39,6 +39,9 @@ class ShownSearch {
 [[nodiscard]] DataSets load_shown(const keys::Picked& picked, DataContext context,
                                   bool quiet = false);
 
+/// The sets that flags --split name; each must be train, validation or test: ValueError.
+[[nodiscard]] WantedSets wanted_sets(const std::vector<std::string>& splits);
+
 /// What a run's source has decided, as describe() says it, and how many steps an epoch has, each
 /// line after "data: ".
 [[nodiscard]] std::vector<std::string> data_lines(const Config& config, const DataSets& data);
