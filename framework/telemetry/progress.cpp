@@ -27,10 +27,15 @@ constexpr std::chrono::seconds kLogPeriod{60};
 constexpr std::chrono::milliseconds kTick{100};
 constexpr std::string_view kRedraw = "\r\x1b[K";  // to the line's start, erase to its end
 
+bool stops_before(const ProgressState& state) {
+  return state.stop > 0 && state.stop < state.total;
+}
+
 double seconds_left(const ProgressState& state) {
-  if (state.step >= state.total) return 0;
+  const std::int64_t last = stops_before(state) ? state.stop : state.total;
+  if (state.step >= last) return 0;
   if (state.step <= 0 || !(state.elapsed_s > 0)) return std::numeric_limits<double>::quiet_NaN();
-  const auto to_come = static_cast<double>(state.total - state.step);
+  const auto to_come = static_cast<double>(last - state.step);
   return std::max(state.elapsed_s / static_cast<double>(state.step) * to_come, 1.0);
 }
 
@@ -41,7 +46,8 @@ struct Field {
 };
 
 std::vector<Field> fields(const ProgressState& state) {
-  std::vector<Field> all{{0, str(state.unit, " ", state.step, "/", state.total)}};
+  std::vector<Field> all{{0, str(state.unit, " ", state.step, "/", state.total,
+                                 stops_before(state) ? str(", stops at ", state.stop) : "")}};
   if (state.epoch >= 0) all.push_back({3, str("epoch ", state.epoch)});
   if (state.loss) all.push_back({1, "loss " + formatted("%.4g", *state.loss)});
   if (state.samples_per_s) {

@@ -17,6 +17,7 @@ namespace lockstep {
 struct ProgressState {
   std::int64_t step = 0;                  // steps done
   std::int64_t total = 0;                 // steps in all
+  std::int64_t stop = 0;                  // the step after which it stops before; 0: at its end
   std::int64_t epoch = 0;                 // -1: there are none
   std::optional<double> loss{};           // the last that is known
   std::optional<double> samples_per_s{};  // none before a step is done
@@ -31,7 +32,8 @@ struct ProgressState {
 /// The whole state on one line, for a log:
 ///   step 20/200  epoch 1  loss 0.4312  10500 samples/s  0:09 left
 /// Unknown values are left out. The time left is the mean time of a step times the steps to come:
-/// --:-- before the first step is done, at least a second before the last.
+/// --:-- before the first step is done, at least a second before the last. Of a run that stops
+/// before its end it is that until then, and the line says so: "step 20/200, stops at 60".
 [[nodiscard]] std::string progress_text(const ProgressState& state);
 
 /// The same in fewer than `columns` characters (the last column of some terminals wraps), with a

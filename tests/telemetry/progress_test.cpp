@@ -75,6 +75,11 @@ TEST_CASE("durations read as minutes or hours", "[telemetry]") {
 TEST_CASE("a plain line says how far a run is", "[telemetry]") {
   CHECK(progress_text(kEarly) == "step 20/200  epoch 1  loss 0.4312  10500 samples/s  0:09 left");
   CHECK(progress_text(kLate) == "step 150/200  epoch 2  loss 0.05  12.3 samples/s  1:40 left");
+  CHECK(progress_text({.step = 20, .total = 200, .stop = 60, .epoch = 1, .elapsed_s = 10}) ==
+        "step 20/200, stops at 60  epoch 1  0:20 left");
+  CHECK(progress_text({.step = 60, .total = 200, .stop = 60, .epoch = 1, .elapsed_s = 10}) ==
+        "step 60/200, stops at 60  epoch 1  0:00 left");
+  CHECK(progress_text({.step = 0, .total = 10, .stop = 10}) == "step 0/10  epoch 0  --:-- left");
   CHECK(progress_text({.step = 0, .total = 10}) == "step 0/10  epoch 0  --:-- left");
   CHECK(progress_text({.step = 10, .total = 10, .loss = std::nan(""), .elapsed_s = 5}) ==
         "step 10/10  epoch 0  loss nan  0:00 left");

@@ -61,17 +61,21 @@ TEST_CASE("--stop-after ends a run with a checkpoint, and what goes on ends as t
              ContainsSubstring("schedule.warmup_steps: must be at most the run's 2 steps"));
   const Ended stopped =
       must_train(folder.path(), flags + Flags{"--output", "run", "--stop-after", "2"});
-  CHECK_THAT(stopped.out, ContainsSubstring("step 2/2 ") &&
+  CHECK_THAT(stopped.out, ContainsSubstring("step 2/24, stops at 2 ") &&
                               ContainsSubstring("step 2: validation loss ") &&
                               ContainsSubstring("step 2: test loss ") &&
-                              ContainsSubstring("\nstopped after step 2, with a checkpoint: "
+                              ContainsSubstring("\nstopped after step 2 of 24, with a checkpoint: "
                                                 "--output run --resume auto goes on\nresults in "));
   CHECK_THAT(stopped.err, !ContainsSubstring("warning"));
   CHECK(result_of(run)["steps"] == 2);
   CHECK(metrics_of(run)[1]["lr"] == metrics_of(folder.path() / "whole")[1]["lr"]);
   CHECK(read_json(run / "checkpoints/latest/manifest.json")["step"] == 2);
   // Again and again, in other places, also where nothing is left to do.
-  must_train(folder.path(), flags + kGoOn + Flags{"--stop-after", "14", "--launch", "threads"});
+  const Ended further =
+      must_train(folder.path(), flags + kGoOn + Flags{"--stop-after", "14", "--launch", "threads"});
+  CHECK_THAT(further.out, ContainsSubstring("step 14/24, stops at 14 ") &&
+                              ContainsSubstring("\nbest so far, step ") &&
+                              !ContainsSubstring("\nbest step "));
   CHECK(result_of(run)["steps"] == 14);
   for (const std::string n : {"14", "3"}) {
     const Ended none = must_train(folder.path(), flags + kGoOn + Flags{"--stop-after", n});
@@ -189,7 +193,8 @@ TEST_CASE(
   const std::int64_t best = best_step_of(folder.path() / "run");
   CHECK_THAT(end.out,
              ContainsSubstring("\nbest step " + std::to_string(best) + ": validation ") &&
-                 ContainsSubstring("; no checkpoint is kept as the best (checkpoint.best)\n"));
+                 ContainsSubstring("; no checkpoint has its weights: checkpoint.best keeps them, "
+                                   "and measures them on the test set\n"));
   CHECK(result_of(folder.path() / "run")["best"]["step"] == best);
   CHECK(!result_of(folder.path() / "run").contains("test_best"));
   const Ended plain =
@@ -205,7 +210,7 @@ TEST_CASE("--stop-after says where it leaves no checkpoint, and what numbers it 
   const TemporaryFolder folder;
   const Flags flags = job(folder.path()) + set("checkpoint=none");
   const Ended end = must_train(folder.path(), flags + Flags{"--stop-after", "1"});
-  CHECK_THAT(end.out, ContainsSubstring("\nstopped after step 1, without a checkpoint: "
+  CHECK_THAT(end.out, ContainsSubstring("\nstopped after step 1 of 24, without a checkpoint: "
                                         "checkpoint.save is none\n"));
   check_refused(folder.path(), flags + Flags{"--stop-after", "0"},
                 "--stop-after: must be an integer from 1 to 1000000000, is 0");

@@ -128,14 +128,14 @@ void Reporter::warn(const std::string& text) {
   log_warning(text);
 }
 
-void Reporter::finish(const RunResult& result) {
+void Reporter::finish(const RunResult& result, bool goes_on) {
   if (!metrics_) return;
   write_files(true, [&] { write_result(folder_, result); });
   if (result.skipped_steps > 0) {
     print(str("skipped steps:       ", result.skipped_steps, " of ", result.steps,
               ": the loss or a gradient was not finite"));
   }
-  if (result.best) print_best(*result.best, result.weights);
+  if (result.best) print_best(*result.best, result.weights, goes_on ? "best so far, " : "best ");
   print("parameters_sha256:   " + result.parameters_sha256);
   print(memory_text(*result.memory));
   if (lost_folder_.empty()) return;
@@ -143,15 +143,17 @@ void Reporter::finish(const RunResult& result) {
                   " are done, parameters_sha256 is ", result.parameters_sha256));
 }
 
-void Reporter::print_best(const BestStep& best, const std::string& weights) {
+void Reporter::print_best(const BestStep& best, const std::string& weights,
+                          const std::string& words) {
   const bool are_averages = weights == name_of(ParameterValues::averaged);
   const auto text = [&](const std::string& set, const Figures& figures) {
-    return "best " +
+    return words +
            evaluation_text(best.step, set, figures, {},
                            are_averages ? ParameterValues::averaged : ParameterValues::trained);
   };
   print(text(kValidationSet, best.validation) +
-        (best.checkpoint.empty() ? "; no checkpoint is kept as the best (checkpoint.best)"
+        (best.checkpoint.empty() ? "; no checkpoint has its weights: checkpoint.best keeps "
+                                   "them, and measures them on the test set"
                                  : "; in " + (folder_ / best.checkpoint).string()));
   if (!best.test.empty()) print(text(kTestSet, best.test));
 }
@@ -160,7 +162,8 @@ void Reporter::print_best(const BestStep& best, const std::string& weights) {
 ProgressState Reporter::progress_of(const RunState& state) const {
   const std::int64_t last = std::max<std::int64_t>(state.samples - 1, 0);
   ProgressState progress{.step = state.steps,
-                         .total = state.last_step,
+                         .total = state.course,
+                         .stop = state.last_step,
                          .epoch = last / epoch_ + 1,
                          .loss = reported_loss_,
                          .elapsed_s = elapsed_s()};

@@ -69,8 +69,8 @@ class Reporter : private NonCopyable {
   void warn(const std::string& text);
   /// Ends the line of progress.
   void finish_line() { progress_.finish(); }
-  /// Writes and tells the result.
-  void finish(const RunResult& result);
+  /// Writes and tells the result; what is best so far, if the run only stops and `goes_on` later.
+  void finish(const RunResult& result, bool goes_on);
   /// Waits until the metrics are on the disk. Any thread.
   void sync() const {
     if (metrics_) metrics_->sync();
@@ -80,7 +80,7 @@ class Reporter : private NonCopyable {
   using Values = std::vector<std::pair<std::string, MetricValue>>;
 
   [[nodiscard]] ProgressState progress_of(const RunState& state) const;
-  void print_best(const BestStep& best, const std::string& weights);
+  void print_best(const BestStep& best, const std::string& weights, const std::string& words);
   void write_metrics(const RunState& state, const Values& values);
   void write_files(bool is_over, const std::function<void()>& write);
 

@@ -13,7 +13,8 @@ namespace lockstep {
 /// of a step that is not logged.
 struct RunState {
   std::int64_t steps = 0;      ///< done
-  std::int64_t last_step = 0;  ///< of the whole run; before its course's end if it ends early
+  std::int64_t last_step = 0;  ///< of the run; before its course's end if it ends early
+  std::int64_t course = 0;     ///< the steps of the whole run, also where it only stops
   std::int64_t samples = 0;    ///< of all replicas, in these steps: the sampler's position
   std::int64_t skipped_steps = 0;
   double lr = 0;          ///< of the last step

@@ -146,6 +146,7 @@ class Trainer::Run {
         course_(course_of(config, data, resume_)),
         state_{.steps = course_.first_step,
                .last_step = last_step_of(course_, options_.stop_after),
+               .course = course_.total_steps,
                .samples = course_.first_sample},
         model_(make_model(config, data.train->type())),
         zero_(make_trainer(config, *model_, /*goes_on=*/resume_ != nullptr)),
@@ -188,7 +189,7 @@ class Trainer::Run {
     const double loss = entry_of(info.figures, kLossFigure).value_or(std::nan(""));
     state_.loss = at::full({}, loss, objective_.scales.empty() ? at::kFloat : at::kDouble);
     evaluations_.go_on(info);
-    if (evaluations_.are_without_progress()) state_.last_step = state_.steps;
+    if (evaluations_.are_without_progress()) state_.last_step = state_.course = state_.steps;
     checkpoints_.go_on(point.checkpoint, info);
     reporter_.go_on(config_, course_, point);
   }
@@ -397,7 +398,7 @@ class Trainer::Run {
   }
 
   void end_here() {
-    state_.last_step = state_.steps;
+    state_.last_step = state_.course = state_.steps;
     if (!state_.is_logged) log();
   }
 
@@ -477,7 +478,7 @@ class Trainer::Run {
       what =
           str(", with a checkpoint: --output ", options_.output.string(), " --resume auto goes on");
     }
-    reporter_.print(str("stopped after step ", state_.steps, what));
+    reporter_.print(str("stopped after step ", state_.steps, " of ", course_.total_steps, what));
   }
 
   // The best step, with its weights' figures of the test set.
@@ -530,7 +531,7 @@ class Trainer::Run {
     result.parameters_sha256 = digest.finish();
     if (!buffers.empty()) result.buffers_sha256 = parameters_sha256(buffers);
     result.memory = memory;
-    reporter_.finish(result);
+    reporter_.finish(result, /*goes_on=*/stops_here());
     checkpoints_.check_last(evaluations_.have_decided());
     if (stops_here()) tell_stop();
     reporter_.print("results in           " + options_.output.string());
