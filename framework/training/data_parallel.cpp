@@ -14,6 +14,7 @@
 #include "framework/training/bucket_sizes.h"
 #include "framework/training/storage_memory.h"
 #include "framework/training/trainer_call.h"
+#include "framework/training/unregistered.h"
 
 namespace lockstep {
 namespace {
@@ -95,7 +96,10 @@ void DataParallel::tell_sums() const {
 }
 
 void DataParallel::begin(const AxisCall& /*call*/, const at::Tensor& loss) {
-  if (!gradients_) lay_out(loss);
+  if (!gradients_) {
+    training::tell_unregistered(all_, loss, axis_);
+    lay_out(loss);
+  }
   gradients_->begin(is_first_, is_last_);
 }
 

@@ -8,12 +8,12 @@
 
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "framework/base/text.h"
 #include "framework/collectives/in_place.h"
+#include "framework/training/autograd_graph.h"
 
 namespace lockstep::training {
 
@@ -99,22 +99,6 @@ void GradientHooks::backward(const at::Tensor& loss, const BackwardOptions& opti
 namespace {
 
 using torch::autograd::Node;
-
-// How many edges of the graph above `root` lead to each node.
-std::unordered_map<const Node*, int> dependencies_of(Node* root) {
-  std::unordered_map<const Node*, int> dependencies{{root, 0}};
-  std::vector<Node*> reached{root};
-  while (!reached.empty()) {
-    Node* const node = reached.back();
-    reached.pop_back();
-    for (const auto& edge : node->next_edges()) {
-      if (!edge.function) continue;
-      Node* const next = edge.function.get();
-      if (dependencies[next]++ == 0) reached.push_back(next);
-    }
-  }
-  return dependencies;
-}
 
 // agreed_backward_order(), by this replica's graph.
 std::vector<std::size_t> backward_order(const at::Tensor& loss,

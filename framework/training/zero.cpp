@@ -20,6 +20,7 @@
 #include "framework/training/keyed_draws.h"
 #include "framework/training/storage_memory.h"
 #include "framework/training/trainer_call.h"
+#include "framework/training/unregistered.h"
 
 namespace lockstep {
 namespace {
@@ -384,6 +385,7 @@ void ZeroTrainer::begin(const AxisCall& call, const at::Tensor& loss) {
     lockstep::training::check_agreement(parameters_.all_names, parameters_.all, axis_);
     lay_out(loss);
   }
+  if (steps_ == 0 && microbatch_ == 0) training::tell_unregistered(parameters_, loss, axis_);
   if (loss.defined() && !std::isfinite(loss.item<double>())) has_bad_loss_ = true;
   gradients_->begin(microbatch_ == 0, microbatch_ + 1 == options_.accumulate);
   blocks_->begin_backward();

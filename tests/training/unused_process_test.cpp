@@ -5,6 +5,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
 #include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
 
 #include "framework/collectives/axis_index.h"
 #include "framework/replicas/launch.h"
@@ -39,18 +40,37 @@ class Forgetful : public torch::nn::Module {
   at::Tensor late_ = register_parameter("late", at::ones({5}));
 };
 
-std::vector<std::string> warnings(const std::function<void(Forgetful&)>& train) {
+// The lines on stderr with these words.
+template <typename Model>
+std::vector<std::string> lines_of_training(const std::string& words,
+                                           const std::function<void(Model&)>& train) {
   const Ended end = run_forked([&] {
     return launch(
         [&] {
-          Forgetful model;
+          Model model;
           train(model);
         },
         {.replicas = 3});
   });
   require_status(end, 0);
-  return lines_with("does not depend on", end.err);
+  return lines_with(words, end.err);
 }
+
+std::vector<std::string> warnings(const std::function<void(Forgetful&)>& train) {
+  return lines_of_training<Forgetful>("does not depend on", train);
+}
+
+// Has a layer that it has not registered, a constant, and a frozen one.
+class Unregistered : public torch::nn::Module {
+ public:
+  at::Tensor loss() { return (layer_->forward(at::ones({1, 3})) * own_ * frozen_ * two_).sum(); }
+
+ private:
+  torch::nn::Linear layer_{3, 2};
+  at::Tensor own_ = register_parameter("own", at::ones({2}));
+  at::Tensor frozen_ = register_parameter("frozen", at::ones({2}), /*requires_grad=*/false);
+  at::Tensor two_ = at::ones({2}) * 2;
+};
 
 }  // namespace
 
@@ -77,4 +97,34 @@ TEST_CASE("parameters without a gradient are named once by a job") {
             parallel.backward(model.loss(step));
           }
         }) == expected);
+}
+
+TEST_CASE("parameters that the module has not registered are told once by a job") {
+  const std::vector<std::string> expected{
+      "lockstep: warning: the loss depends on 2 tensors that require a gradient, but are no "
+      "parameters of the module, and so not trained: Float (2), Float (2, 3); register_module() "
+      "and "
+      "register_parameter() make them parameters (said once)"};
+  const std::string words = "the loss depends on";
+  CHECK(lines_of_training<Unregistered>(words, [](Unregistered& model) {
+          ZeroTrainer trainer(model, {.stage = 1, .accumulate = 2});
+          for (int backward = 0; backward < 4; ++backward) {
+            trainer.backward(model.loss());
+            if (backward % 2 == 1) trainer.step(0.01);
+          }
+        }) == expected);
+  CHECK(lines_of_training<Unregistered>(words, [](Unregistered& model) {
+          DataParallel parallel(model, "data");
+          for (int step = 0; step < 2; ++step) {
+            model.parameters()[0].mutable_grad().reset();
+            parallel.backward(model.loss());
+          }
+        }) == expected);
+  // Those of another trainer are trained.
+  CHECK(lines_of_training<Unregistered>(words, [](Unregistered& model) {
+          Forgetful other;
+          ZeroTrainer trainer(model, {});
+          ZeroTrainer others(other, {});
+          trainer.backward(other.loss(1) + model.parameters()[0].sum());
+        }).empty());
 }
