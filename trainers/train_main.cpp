@@ -6,6 +6,7 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -267,6 +268,28 @@ int train(const std::vector<const char*>& words, const Callbacks& callbacks) {
   return run(argc - its, words.data() + its, callbacks);
 }
 
+// What leaves main() before train_main(), such as a name that is registered twice, is told as what
+// train_main() catches.
+std::terminate_handler terminate_before = nullptr;
+
+[[noreturn]] void end_on_error() {
+  try {
+    if (std::current_exception()) throw;
+  } catch (const Error& error) {
+    std::cout.flush();
+    log_error(error.what());
+    std::_Exit(exit_status(error));
+  } catch (...) {
+  }
+  terminate_before();
+  std::abort();
+}
+
+const bool ends_on_errors = [] {
+  terminate_before = std::set_terminate(end_on_error);
+  return true;
+}();
+
 }  // namespace
 
 int train_main(int argc, const char* const* argv, const Callbacks& callbacks) {
@@ -275,6 +298,7 @@ int train_main(int argc, const char* const* argv, const Callbacks& callbacks) {
   // crash.
   static const auto& ends_the_program = *new replicas::StopHandler(replicas::stop_at_once);
   (void)ends_the_program;
+  if (ends_on_errors && std::get_terminate() == end_on_error) std::set_terminate(terminate_before);
   prepare_process();
   try {
     require_stack();

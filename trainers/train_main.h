@@ -15,11 +15,13 @@ namespace lockstep {
 ///
 /// Help and messages call it by its own name, which is that of argv[0]'s file.
 ///
-/// Returns the exit status, and prints errors. From its call to the program's end the signals that
-/// stop a job end the program with their status. It may start the program again, for each worker:
-/// what main() does before this is done there as well, and each loads the data itself. That happens
-/// where main(), loading or Dataset::fingerprint() leaves threads, as LibTorch's operators on many
-/// values do; otherwise workers are forked and share the data.
+/// Returns the exit status, and prints errors. Errors that leave main() before its call, as of a
+/// name that is registered twice, are printed, too, and end the program with their status. From its
+/// call to the program's end the signals that stop a job end the program with their status. It may
+/// start the program again, for each worker: what main() does before this is done there as well,
+/// and each loads the data itself. That happens where main(), loading or Dataset::fingerprint()
+/// leaves threads, as LibTorch's operators on many values do; otherwise workers are forked and
+/// share the data.
 [[nodiscard]] int train_main(int argc, const char* const* argv, const Callbacks& callbacks = {});
 
 }  // namespace lockstep

@@ -235,7 +235,8 @@ DataSets load_riddle(const DataContext& /*context*/) {
 
 }  // namespace
 
-// With RAISE_AT_EXIT a SIGTERM comes where main() is over, with TELL_STEPS each step is told.
+// With RAISE_AT_EXIT a SIGTERM comes where main() is over, with TELL_STEPS each step is told, with
+// REGISTER_TWICE a name is registered twice.
 int main(int argc, char** argv) {
   if (std::getenv("RAISE_AT_EXIT") != nullptr) std::atexit([] { (void)std::raise(SIGTERM); });
   using namespace lockstep;  // NOLINT(google-build-using-namespace)
@@ -266,6 +267,7 @@ int main(int argc, char** argv) {
   register_metric({keys::choice("bias", "the outputs less the targets, in the mean"),
                    [](const auto& /*loss*/) { return std::make_shared<Bias>(); }});
   lockstep::testing::register_faulty_parts();
+  if (std::getenv("REGISTER_TWICE") != nullptr) lockstep::testing::register_faulty_parts();
   Callbacks callbacks = lockstep::testing::faulty_callbacks();
   if (std::getenv("TELL_STEPS") != nullptr) {
     callbacks.needs_loss = [](std::int64_t step) { return step % 2 == 0; };

@@ -114,6 +114,40 @@ TEST_CASE("what a callback prints is shown of replica 0, or of all replicas by p
   }
 }
 
+TEST_CASE("a name that is registered twice ends the program as other wrong input does") {
+  const TemporaryFolder folder;
+  const Ended end =
+      run_program({"/usr/bin/env", "REGISTER_TWICE=1", OWN_TRAIN_BINARY, "list"}, folder.path());
+  check_status(end, 2);
+  CHECK(end.err == "lockstep: error: there is a model 'faulty' already\n");
+  CHECK(end.out.empty());
+}
+
+TEST_CASE("train says in a line that a checkpoint is of a program with parts of its own") {
+  const TemporaryFolder folder;
+  folder.write("own.yaml",
+               "model: {name: zero}\ndata: {name: noted}\nloss: {name: quantile, level: 0.3}\n"
+               "trainer: {steps: 1, metrics: [bias, r2]}\n");
+  require_status(own_train(folder, {"--config", "own.yaml", "--output", "run", "--quiet"}), 0);
+  const std::string checkpoint = "run/checkpoints/latest";
+  for (const Flags& flags : {Flags{"eval", "--checkpoint", checkpoint},
+                             {"predict", "--checkpoint", checkpoint},
+                             {"--resume", checkpoint, "--output", "other"},
+                             {"--resume", "auto", "--output", "run"}}) {
+    const Ended end = run_program(train_command(flags), folder.path());
+    check_status(end, 2);
+    INFO(end.err);
+    CHECK(lines_of(end.err).size() == 1);
+    CHECK_THAT(end.err,
+               ContainsSubstring("/checkpoints/step-00000001 is of a program that has parts of its "
+                                 "own: model 'zero', data 'noted', loss 'quantile', metric 'bias'; "
+                                 "this program lacks them, and that one has all of train's "
+                                 "commands\n"));
+  }
+  CHECK(run_program(train_command({"inspect", "run"}), folder.path()).status == 0);
+  CHECK(own_train(folder, {"eval", "--checkpoint", checkpoint}).status == 0);
+}
+
 TEST_CASE("a loss of one's own is trained by, and a metric of one's own measured") {
   const TemporaryFolder folder;
   CHECK_THAT(own_train(folder, {"losses"}).out,

@@ -1,11 +1,14 @@
 #include "trainers/run/resume.h"
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <system_error>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/keys/yaml_tree.h"
+#include "framework/objectives/metric.h"
 #include "framework/replicas/machine.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/telemetry/run_folder.h"
@@ -44,10 +47,53 @@ void allow_changes(ResumePoint& point, const char* difference, const char* what,
   waive(point, str(what, " were changed: ", join(changes)));
 }
 
+std::shared_ptr<const keys::YamlNode> value_of(const std::shared_ptr<const keys::YamlNode>& map,
+                                               const std::string& key) {
+  if (map == nullptr) return nullptr;
+  const auto found = std::ranges::find(map->entries, key, &keys::YamlEntry::key);
+  return found == map->entries.end() ? nullptr : found->value;
+}
+
+// "model 'net'": what a config names that this program does not have.
+std::vector<std::string> unknown_parts(const std::string& text) {
+  Config defaults;
+  keys::YamlProblems problems;
+  const auto config = keys::parse_yaml(text, {}, problems);
+  std::vector<std::string> unknown;
+  for (const keys::Section& section : config_table(defaults)) {
+    auto named = value_of(config, section.name);
+    if (named != nullptr && named->kind == keys::YamlNode::Kind::map) {
+      named = value_of(named, "name");
+    }
+    if (named == nullptr || section.choices.empty()) continue;
+    const auto names = mapped(section.choices, [](const auto& choice) { return choice.first; });
+    if (std::ranges::count(names, named->text) > 0) continue;
+    unknown.push_back(str(section.name, " '", cut(named->text), "'"));
+  }
+  const auto metrics = value_of(value_of(config, "trainer"), "metrics");
+  for (const auto& metric : metrics ? metrics->items : decltype(metrics->items)()) {
+    const std::vector<std::string> names = metric_registry().names();
+    if (metric->text.starts_with("top_") || std::ranges::count(names, metric->text) > 0) continue;
+    unknown.push_back(str("metric '", cut(metric->text), "'"));
+  }
+  return unknown;
+}
+
+// The config that a checkpoint has. What else could be said of one that names unknown parts, such
+// as of their keys, would be wrong.
+Config recorded_config(const fs::path& checkpoint, const CheckpointInfo& info,
+                       const std::vector<keys::Override>& overrides, keys::KeysText kind) {
+  const std::string text = recorded_entry(checkpoint, info.texts, kConfigText);
+  const std::vector<std::string> unknown = unknown_parts(text);
+  require(unknown.empty(), checkpoint.string(),
+          " is of a program that has parts of its own: ", join(unknown),
+          "; this program lacks them, and that one has all of train's commands");
+  return parse_config(text, name_of_config(checkpoint), overrides, kind);
+}
+
 void compare(ResumePoint& point, Config& config) {
-  const std::string text = recorded_entry(point.checkpoint, point.info.texts, kConfigText);
   const Config recorded =
-      parse_config(text, name_of_config(point.checkpoint), {}, keys::KeysText::recorded);
+      recorded_config(point.checkpoint, point.info, {}, keys::KeysText::recorded);
   point.changes = keep_defaults_of(recorded, config);
   const auto before = values_of(recorded);
   const std::set<std::string> changeable = changeable_keys();
@@ -118,8 +164,7 @@ std::string versions_text() {
 
 Config config_in_checkpoint(const fs::path& checkpoint, const CheckpointInfo& info,
                             const std::vector<keys::Override>& overrides) {
-  return parse_config(recorded_entry(checkpoint, info.texts, kConfigText),
-                      name_of_config(checkpoint), overrides);
+  return recorded_config(checkpoint, info, overrides, keys::KeysText::written);
 }
 
 std::string written(Config config, const ResumePoint* point) {
@@ -129,8 +174,7 @@ std::string written(Config config, const ResumePoint* point) {
 
 Config config_of_checkpoint(const fs::path& checkpoint, const CheckpointInfo& info,
                             const std::vector<keys::Override>& overrides) {
-  Config config = parse_config(recorded_entry(checkpoint, info.texts, kConfigText),
-                               name_of_config(checkpoint), overrides, keys::KeysText::recorded);
+  Config config = recorded_config(checkpoint, info, overrides, keys::KeysText::recorded);
   if (config.launch.threads_per_replica == 0) {
     config.launch.threads_per_replica = checked_count(checkpoint, info.counts, kThreadsCount);
   }

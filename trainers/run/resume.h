@@ -76,7 +76,8 @@ struct ResumePoint {
 [[nodiscard]] std::string versions_text();
 
 /// The config of the run that has saved a checkpoint, with its number of math threads; `overrides`
-/// win. DataError if it is no checkpoint of train.
+/// win. DataError if it is no checkpoint of train; ValueError, as of a config, and, naming them, if
+/// it has parts of another program's own.
 [[nodiscard]] Config config_of_checkpoint(const std::filesystem::path& checkpoint,
                                           const CheckpointInfo& info,
                                           const std::vector<keys::Override>& overrides = {});
