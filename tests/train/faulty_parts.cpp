@@ -52,9 +52,9 @@ class FailingBackward : public torch::autograd::Function<FailingBackward> {
 
 class Encoder : public torch::nn::Module {
  public:
-  explicit Encoder(std::int64_t middle)
+  Encoder(std::int64_t middle, std::int64_t outputs)
       : fc1(register_module("fc1", torch::nn::Linear(1, 8))),
-        fc2(register_module("fc2", torch::nn::Linear(middle, 2))) {}
+        fc2(register_module("fc2", torch::nn::Linear(middle, outputs))) {}
 
   torch::nn::Linear fc1, fc2;
 };
@@ -62,13 +62,14 @@ class Encoder : public torch::nn::Module {
 // shape: fc2 takes 6 values of fc1's 8. view: after fc1, of a size that does not fit. dtype: fc1
 // gets float64. throws: an exception of its own, after fc1. rows: one for all samples. training: in
 // training mode alone. waits: as shape, behind a collective. backward: a derivative. making: there
-// is no model.
+// is no model. wide: five outputs for two classes.
 class Faulty : public Model {
  public:
   explicit Faulty(const std::string& fault)
       : fault_(fault),
         encoder_(register_module(
-            "encoder", std::make_shared<Encoder>(fault == "shape" || fault == "waits" ? 6 : 8))) {}
+            "encoder", std::make_shared<Encoder>(fault == "shape" || fault == "waits" ? 6 : 8,
+                                                 fault == "wide" ? 5 : 2))) {}
 
   at::Tensor forward(const at::Tensor& inputs) override {
     const bool is_double = fault_ == "dtype";
@@ -141,6 +142,16 @@ class FaultyMetric final : public Metric {
   bool higher_is_better() const override { return false; }
 };
 
+// As many numbers as samples, as if they were rows.
+class GrowingMetric final : public Metric {
+ public:
+  at::Tensor add(const at::Tensor& outputs, const at::Tensor& /*targets*/) const override {
+    return at::zeros({outputs.size(0)}, at::kDouble);
+  }
+  double value(const at::Tensor& sums) const override { return sums.sum().item<double>(); }
+  bool higher_is_better() const override { return false; }
+};
+
 class FaultyOptimizer final : public ElementwiseOptimizer {
  public:
   FaultyOptimizer() : ElementwiseOptimizer({}) {}
@@ -165,7 +176,7 @@ void register_faulty_parts() {
       "faulty", "throws",
       [](FaultOptions& options) {
         return fault_keys(options, "shape", "view", "dtype", "throws", "rows", "training", "waits",
-                          "backward", "making");
+                          "backward", "making", "wide");
       },
       [](const FaultOptions& options, const SampleType& /*sample*/,
          const Key& key) -> std::shared_ptr<Model> {
@@ -190,6 +201,8 @@ void register_faulty_parts() {
       }));
   register_metric({keys::choice("faulty", "throws"),
                    [](const auto& /*loss*/) { return std::make_shared<FaultyMetric>(); }});
+  register_metric({keys::choice("growing", "has no sums"),
+                   [](const auto& /*loss*/) { return std::make_shared<GrowingMetric>(); }});
   register_optimizer(optimizer_kind("faulty", "throws", [](const OptimizerOptions& /*options*/) {
     return std::make_unique<FaultyOptimizer>();
   }));

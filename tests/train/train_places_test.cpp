@@ -3,6 +3,7 @@
 #include "tests/catch.h"
 #include "tests/support/ended.h"
 #include "tests/support/files.h"
+#include "tests/support/occurrences.h"
 #include "tests/train/train_program.h"
 
 using namespace lockstep;
@@ -135,6 +136,27 @@ TEST_CASE("exceptions of losses, metrics, optimizers and callbacks name these") 
     CHECK_THAT(runs.error_of("trainer.steps=1", 1, {}, {"FAULTY_CALLBACK=" + callback}),
                ContainsSubstring(": the list is full (in the callback " + callback + ", step "));
   }
+}
+
+TEST_CASE("a metric whose sums have another length for another batch is refused by its name") {
+  FaultyRuns runs;
+  CHECK_THAT(runs.error_of("trainer.metrics=[growing]", 2),
+             ContainsSubstring("trainer.metrics: metric 'growing': add() returns Double (1) of one "
+                               "batch and Double (2) of another; sums have one dimension, "));
+}
+
+TEST_CASE("a model of more outputs than classes is told once, and eval tells of all outputs") {
+  FaultyRuns runs;
+  const std::string warning =
+      "warning: the model has 5 outputs, and the data have 2 classes: a model of one's own takes "
+      "the number from SampleType::outputs()\n";
+  CHECK(count(runs.error_of("model.fault=wide trainer.accumulate=2", 0), warning) == 1);
+  CHECK_THAT(runs.error_of("trainer.steps=1", 0), !ContainsSubstring("outputs, and"));
+  const Ended eval = run_program(
+      {OWN_TRAIN_BINARY, "eval", "--checkpoint", "run1/checkpoints/latest"}, runs.folder().path());
+  check_status(eval, 0);
+  CHECK_THAT(eval.out, ContainsSubstring("\n  4                    0 ") &&
+                           ContainsSubstring("predicted (columns):\n      0   1  2  3  4\n"));
 }
 
 TEST_CASE("what is made or loaded is named where that throws") {

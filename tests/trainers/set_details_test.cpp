@@ -81,6 +81,20 @@ TEST_CASE("a confusion table of ten classes fits in a hundred columns") {
   CHECK(longest_line(text) <= 100);
 }
 
+TEST_CASE("outputs beyond the classes are classes without a name, and names stay in their line") {
+  const auto details = details_of(class_sample({1}, 2), at::eye(4),
+                                  at::tensor({0, 1, 1, 0}, at::kLong), {}, {"a\nb", "c"});
+  CHECK(details["confusion"] ==
+        nlohmann::ordered_json({{1, 0, 0, 1}, {0, 1, 1, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}));
+  CHECK(details["classes"][0]["name"] == "a\nb");
+  CHECK(!details["classes"][2].contains("name"));
+  CHECK(!details.contains("auc"));
+  CHECK_THAT(details_text("test", details), ContainsSubstring("               0  1  2  3\n"
+                                                              "  0 'a\\x0ab'  1  0  0  1\n"
+                                                              "  1 c          0  1  1  0\n"
+                                                              "  2            0  0  0  0\n"));
+}
+
 TEST_CASE("targets without a prediction and those that do not count are told apart") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const auto details =

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -9,6 +10,7 @@
 
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
+#include "framework/keys/yaml_text.h"
 #include "framework/objectives/built_in_metrics.h"
 #include "framework/objectives/class_counts.h"
 #include "framework/objectives/residuals.h"
@@ -31,25 +33,36 @@ const std::string kConfusion = "confusion";
 const std::string kAuc = "auc";
 const std::string kResiduals = "residuals";
 
-// Counts nothing of outputs that are not one for each class or value: models of a program's own may
-// have such, with a loss of its own.
+// How many scores a target has. Of values none.
+struct Scores {
+  std::int64_t least = 0;
+  std::int64_t most = 0;
+};
+
+// Counts nothing of outputs that are not one for each value, or not as many scores as it is for:
+// models of a program's own may have such.
 class WhereItFits : public Tally {
  public:
-  WhereItFits(std::shared_ptr<const Tally> all, std::int64_t classes)
-      : all_(std::move(all)), classes_(classes) {}
+  WhereItFits(std::shared_ptr<const Tally> all, Scores scores)
+      : all_(std::move(all)), scores_(scores) {}
 
   at::Tensor add(const at::Tensor& outputs, const at::Tensor& targets) const override {
-    std::vector<std::int64_t> sizes = targets.sizes().vec();
-    if (classes_ > 0) sizes.push_back(classes_);
-    if (outputs.sizes() == at::IntArrayRef(sizes)) return all_->add(outputs, targets);
+    if (fits(outputs, targets)) return all_->add(outputs, targets);
     return is_of_rows() ? at::zeros({0, 1}, at::kDouble) : at::zeros({0}, at::kDouble);
   }
 
   bool is_of_rows() const override { return all_->is_of_rows(); }
 
  private:
+  [[nodiscard]] bool fits(const at::Tensor& outputs, const at::Tensor& targets) const {
+    if (scores_.most == 0) return outputs.sizes() == targets.sizes();
+    const std::int64_t scores = outputs.dim() == targets.dim() + 1 ? outputs.size(-1) : 0;
+    return scores >= scores_.least && scores <= scores_.most &&
+           targets.numel() * scores == outputs.numel();
+  }
+
   std::shared_ptr<const Tally> all_;
-  std::int64_t classes_;
+  Scores scores_;
 };
 
 std::int64_t whole(double count) {
@@ -91,9 +104,13 @@ void add_confusion(Details& details, const at::Tensor& sums, std::size_t classes
   if (is_one_without) details["without_prediction"] = std::move(without);
 }
 
-// What a class or an output is called in tables.
+// What a class or an output is called in tables, whose lines are to stay whole.
 std::string label_of(const Details& row, const std::string& number) {
-  return row.contains("name") ? row["name"].get<std::string>() : row[number].dump();
+  if (!row.contains("name")) return row[number].dump();
+  const std::string name = row["name"].get<std::string>();
+  const bool is_plain =
+      std::ranges::all_of(name, [](char letter) { return keys::control_code(letter).empty(); });
+  return is_plain ? name : keys::yaml_shown(name);
 }
 
 std::vector<std::string> score_cells(const Details& scores) {
@@ -175,16 +192,21 @@ SetDetails::SetDetails(const SampleType& sample, const Fitted& fitted,
                        std::optional<std::int64_t> ignored)
     : fitted_(fitted) {
   if (sample.has_tokens()) return;
-  const auto add = [&](const std::string& name, std::shared_ptr<const Tally> all) {
-    tallies_.emplace_back(name, std::make_shared<WhereItFits>(std::move(all), sample.classes));
+  const auto add = [&](const std::string& name, std::shared_ptr<const Tally> all,
+                       std::int64_t most) {
+    tallies_.emplace_back(
+        name, std::make_shared<WhereItFits>(std::move(all), Scores{sample.classes, most}));
   };
   if (sample.classes == 0) {
-    if (sample.target.values() <= kMostResiduals) add(kResiduals, objectives::make_residuals());
+    if (sample.target.values() <= kMostResiduals) add(kResiduals, objectives::make_residuals(), 0);
     return;
   }
-  add(kCounts, objectives::make_class_counts(kCounts, ignored));
-  if (sample.classes <= kMostConfused) add(kConfusion, objectives::make_confusion(ignored));
-  if (sample.classes == 2 && sample.has_label()) add(kAuc, objectives::make_auc(ignored));
+  add(kCounts, objectives::make_class_counts(kCounts, ignored),
+      std::numeric_limits<std::int64_t>::max());
+  if (sample.classes <= kMostConfused) {
+    add(kConfusion, objectives::make_confusion(ignored), kMostConfused);
+  }
+  if (sample.classes == 2 && sample.has_label()) add(kAuc, objectives::make_auc(ignored), 2);
 }
 
 Details SetDetails::json(const std::vector<at::Tensor>& totals,

@@ -15,7 +15,8 @@ namespace lockstep {
 
 /// What `train eval` tells of a set beside its figures: of classes what was predicted for each, of
 /// values how far off the outputs are. Nothing of tokens, nor where a model of a program's own has
-/// other outputs than one for each class or value.
+/// fewer outputs than classes, or not one for each value. Outputs beyond the classes are told as
+/// classes without a name.
 class SetDetails {
  public:
   /// `ignored` is the target that does not count.

@@ -32,22 +32,43 @@ const Metric& Objective::metric(const std::string& name) const {
 
 namespace {
 
+// Throws ValueError unless what the tally has counted of a batch adds up with that of another.
+void check_counted(const std::string& name, const Tally& tally, const at::Tensor& of_batch,
+                   const at::Tensor& of_other) {
+  const std::size_t batch_dims = tally.is_of_rows() ? 1 : 0;
+  require(of_batch.dim() == static_cast<std::int64_t>(batch_dims) + 1 &&
+              of_batch.dim() == of_other.dim() &&
+              of_batch.sizes().slice(batch_dims) == of_other.sizes().slice(batch_dims),
+          "metric '", name, "': add() returns ", form_of(of_batch), " of one batch and ",
+          form_of(of_other), " of another; ",
+          tally.is_of_rows()
+              ? "all must have one number of columns"
+              : "sums have one dimension, of the same length whatever the batch is (what has a row "
+                "for each sample overrides is_of_rows())");
+}
+
 // Throws ValueError, naming it, if the metric has no value for such samples.
 void try_metric(const std::string& name, const Metric& metric, const SampleType& sample) {
-  std::vector<std::int64_t> shape = sample.target.sizes(1);
-  // One position is as good as a million.
-  if (sample.classes > 0) std::ranges::fill(shape, 1);
-  const at::Tensor target = at::zeros(shape, sample.target.dtype);
-  // Nor does a metric tell a million classes from a billion, whose scores would fill the memory.
-  constexpr std::int64_t kMostClasses = 1'000'000;
-  if (sample.classes > 0) shape.push_back(std::min(sample.classes, kMostClasses));
-  try {
-    torch_placed(
+  const auto counted_of = [&](std::int64_t samples) {
+    std::vector<std::int64_t> shape = sample.target.sizes(1);
+    // One position is as good as a million.
+    if (sample.classes > 0) std::ranges::fill(shape, 1);
+    shape[0] = samples;
+    const at::Tensor target = at::zeros(shape, sample.target.dtype);
+    // Nor does a metric tell a million classes from a billion, whose scores would fill the memory.
+    constexpr std::int64_t kMostClasses = 1'000'000;
+    if (sample.classes > 0) shape.push_back(std::min(sample.classes, kMostClasses));
+    return torch_placed(
         [&] { return str("metric ", name, " of an output of zeros, ", form_of(at::zeros(shape))); },
-        [&] { (void)metric.add(at::zeros(shape), target); });
+        [&] { return metric.add(at::zeros(shape), target); });
+  };
+  std::vector<at::Tensor> counted;
+  try {
+    counted = {counted_of(1), counted_of(2)};
   } catch (const ValueError& error) {
     throw ValueError(str("metric ", name, " does not fit the data: ", error.what()));
   }
+  check_counted(name, metric, counted[0], counted[1]);
 }
 
 // Throws DataError if one of these samples is not finite: figures are not to be, without a word.
@@ -82,12 +103,16 @@ BatchLoss training_loss(const Config& config, const Objective& objective, Model&
                [&](const at::Tensor& some_outputs, const at::Tensor& some_targets) {
                  return objective.loss->mean(some_outputs, some_targets);
                });
+  const bool has_scores = outputs.dim() == batch.targets.dim() + 1;
+  const std::int64_t scores = has_scores ? outputs.size(-1) : 0;
   // As evaluations do: values of other sizes have no unit that is known.
   if (objective.scales.empty() || outputs.sizes() != batch.targets.sizes()) {
-    return {loss, loss.detach()};
+    return {loss, loss.detach(), scores};
   }
-  return {loss, objective.loss->mean(unscaled(outputs, objective.scales),
-                                     unscaled(batch.targets, objective.scales))};
+  return {loss,
+          objective.loss->mean(unscaled(outputs, objective.scales),
+                               unscaled(batch.targets, objective.scales)),
+          scores};
 }
 
 std::string loss_text(const Config& config) {
@@ -132,6 +157,7 @@ std::vector<at::Tensor> tallied(Model& model, const Dataset& data,
                    [&](const at::Tensor& some_outputs, const at::Tensor& some_targets) {
                      return tally.add(some_outputs, some_targets);
                    });
+      if (!parts[i].empty()) check_counted(tallies[i].first, tally, of_batch, parts[i][0]);
       if (parts[i].empty() || tally.is_of_rows()) {
         parts[i].push_back(of_batch);
       } else {

@@ -41,8 +41,9 @@ struct Objective {
 
 /// The loss of a batch, in the config's precision.
 struct BatchLoss {
-  at::Tensor trained;  ///< what is made small
-  at::Tensor told;     ///< the figure, without a gradient
+  at::Tensor trained;       ///< what is made small
+  at::Tensor told;          ///< the figure, without a gradient
+  std::int64_t scores = 0;  ///< that the model gives for each target; 0 where it gives values
 };
 /// What the model or the loss throws gains its place; `samples` tells which samples these are.
 [[nodiscard]] BatchLoss training_loss(const Config& config, const Objective& objective,

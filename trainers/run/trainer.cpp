@@ -275,6 +275,7 @@ class Trainer::Run {
           placed([&] { return microbatch_text(); }, [&] { return loss_of(*batch); });
       zero_->backward(local.trained);
       if (memory) memory_.activations = memory->peak();
+      if (state_.steps == course_.first_step && feed_.microbatch() == 0) tell_scores(local.scores);
       state_.loss = state_.loss.add(local.told);
     }
     state_.lr = rate_(state_.steps);
@@ -291,6 +292,15 @@ class Trainer::Run {
       state_.agrees = true;
     }
     reporter_.count(global_batch);
+  }
+
+  // A model that has scores of more classes than there are trains, but never needs the rest.
+  void tell_scores(std::int64_t scores) {
+    const std::int64_t classes = data_.train->type().classes;
+    if (classes == 0 || scores <= classes) return;
+    reporter_.warn(str("the model has ", scores, " outputs, and the data have ",
+                       counted(classes, "class", "classes"),
+                       ": a model of one's own takes the number from SampleType::outputs()"));
   }
 
   // "step 3", with several microbatches "step 3, microbatch 1": what is trained now, for messages.
@@ -313,7 +323,7 @@ class Trainer::Run {
     const BatchLoss mean =
         training_loss(config_, objective_, *model_, batch.tensors, [&] { return feed_.samples(); });
     if (batch.weight == 1) return mean;
-    return {mean.trained * batch.weight, mean.told * batch.weight};
+    return {mean.trained * batch.weight, mean.told * batch.weight, mean.scores};
   }
 
   // Where the loss or a gradient is not finite since samples are not, these are told: the learning
