@@ -5,6 +5,8 @@
 
 #include <fnmatch.h>
 
+#include "framework/base/other_words.h"
+
 namespace lockstep {
 namespace {
 
@@ -23,6 +25,11 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     }
   }
   return d[a.size()][b.size()];
+}
+
+// Whether `name` begins or ends with these words: "epochs" is of "max_epochs".
+bool is_part(const std::string& words, const std::string& name) {
+  return words.size() > 1 && (name.starts_with(words + "_") || name.ends_with("_" + words));
 }
 
 }  // namespace
@@ -63,19 +70,29 @@ std::string shortened(std::string_view text, std::size_t most) {
 }
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  std::string best;
-  std::size_t best_distance = 0;
+  constexpr std::size_t kLongest = 1000;  // of names
+  const std::string wanted = folded(word.substr(0, kLongest));
+  for (const std::string& own : own_words(wanted)) {
+    if (std::ranges::count(candidates, own) > 0) return own;
+  }
+  std::string best, holder;
+  std::size_t best_distance = 0, most_shared = 0;
   for (const std::string& candidate : candidates) {
-    const auto [shorter, longer] = std::minmax({word.size(), candidate.size()});
-    const std::size_t allowed = std::max<std::size_t>(1, longer / 3);
-    if (longer - shorter > allowed) continue;  // so many letters are inserted at least
-    const std::size_t distance = edit_distance(word, candidate);
+    const std::string name = folded(candidate);
+    const auto [shorter, longer] = std::ranges::minmax({wanted, name}, {}, &std::string::size);
+    if (is_part(shorter, longer) && shorter.size() > most_shared) {
+      holder = candidate;
+      most_shared = shorter.size();
+    }
+    const std::size_t allowed = std::max<std::size_t>(1, longer.size() / 3);
+    if (longer.size() - shorter.size() > allowed) continue;  // so many are inserted at least
+    const std::size_t distance = edit_distance(wanted, name);
     if (distance <= allowed && (best.empty() || distance < best_distance)) {
       best = candidate;
       best_distance = distance;
     }
   }
-  return best;
+  return best.empty() ? holder : best;
 }
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {

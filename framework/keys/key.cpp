@@ -38,9 +38,29 @@ bool is_integer(const std::string& text) {
          (digits.size() == 1 || digits[0] != '0');
 }
 
+// The number that a text is, in the form that keys take; "" if it is none.
+std::string number_text(std::string text, bool is_whole) {
+  std::erase(text, '_');
+  double value = 0;
+  if (parse(text, value) != std::errc() || !std::isfinite(value)) return "";
+  if (!is_whole) return yaml_text(value);
+  constexpr double kMost = 1e15;  // where doubles have all integers
+  if (std::fabs(value) > kMost || value != std::floor(value)) return "";
+  return yaml_text(static_cast<std::int64_t>(value));
+}
+
+// For a number that is written otherwise: "0.1" in quotes, or 1e3 for an integer.
+std::nullopt_t refuse_number(const YamlNode& node, bool is_whole, const Report& report) {
+  const std::string plain =
+      node.kind == YamlNode::Kind::scalar ? number_text(node.text, is_whole) : "";
+  report(node.place, str("expected ", is_whole ? "an integer" : "a number", ", found ",
+                         yaml_described(node), plain.empty() ? "" : "; write " + plain));
+  return std::nullopt;
+}
+
 std::optional<double> convert(const YamlNode& node, const Rule<double>& /*rule*/,
                               const Report& report) {
-  if (!is_plain(node)) return refuse_type(node, "a number", report);
+  if (!is_plain(node)) return refuse_number(node, false, report);
   double value = 0;
   const std::errc error = parse(node.text, value);
   if (error == std::errc::result_out_of_range) {
@@ -53,13 +73,13 @@ std::optional<double> convert(const YamlNode& node, const Rule<double>& /*rule*/
   if (kInfinite.count(unsigned_text) != 0 || (is_number && !std::isfinite(value))) {
     return refuse_type(node, "a finite number", report);
   }
-  if (!is_number) return refuse_type(node, "a number", report);
+  if (!is_number) return refuse_number(node, false, report);
   return value;
 }
 
 template <std::integral T>
 std::optional<T> convert(const YamlNode& node, const Rule<T>& rule, const Report& report) {
-  if (!is_plain(node) || !is_integer(node.text)) return refuse_type(node, "an integer", report);
+  if (!is_plain(node) || !is_integer(node.text)) return refuse_number(node, true, report);
   T value = 0;
   if (parse(node.text, value) == std::errc()) return value;
   const bool negative = node.text[0] == '-';
@@ -70,9 +90,11 @@ std::optional<T> convert(const YamlNode& node, const Rule<T>& rule, const Report
   return std::nullopt;
 }
 
-std::optional<std::string> convert(const YamlNode& node, const Rule<std::string>& /*rule*/,
+std::optional<std::string> convert(const YamlNode& node, const Rule<std::string>& rule,
                                    const Report& report) {
-  if (node.kind != YamlNode::Kind::scalar) return refuse_type(node, "a string", report);
+  if (node.kind != YamlNode::Kind::scalar) {
+    return refuse_type(node, "a string, " + rule.text, report);
+  }
   return node.text;
 }
 
@@ -160,7 +182,10 @@ Value optional_value(std::optional<T>& variable, const Rule<T>& rule, const std:
   Value value = value_of(variable, rule, word);
   value.words += ", or " + word;
   value.read = [&variable, word, read = value.read](const YamlNode& node, const Report& report) {
-    is_word(node, word) ? variable.reset() : read(node, report);
+    if (is_word(node, word)) return variable.reset();
+    read(node, [&](const YamlPosition& place, const std::string& message) {
+      report(place, str(message, "; or write ", word));
+    });
   };
   value.samples = [rule, word] {
     Samples samples = samples_of(rule);
@@ -326,12 +351,14 @@ Value text_or_list(std::vector<std::string>& variable, const Rule<std::string>& 
 Value one_of(const std::vector<std::string>& names, const std::function<void(std::size_t)>& set,
              const std::function<std::string()>& get) {
   const auto read = [names, set](const YamlNode& node, const Report& report) {
-    const auto name = convert(node, Rule<std::string>(), report);
-    if (!name) return;
-    const auto found = std::find(names.begin(), names.end(), *name);
+    if (node.kind != YamlNode::Kind::scalar) {
+      refuse_type(node, "one of " + join(names), report);
+      return;
+    }
+    const auto found = std::find(names.begin(), names.end(), node.text);
     if (found != names.end()) return set(static_cast<std::size_t>(found - names.begin()));
-    report(node.place, str("must be one of ", join(names), ", is ", yaml_shown(*name),
-                           did_you_mean(*name, names)));
+    report(node.place, str("must be one of ", join(names), ", is ", yaml_shown(node.text),
+                           did_you_mean(node.text, names)));
   };
   const auto samples = [names] {
     return Samples{mapped(names, [](const std::string& name) { return yaml_text(name); }),
@@ -399,7 +426,12 @@ Samples samples_of_maps(const ConfigKeys& map) {
 bool is_list(const YamlNode& node, const std::string& items, const Report& report) {
   constexpr std::size_t kMost = 1000;
   if (node.kind != YamlNode::Kind::list) {
-    refuse_type(node, "a list of " + items, report);
+    std::string item;
+    if (node.kind == YamlNode::Kind::scalar) {
+      item = items == "strings" ? yaml_text(node.text) : number_text(node.text, false);
+    }
+    report(node.place, str("expected a list of ", items, ", found ", yaml_described(node),
+                           item.empty() ? "" : str("; write [", cut(item), "]")));
     return false;
   }
   if (node.items.size() <= kMost) return true;

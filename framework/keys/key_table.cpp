@@ -144,12 +144,12 @@ class Reading {
     }
     if (name.empty() || key.empty() || key.find('.') != std::string::npos) {
       return report(place, str("expected section.key=value, the key is ", yaml_shown(override.key),
-                               home_of(override.key)));
+                               set_instead(override)));
     }
     const std::size_t problems = problems_.count();
     const auto value = parse_yaml(override.value, source, problems_);
     if (!value && problems_.count() == problems) {
-      report(place, override.value.empty() ? "the value is missing after '='"
+      report(place, override.value.empty() ? "the value is missing after '='" + words_of(name, key)
                                            : "no value stands here" + yaml_quoting(override.value));
     }
     if (!value) return;
@@ -212,7 +212,11 @@ class Reading {
 
   void check_keys(const std::string& path, const YamlNode& map, const ConfigKeys& keys) {
     if (map.kind != YamlNode::Kind::map) {
-      return report(map.place, str(path, ": expected a map of keys (", join(all_names(keys)),
+      constexpr std::size_t kMostShown = 10;
+      const ConfigKey& first = keys[0];
+      return report(map.place, str(path, ": expected ",
+                                   first.traits.is_short_form ? first.value.words + ", or " : "",
+                                   "a map of keys (", listed(all_names(keys), kMostShown),
                                    "), found ", yaml_described(map)));
     }
     const std::vector<std::string> known = all_names(keys);
@@ -239,25 +243,81 @@ class Reading {
                       const std::vector<std::string>& shown) {
     problems_.report(place, [&] {
       const bool is_top = path.empty();
-      std::string meant = home_of(key);
-      if (const std::string near = nearest(key, known); meant.empty() && !near.empty()) {
+      std::string meant = badly_written(key, path, known);
+      if (meant.empty()) meant = home_of(key);
+      for (const auto& names : {shown, known}) {
+        const std::string near = nearest(key, names);
+        if (!meant.empty() || near.empty()) continue;
         meant_.insert(is_top ? near : path + "." + near);
-        meant = did_you_mean(key, known);
+        meant = str(" (did you mean '", near, "'?)");
       }
+      if (meant.empty()) meant = meant_elsewhere(key);
       if (meant.empty()) meant = (is_top ? ": the sections are " : ": its keys are ") + join(shown);
       return str("unknown key ", yaml_shown(key), is_top ? "" : " in " + path, meant);
     });
   }
 
+  // Of a key that YAML has read otherwise than it was meant: "lr:0.1" or, at the top level,
+  // "optimizer.lr". "" for others.
+  std::string badly_written(const std::string& key, const std::string& path,
+                            const std::vector<std::string>& known) {
+    const std::size_t end = key.find_first_of(path.empty() ? ":." : ":");
+    if (end == std::string::npos || std::ranges::count(known, key.substr(0, end)) == 0) return "";
+    if (key[end] == ':') return str(": a blank is missing behind '", key.substr(0, end + 1), "'");
+    meant_.insert(key);
+    return str(": write ", key.substr(0, end), ": {", cut(key.substr(end + 1)), ": …}");
+  }
+
+  // Of an unknown key that is near to one elsewhere, or to a section: what may be meant.
+  std::string meant_elsewhere(const std::string& key) {
+    const std::string other = nearest_of_all(key);
+    return other.empty() ? "" : str(" (did you mean '", other, "'?)", home_of(other));
+  }
+
+  // Of an override without a section: how it would be written.
+  std::string set_instead(const Override& override) const {
+    const std::string key =
+        sections_of(override.key).empty() ? nearest_of_all(override.key) : override.key;
+    std::vector<std::string> ways =
+        mapped(sections_of(key), [&](const std::string& section) { return section + "." + key; });
+    if (find(table_, key) != nullptr) ways = {key};
+    for (std::string& way : ways) way = str("--set ", way, "=", cut(override.value));
+    return ways.empty() ? "" : str(" (did you mean '", join(ways, "' or '"), "'?)");
+  }
+
+  // ": …", what may stand as this key's value.
+  std::string words_of(const std::string& section, const std::string& key) const {
+    std::set<std::string> words;
+    for (const Section& each : table_) {
+      for (const ConfigKey& own : each.keys) {
+        if (each.name == section && own.name == key) words.insert(own.value.words);
+      }
+    }
+    return words.empty() ? "" : ": " + join(words, ", or ");
+  }
+
+  std::string nearest_of_all(const std::string& key) const {
+    std::vector<std::string> names = all_names(table_);
+    for (const Section& section : table_) {
+      for (const std::string& name : all_names(section.keys)) names.push_back(name);
+    }
+    return nearest(key, names);
+  }
+
+  // Those that have a key of this name.
+  std::vector<std::string> sections_of(const std::string& key) const {
+    std::vector<std::string> names;
+    for (const Section& section : table_) {
+      if (find(section.keys, key) != nullptr) names.push_back(section.name);
+    }
+    return names;
+  }
+
   // ": it belongs …" for a key that is known elsewhere, "" for one that is not.
   std::string home_of(const std::string& key) {
     if (find(table_, key) != nullptr) return ": it is a section of its own, at the top level";
-    std::vector<std::string> homes;
-    for (const Section& section : table_) {
-      if (find(section.keys, key) == nullptr) continue;
-      homes.push_back(section.name);
-      meant_.insert(section.name + "." + key);
-    }
+    const std::vector<std::string> homes = sections_of(key);
+    for (const std::string& home : homes) meant_.insert(home + "." + key);
     return homes.empty() ? "" : ": it belongs under " + join(homes, " or ");
   }
 

@@ -174,15 +174,47 @@ void check_text(const std::string& text, const YamlSource& source) {
       const std::string code = control_code(line[i]);
       if (code.empty() || line[i] == '\t' || line[i] == '\r') continue;
       throw Unreadable{source.at(number, static_cast<std::int64_t>(i) + 1),
-                       str("the control character 0x", code, ": this is not plain text")};
+                       str("the control character 0x", code, ": this is not plain text in UTF-8")};
     }
     const std::size_t tab = line.find('\t');
     const std::size_t content = line.find_first_not_of(" \t\r");
+    // As text copied from web pages has it, where it looks like a blank.
+    constexpr const char* kHardBlank = "\xc2\xa0";
+    const std::size_t behind_colon = line.substr(0, line.find('#')).find(str(":", kHardBlank));
+    const std::size_t hard =
+        content != std::string::npos && line.find(kHardBlank) == content ? content : behind_colon;
+    if (hard != std::string::npos) {
+      throw Unreadable{source.at(number, static_cast<std::int64_t>(hard) + 1),
+                       "a non-breaking space (U+00A0) stands where YAML takes only a blank"};
+    }
     if (content != std::string::npos && tab < content && line[content] != '#') {
       throw Unreadable{source.at(number, static_cast<std::int64_t>(tab) + 1),
                        "a tab in the indentation: YAML takes only spaces there"};
     }
   }
+}
+
+// What to do where yaml-cpp understands no more, for the commonest of its messages; "" for others.
+std::string remedy_for(const std::string& problem) {
+  static const std::pair<const char*, const char*> kRemedies[] = {
+      {"alias not found", "a text that begins with '*' or '&' needs quotes"},
+      {"anchor is not defined", "a text that begins with '*' needs quotes"},
+      {"unknown token", "a text that begins with '%', '@' or '`' needs quotes"},
+      {"unknown escape character", "in single quotes a backslash stands for itself"},
+      {"illegal map value",
+       "a text with ': ' in it needs quotes, and keys of one map begin in one "
+       "column, each with a blank behind its colon"},
+      {"end of map not found",
+       "keys of one map begin in one column, each with a blank behind its colon"},
+      {"end of map flow not found",
+       "before this place a '}', a ',' or the quotes of a text with "
+       "such signs are missing"},
+      {"end of sequence flow not found", "before this place a ']' or a ',' is missing"},
+      {"illegal EOF in scalar", "a quote is not closed"}};
+  for (const auto& [part, remedy] : kRemedies) {
+    if (problem.find(part) != std::string::npos) return str(": ", remedy);
+  }
+  return "";
 }
 
 void read_events(std::string text, const YamlSource& source, TreeBuilder& builder) {
@@ -198,9 +230,10 @@ void read_events(std::string text, const YamlSource& source, TreeBuilder& builde
     }
   } catch (const YAML::Exception& error) {
     const bool inside = !error.mark.is_null() && error.mark.line <= lines;
-    throw Unreadable{inside ? source.at(error.mark.line + 1, error.mark.column + 1)
-                            : source.at(lines + 1, columns + 1),
-                     "not valid YAML: " + error.msg};
+    throw Unreadable{
+        inside ? source.at(error.mark.line + 1, error.mark.column + 1)
+               : source.at(lines + 1, columns + 1),
+        "not valid YAML: " + error.msg + (source.flag < 0 ? remedy_for(error.msg) : "")};
   }
 }
 

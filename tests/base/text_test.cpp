@@ -16,6 +16,19 @@ TEST_CASE("nearest finds what was meant and leaves strangers alone") {
   CHECK(nearest("wieght_decay", keys) == "weight_decay");
   CHECK(nearest("lt", keys) == "lr");
   CHECK(nearest("zebra", keys) == "");
+  CHECK(nearest("Nesterov", keys) == "nesterov");
+  CHECK(nearest("WEIGHT-DECAY", keys) == "weight_decay");
+  // What begins or ends with the other's words, and other programs' words.
+  CHECK(nearest("decay", keys) == "weight_decay");
+  CHECK(nearest("adam_betas", keys) == "betas");
+  CHECK(nearest("ay", keys) == "");
+  CHECK(nearest("learning_rate", keys) == "lr");
+  CHECK(nearest("learning_rate", {"rate"}) == "rate");
+  CHECK(nearest("hidden_size", {"hidden", "width"}) == "width");
+  CHECK(nearest("hidden_size", {"hidden"}) == "hidden");
+  CHECK(nearest("RMSE", {"mean_squared_error", "root_mean_squared_error"}) ==
+        "root_mean_squared_error");
+  CHECK(nearest("accuracy_score", {"balanced_accuracy", "accuracy"}) == "accuracy");
   CHECK(did_you_mean("nestrov", keys) == " (did you mean 'nesterov'?)");
   CHECK(did_you_mean("zebra", keys) == "");
 }

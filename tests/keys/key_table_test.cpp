@@ -42,7 +42,7 @@ std::vector<Section> table_of(Values& values) {
   };
   return {
       {"paint",
-       {{"color", one_of(values.color, {"red", "green"}), "its color"},
+       {{"color", one_of(values.color, {"red", "green"}), "its color", {.is_short_form = true}},
         {"text", text(values.text, is_short), "a word"},
         {"flag", flag(values.flag), "yes or no"},
         {"number",
@@ -160,17 +160,18 @@ TEST_CASE("anchors and aliases stand for their value, also in another section") 
   CHECK(values.pair == std::array<double, 2>{0.25, 0.25});
   check_problem("paint: &p {text: *p}", "1:18: an alias inside of what it stands for");
   CHECK_THAT(problems_in("paint: {text: *nobody}"),
-             ContainsSubstring("file.yaml:1:15: not valid YAML: the referenced anchor is not"));
+             ContainsSubstring("file.yaml:1:15: not valid YAML: the referenced anchor is not") &&
+                 EndsWith(": a text that begins with '*' needs quotes"));
   // A billion laughs cost nothing: aliases share what they stand for.
   std::string bomb = "paint:\n  text: [&a0 [x]";
   for (int i = 1; i < 64; ++i) bomb += str(", &a", i, " [*a", i - 1, ", *a", i - 1, "]");
-  check_problem(bomb + "]", "2:9: paint.text: expected a string, found a list");
+  check_problem(bomb + "]", "2:9: paint.text: expected a string, short, found a list");
 }
 
 TEST_CASE("a value of the wrong type says what is needed and what was found") {
   check_problem("paint: {number: fast}", "1:17: paint.number: expected a number, found 'fast'");
   check_problem("paint:\n  number: \"3\"",
-                "2:11: paint.number: expected a number, found the string '3'");
+                "2:11: paint.number: expected a number, found the string '3'; write 3");
   check_problem("paint: {number: [1]}", "1:17: paint.number: expected a number, found a list");
   check_problem("paint: {number: {a: 1}}", "1:17: paint.number: expected a number, found a map");
   check_problem("paint: {number: true}", "1:17: paint.number: expected a number, found 'true'");
@@ -190,8 +191,10 @@ TEST_CASE("a value of the wrong type says what is needed and what was found") {
   check_problem("paint: {flag: 1}", "1:15: paint.flag: expected true or false, found '1'");
   check_problem("paint: {flag: 'true'}",
                 "1:15: paint.flag: expected true or false, found the string 'true'");
-  check_problem("paint: {text: [a]}", "1:15: paint.text: expected a string, found a list");
-  check_problem("paint: {color: }", "1:16: paint.color: expected a string, found nothing");
+  check_problem("paint: {text: [a]}", "1:15: paint.text: expected a string, short, found a list");
+  check_problem("paint: {color: }", "1:16: paint.color: expected one of red, green, found nothing");
+  check_problem("paint: {maybe: none}",
+                "1:16: paint.maybe: expected a number, found 'none'; or write null");
 }
 
 TEST_CASE("integers are digits and nothing else") {
@@ -200,6 +203,10 @@ TEST_CASE("integers are digits and nothing else") {
     CHECK_THAT(problems_in("sizes: {integer: " + text + "}"),
                ContainsSubstring("file.yaml:1:18: sizes.integer: expected an integer, found "));
   }
+  for (const std::string text : {"1e3", "1_000", "1000.0", "'1000'", "01000"}) {
+    CHECK_THAT(problems_in("sizes: {integer: " + text + "}"), EndsWith("'; write 1000"));
+  }
+  check_problem("sizes: {integer: 0.5}", "1:18: sizes.integer: expected an integer, found '0.5'");
   check_problem("sizes: {integer: -6}", "1:18: sizes.integer: must be at least -5, is -6");
   check_problem("sizes: {integer: 9223372036854775808}",
                 "1:18: sizes.integer: must be at most 9223372036854775807, is 9223372036854775808");
@@ -216,7 +223,8 @@ TEST_CASE("integers are digits and nothing else") {
 
 TEST_CASE("an impossible value says the rule and the value") {
   check_problem("paint: {number: 0}", "1:17: paint.number: must be greater than 0, is 0");
-  check_problem("paint: {maybe: -1}", "1:16: paint.maybe: must be at least 0, is -1");
+  check_problem("paint: {maybe: -1}",
+                "1:16: paint.maybe: must be at least 0, is -1; or write null");
   check_problem("paint: {text: lengthy}", "1:15: paint.text: must be short, is 'lengthy'");
   check_problem("paint: {text: \"a\\n\\x01bc\"}",
                 "1:15: paint.text: must be short, is 'a\\x0a\\x01bc'");
@@ -230,9 +238,10 @@ TEST_CASE("an impossible value says the rule and the value") {
                 "1:21: sizes.pair: must be at least 0 and less than 1, is 1");
   check_problem("sizes: {pair: [0.5]}", "1:15: sizes.pair: expected 2 numbers, found 1");
   check_problem("sizes: {pair: 0.5}",
-                "1:15: sizes.pair: expected a list of 2 numbers, found '0.5'");
+                "1:15: sizes.pair: expected a list of 2 numbers, found '0.5'; write [0.5]");
   check_problem("sizes:\n  list: [1,\n    0]", "3:5: sizes.list: must be at least 1, is 0");
-  check_problem("sizes: {list: 3}", "1:15: sizes.list: expected a list of integers, found '3'");
+  check_problem("sizes: {list: 3}",
+                "1:15: sizes.list: expected a list of integers, found '3'; write [3]");
 }
 
 TEST_CASE("samples that are good are read and printed as they are, bad ones are refused") {
@@ -298,6 +307,19 @@ TEST_CASE("an unknown key gets the nearest one, its own section, or the list") {
   check_problem("paint: {}\nsize: {}", "2:1: unknown key 'size' (did you mean 'sizes'?)");
   check_problem("number: 3", "1:1: unknown key 'number': it belongs under paint");
   check_problem("varnish: 3", "1:1: unknown key 'varnish': the sections are paint, sizes");
+  // Wherever the nearest one is.
+  check_problem("paint: {integers: 3}",
+                "1:9: unknown key 'integers' in paint (did you mean 'integer'?): it belongs under "
+                "sizes");
+  check_problem("paint: {wet_paint: 3}",
+                "1:9: unknown key 'wet_paint' in paint (did you mean 'paint'?): it is a section of "
+                "its own, at the top level");
+  check_problem("naturals: 3",
+                "1:1: unknown key 'naturals' (did you mean 'natural'?): it belongs under sizes");
+  // What YAML reads as a key.
+  check_problem("paint: {number:3}",
+                "1:9: unknown key 'number:3' in paint: a blank is missing behind 'number:'");
+  check_problem("paint.number: 3", "1:1: unknown key 'paint.number': write paint: {number: …}");
   check_problem("paint: &p {}\nsizes: {<<: *p}",
                 "2:9: unknown key '<<' in sizes: its keys are small, integer, natural, pair, list");
 }
@@ -316,7 +338,7 @@ TEST_CASE("all problems are told in the order written, the flags' last") {
   CHECK(problems_in(
             "sizes:\n  list: [1, 0, -1, x]\n  smal: 2\npaint:\n  number: 0\n  colr: red\n"
             "  number: 3\nprint: 1\n",
-            {parse_set("sizes.natural=-1"), parse_set("paint=3"), parse_set("paint.text=[")}) ==
+            {parse_set("sizes.natural=-1"), parse_set("sizes=3"), parse_set("paint.text=[")}) ==
         "file.yaml:2:13: sizes.list: must be at least 1, is 0\n"
         "file.yaml:2:16: sizes.list: must be at least 1, is -1\n"
         "file.yaml:2:20: sizes.list: expected an integer, found 'x'\n"
@@ -326,7 +348,7 @@ TEST_CASE("all problems are told in the order written, the flags' last") {
         "file.yaml:7:3: duplicate key 'number', the first is at file.yaml:5:3\n"
         "file.yaml:8:1: unknown key 'print' (did you mean 'paint'?)\n"
         "--set sizes.natural=-1: sizes.natural: must be at least 0, is -1\n"
-        "--set paint=3: paint is a section: set one of its keys, as in paint.color=…\n"
+        "--set sizes=3: sizes is a section: set one of its keys, as in sizes.small=…\n"
         "--set paint.text=[: not valid YAML: end of sequence flow not found; if it is a text, put "
         "it in "
         "quotes: '\"[\"'");
@@ -339,7 +361,6 @@ TEST_CASE("a flag's text that YAML takes for something else is told to stand in 
                EndsWith("; if it is a text, put it in quotes: '\"" + text + "\"'"));
     CHECK(read("paint: {}", {parse_set("paint.text=\"" + text + "\"")}).text == text);
   }
-  check_set_problem("paint.text=", "the value is missing after '='");
 }
 
 TEST_CASE("a problem of what several aliases stand for is told once") {
@@ -370,7 +391,8 @@ TEST_CASE("of very many problems twenty are told, and how many more there are") 
 TEST_CASE("keys are compared with one another only where they are fine") {
   check_problem("paint: {number: 20}", "1:9: paint.number: must be at most 10 times paint.maybe");
   CHECK(read("paint: {number: 20, maybe: 2}").number == 20);
-  check_problem("paint: {number: 20, maybe: -1}", "1:28: paint.maybe: must be at least 0, is -1");
+  check_problem("paint: {number: 20, maybe: -1}",
+                "1:28: paint.maybe: must be at least 0, is -1; or write null");
   check_problem("paint: {maybe: 0, number: -2}",
                 "1:27: paint.number: must be greater than 0, is -2");
   CHECK(problems_in("paint: {number: 20, flag: 3}") ==
@@ -389,8 +411,11 @@ TEST_CASE("what is no map of sections is refused") {
   check_problem(
       "sizes: 3",
       "1:8: sizes: expected a map of keys (small, integer, natural, pair, list), found '3'");
+  check_problem("paint: [red]",
+                "1:8: paint: expected one of red, green, or a map of keys (color, text, flag, "
+                "number, maybe, gloss, matt), found a list");
   CHECK_THAT(problems_in("paint:\nsizes: {}"),
-             ContainsSubstring("file.yaml:1:1: paint: expected a"));
+             ContainsSubstring("file.yaml:1:1: paint: expected one of red, green, or a map"));
   CHECK_THAT(problems_in("sizes: [small]"), ContainsSubstring("found a list"));
 }
 
@@ -417,7 +442,18 @@ TEST_CASE("duplicate keys, further documents, tags and odd keys are refused") {
 }
 
 TEST_CASE("what is not YAML is refused with its line and column") {
-  check_problem("paint: {}\nsizes: b: c", "2:9: not valid YAML: illegal map value");
+  check_problem("paint: {}\nsizes: b: c",
+                "2:9: not valid YAML: illegal map value: a text with ': ' in it needs quotes, and "
+                "keys of one map begin in one column, each with a blank behind its colon");
+  const std::string columns =
+      "end of map not found: keys of one map begin in one column, each with a blank behind its "
+      "colon";
+  check_problem("paint:\n  flag: true\n number: 3", "3:2: not valid YAML: " + columns);
+  check_problem("paint:\n  flag: true\n  number:3", "3:3: not valid YAML: " + columns);
+  CHECK_THAT(problems_in("paint: {text: \"C:\\d\"}"),
+             EndsWith(": in single quotes a backslash stands for itself"));
+  CHECK_THAT(problems_in("paint: {text: @a}"),
+             EndsWith("unknown token: a text that begins with '%', '@' or '`' needs quotes"));
   CHECK_THAT(problems_in("paint: {number: [1, 2\n"),
              ContainsSubstring("file.yaml:1:22: not valid"));
   CHECK_THAT(problems_in("paint: {number: 2}}"),
@@ -435,7 +471,15 @@ TEST_CASE("what is not YAML is refused with its line and column") {
   CHECK_THAT(problems_in("paint:\n  \tnumber: 2\n"), ContainsSubstring("file.yaml:2:3: a tab in"));
   CHECK(read("paint:\n\t\n\t# a comment\n  number: 2\t# another\n").number == 2);
   check_problem("paint: {}\nsizes: {} \x04\nwhatever",
-                "2:11: the control character 0x04: this is not plain text");
+                "2:11: the control character 0x04: this is not plain text in UTF-8");
+  // As text copied from a web page has it.
+  const std::string hard = "a non-breaking space (U+00A0) stands where YAML takes only a blank";
+  check_problem("paint:\n \xc2\xa0number: 2", "2:2: " + hard);
+  check_problem(
+      "paint:\n  number:\xc2\xa0"
+      "2",
+      "2:9: " + hard);
+  CHECK(read("paint: {text: a\xc2\xa0}  #:\xc2\xa0").text == "a\xc2\xa0");
   CHECK_THAT(problems_in(std::string("paint\0", 6)),
              ContainsSubstring("1:6: the control character"));
   CHECK(read("\xef\xbb\xbfpaint: {number: 2}\r\nsizes: {small: 4}\r\n").small == 4);
@@ -486,11 +530,19 @@ TEST_CASE("errors in overrides begin with the flag as it was written") {
         "--small 0: sizes.small: must be from 1 to 8, is 0");
   CHECK_THAT(set_error("sizes.pair=[0.5"),
              ContainsSubstring("--set sizes.pair=[0.5: not valid YAML: "));
-  check_set_problem("paint.text=", "the value is missing after '='");
+  check_set_problem("paint.text=", "the value is missing after '=': short");
+  check_set_problem("paint.texts=", "the value is missing after '='");
   check_set_problem("paint.text=a\n---\nb", "a second YAML document: only one may stand here");
-  check_set_problem("paint=3", "paint is a section: set one of its keys, as in paint.color=…");
+  check_set_problem("sizes=3", "sizes is a section: set one of its keys, as in sizes.small=…");
   check_set_problem("number=3",
-                    "expected section.key=value, the key is 'number': it belongs under paint");
+                    "expected section.key=value, the key is 'number' (did you mean '--set "
+                    "paint.number=3'?)");
+  check_set_problem("max_number=3",
+                    "expected section.key=value, the key is 'max_number' (did you mean '--set "
+                    "paint.number=3'?)");
+  check_set_problem("paints=red",
+                    "expected section.key=value, the key is 'paints' (did you mean '--set "
+                    "paint=red'?)");
   check_set_problem("sizes.pair.0=3", "expected section.key=value, the key is 'sizes.pair.0'");
   CHECK_THAT(set_error(".number=3"), ContainsSubstring("expected section.key=value"));
   CHECK_THAT(set_error("paint.=3"), ContainsSubstring("expected section.key=value"));
