@@ -101,7 +101,7 @@ Ending run_processes(const std::function<void()>& function, const LaunchOptions&
   const auto count = static_cast<int>(plan.layout.workers());
   const Range here = plan.layout.hosts()[hosts.links.own()].workers;
   const bool asks = options.on_stop == OnStop::ask;
-  const Descriptor memory(comm::HostMemory::make_memory(count));
+  const Descriptor memory(comm::HostMemory::make_memory(count, static_cast<int>(options.replicas)));
   if (hosts.links.hosts() > 1) {
     comm::HostMemory(count, memory.get())
         .board()

@@ -30,7 +30,8 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
   if (stop.asks()) be_warned_of_cpu_limit(options.workers * plan.math_threads);
   const auto store = std::make_shared<comm::MemoryStore>();
   const auto count = static_cast<int>(options.workers);
-  const Descriptor descriptor(comm::HostMemory::make_memory(count));
+  const Descriptor descriptor(
+      comm::HostMemory::make_memory(count, static_cast<int>(options.replicas)));
   const auto memory = std::make_shared<comm::HostMemory>(count, descriptor.get());
   auto reports = comm::make_socket_pair();  // of processes that replicas have forked
   Mutex mutex;                              // guards workers

@@ -62,7 +62,9 @@ class BlasBuffers {
 
 void prepare_memory(const LaunchOptions& options) {
   const std::int64_t members = options.workers == 0 ? options.replicas : options.workers;
-  (void)comm::HostMemory::bytes_for(static_cast<int>(members));
+  const auto workers = static_cast<int>(members);
+  const auto replicas = static_cast<int>(options.replicas);
+  (void)comm::HostMemory::bytes_for(workers, replicas);
   const std::vector<MemoryLimit> limits = memory_limits();
   if (limits.empty()) return;
   static Mutex mutex;
@@ -77,8 +79,8 @@ void prepare_memory(const LaunchOptions& options) {
   const std::size_t for_blas = static_cast<std::size_t>(missing) * kBlasBuffer;
   const std::size_t stacks = threads * kThreadStack;
   for (const MemoryLimit& limit : limits) {
-    const auto workers = static_cast<int>(members);
-    const std::size_t shared = limit.counts_shared ? comm::HostMemory::addresses_for(workers) : 0;
+    const std::size_t shared =
+        limit.counts_shared ? comm::HostMemory::addresses_for(workers, replicas) : 0;
     const std::size_t bytes = for_blas + stacks + shared + kRest;
     require(bytes <= limit.left(), "a process may have no more than ", text_of_bytes(limit.bytes),
             " of ", limit.name, ", of which ", text_of_bytes(limit.used), " are in use, and ",

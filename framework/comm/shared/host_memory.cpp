@@ -17,6 +17,7 @@
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/watch/board.h"
+#include "framework/watch/recorder.h"
 
 namespace lockstep::comm {
 namespace {
@@ -140,6 +141,7 @@ std::byte* SharedExtents::data_of(std::uint64_t extent) const {
 
 struct HostMemory::Head {
   Word stop_signal;
+  Word replicas;          // of the job
   pthread_mutex_t mutex;  // guards the rest
   std::uint64_t used;     // slots that were ever held
   struct Slot {
@@ -160,23 +162,26 @@ class HostMemory::Lock : private NonCopyable {
   pthread_mutex_t& mutex_;
 };
 
-// The memory begins with the head; the board is behind it, then come the regions and the extents.
+// The memory begins with the head; the recorder and the board are behind it, then come the regions
+// and the extents.
 struct HostMemory::Layout {
   // As it is in a file of `bytes`: where the size of files is limited, half of what the board
   // leaves is for regions, and half for extents.
-  Layout(int members, std::size_t bytes)
-      : board(whole_pages(sizeof(Head))),
+  Layout(int members, int replicas, std::size_t bytes)
+      : recorder(whole_pages(sizeof(Head))),
+        board(recorder + watch::Recorder::bytes_for(replicas > 0 ? replicas : members)),
         regions(board + watch::Board::bytes_for(members)),
         region(region_bytes(static_cast<std::size_t>(members))),
         groups(std::min<std::size_t>(kGroups, (bytes - std::min(bytes, regions)) / 2 / region)),
         extents(regions + groups * region) {}
 
   // The size of the file without a limit.
-  static std::size_t all_bytes(int members) {
+  static std::size_t all_bytes(int members, int replicas) {
     constexpr std::size_t kEnough = SharedExtents::kBytes;
-    return Layout(members, kEnough).extents + kEnough;
+    return Layout(members, replicas, kEnough).extents + kEnough;
   }
 
+  std::size_t recorder;
   std::size_t board;
   std::size_t regions;
   std::size_t region;  ///< bytes of one
@@ -184,19 +189,19 @@ struct HostMemory::Layout {
   std::size_t extents;
 };
 
-std::size_t HostMemory::addresses_for(int members) {
+std::size_t HostMemory::addresses_for(int members, int replicas) {
   constexpr std::size_t kFewGroups = 3;
-  const Layout layout(members, Layout::all_bytes(members));
+  const Layout layout(members, replicas, Layout::all_bytes(members, replicas));
   return layout.regions + kFewGroups * layout.region;
 }
 
-std::size_t HostMemory::bytes_for(int members) {
-  const std::size_t wanted = Layout::all_bytes(members);
+std::size_t HostMemory::bytes_for(int members, int replicas) {
+  const std::size_t wanted = Layout::all_bytes(members, replicas);
   const std::size_t most = limit_of(RLIMIT_FSIZE).value_or(wanted);
   if (wanted <= most) return wanted;
   const std::size_t bytes = most / kPage * kPage;
   constexpr std::size_t kFewestGroups = 4;
-  const Layout layout(members, bytes);
+  const Layout layout(members, replicas, bytes);
   require(layout.groups >= kFewestGroups,
           "the memory that replicas of a host share: files may have no more than ",
           text_of_bytes(most), " here (ulimit -f), and ",
@@ -205,8 +210,8 @@ std::size_t HostMemory::bytes_for(int members) {
   return bytes;
 }
 
-int HostMemory::make_memory(int members) {
-  const std::size_t bytes = bytes_for(members);
+int HostMemory::make_memory(int members, int replicas) {
+  const std::size_t bytes = bytes_for(members, replicas);
   Descriptor memory(::memfd_create("lockstep-host", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory.open()) refuse("there is none", errno);
   if (::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0 ||
@@ -216,6 +221,7 @@ int HostMemory::make_memory(int members) {
   }
   const auto head =
       std::reinterpret_pointer_cast<Head>(map_shared(memory.get(), 0, whole_pages(sizeof(Head))));
+  head->replicas.store(static_cast<std::uint64_t>(replicas));
   pthread_mutexattr_t attributes;
   ::pthread_mutexattr_init(&attributes);
   ::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
@@ -226,13 +232,18 @@ int HostMemory::make_memory(int members) {
 }
 
 HostMemory::HostMemory(int members, int descriptor)
-    : members_(members),
-      bytes_(size_of_file(descriptor)),
-      extents_(std::make_shared<SharedExtents>(descriptor, Layout(members, bytes_).extents,
-                                               bytes_ - Layout(members, bytes_).extents)),
-      head_(std::reinterpret_pointer_cast<Head>(
-          map_shared(descriptor, 0, whole_pages(sizeof(Head))))),
-      board_(std::make_shared<watch::Board>(members, descriptor, Layout(members, bytes_).board)) {}
+    : head_(std::reinterpret_pointer_cast<Head>(
+          map_shared(descriptor, 0, whole_pages(sizeof(Head))))) {
+  const auto replicas = static_cast<int>(head_->replicas.load());
+  const std::size_t bytes = size_of_file(descriptor);
+  layout_ = std::make_shared<const Layout>(members, replicas, bytes);
+  extents_ =
+      std::make_shared<SharedExtents>(descriptor, layout_->extents, bytes - layout_->extents);
+  board_ = std::make_shared<watch::Board>(members, descriptor, layout_->board);
+  // After the board, which looks how long the file is.
+  recorder_ = std::make_shared<watch::Recorder>(replicas > 0 ? replicas : members, descriptor,
+                                                layout_->recorder);
+}
 
 Word& HostMemory::stop_signal() const noexcept {
   return head_->stop_signal;
@@ -250,9 +261,8 @@ std::shared_ptr<HostMemory::Region> HostMemory::hold(std::uint64_t key, std::siz
   const bool is_new = slot == end;
   if (is_new) {
     slot = std::find_if(head_->slots, end, [](const Head::Slot& s) { return s.holders == 0; });
-    const std::size_t groups = Layout(members_, bytes_).groups;
-    if (slot == head_->slots + groups) {
-      throw CommError(str("no room for another group: ", groups,
+    if (slot == head_->slots + layout_->groups) {
+      throw CommError(str("no room for another group: ", layout_->groups,
                           " groups of this host's replicas are in use", file_limit_text()));
     }
   }
@@ -278,7 +288,7 @@ void HostMemory::release(int slot) noexcept {
 
 HostMemory::Region::Region(std::shared_ptr<HostMemory> memory, int slot, std::size_t members)
     : memory_(std::move(memory)), slot_(slot) {
-  const Layout layout(memory_->members_, memory_->bytes_);
+  const Layout& layout = *memory_->layout_;
   const std::size_t offset = layout.regions + static_cast<std::size_t>(slot) * layout.region;
   data_ = map_shared(memory_->extents_->descriptor(), offset, region_bytes(members));
   smalls_ = data_.get() + lines_bytes(members);

@@ -17,7 +17,8 @@
 
 namespace lockstep::watch {
 class Board;
-}
+class Recorder;
+}  // namespace lockstep::watch
 
 namespace lockstep::comm {
 
@@ -91,9 +92,9 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents>, privat
   std::vector<Known> known_ LOCKSTEP_GUARDED_BY(mutex_);  // those of this process
 };
 
-/// Memory that the members of a job on one host share, as threads or processes: the job's board,
-/// whether it is to stop, and a region for each group. It has no name, and only the used part takes
-/// memory. Any thread.
+/// Memory that the members of a job on one host share, as threads or processes: the job's board and
+/// recorder, whether it is to stop, and a region for each group. It has no name, and only the used
+/// part takes memory. Any thread.
 class HostMemory : public std::enable_shared_from_this<HostMemory>, private NonCopyable {
  public:
   /// Groups that may be held at once; fewer where the size of files is limited (ulimit -f).
@@ -105,20 +106,26 @@ class HostMemory : public std::enable_shared_from_this<HostMemory>, private NonC
   static constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
   static constexpr int kChunks = 3;
 
-  /// Makes memory for a job of `members` and returns a descriptor that is closed on exec. Its size
-  /// is sealed. CommError if the system has none, and as bytes_for().
-  [[nodiscard]] static int make_memory(int members);
+  /// Makes memory for a job of `members` that run so many `replicas` (0: one each), and returns a
+  /// descriptor that is closed on exec. Its size is sealed. CommError if the system has none, and
+  /// as bytes_for().
+  [[nodiscard]] static int make_memory(int members, int replicas = 0);
   /// The size of the file that it is to the system. ValueError with the numbers if files must be so
   /// small that it has no room for a few groups (ulimit -f).
-  [[nodiscard]] static std::size_t bytes_for(int members);
+  [[nodiscard]] static std::size_t bytes_for(int members, int replicas);
   /// Bytes of addresses that a process takes for it, with a few groups and without extents.
-  [[nodiscard]] static std::size_t addresses_for(int members);
+  [[nodiscard]] static std::size_t addresses_for(int members, int replicas);
   /// The memory behind a descriptor from make_memory(members). The descriptor stays the caller's
   /// and may be closed. CommError if the memory is not large enough.
   HostMemory(int members, int descriptor);
 
   /// The board on which the job's members publish their calls. Member i is worker i.
   [[nodiscard]] const std::shared_ptr<watch::Board>& board() const noexcept { return board_; }
+
+  /// Where the job's replicas record what they do.
+  [[nodiscard]] const std::shared_ptr<watch::Recorder>& recorder() const noexcept {
+    return recorder_;
+  }
 
   /// The signal by which the job's replicas are asked to end; 0 for none.
   [[nodiscard]] Word& stop_signal() const noexcept;
@@ -183,10 +190,10 @@ class HostMemory : public std::enable_shared_from_this<HostMemory>, private NonC
   class Lock;
   void release(int slot) noexcept;
 
-  int members_;
-  std::size_t bytes_;  // of the file
-  std::shared_ptr<SharedExtents> extents_;
   std::shared_ptr<Head> head_;
+  std::shared_ptr<const Layout> layout_;
+  std::shared_ptr<SharedExtents> extents_;
+  std::shared_ptr<watch::Recorder> recorder_;
   std::shared_ptr<watch::Board> board_;
   Mutex mutex_;
   std::map<std::uint64_t, std::weak_ptr<Region>> regions_ LOCKSTEP_GUARDED_BY(mutex_);  // by key

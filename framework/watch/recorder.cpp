@@ -1,0 +1,203 @@
+#include "framework/watch/recorder.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "framework/base/pages.h"
+#include "framework/base/text.h"
+#include "framework/watch/board_memory.h"
+
+namespace lockstep::watch {
+namespace {
+
+constexpr std::array kKinds{"step",       "data",       "forward", "backward",
+                            "reduction",  "collective", "update",  "gather",
+                            "evaluation", "checkpoint", "pause"};
+
+constexpr std::size_t kNameWords = 16;
+
+// What a span's word `what` has: its kind below, its name above.
+constexpr int kKindBits = 8;
+constexpr std::uint64_t kKindMask = (1U << kKindBits) - 1;
+
+// A span's stamp while it is written is odd; then it is twice the span's number.
+constexpr std::uint64_t stamp_of(std::uint64_t number) {
+  return 2 * number;
+}
+
+}  // namespace
+
+/// A span in the ring, at its number modulo kSpans.
+struct alignas(64) SpanWords {
+  Word stamp;
+  Word begin;
+  Word end;
+  Word what;
+  Word bytes;
+  Word id;
+};
+
+struct TrackWords {
+  Word taken;
+  Word name[4];
+  Word first;  ///< the number before the first span of whoever has this name
+  Word begun;
+  Word names_used;  ///< they are never changed
+  alignas(kPage) Word names[Recorder::kNames][kNameWords];
+  SpanWords spans[Recorder::kSpans];
+
+  [[nodiscard]] SpanWords& span(std::uint64_t number) noexcept {
+    return spans[number % Recorder::kSpans];
+  }
+};
+static_assert(sizeof(TrackWords) % kPage == 0);
+
+namespace {
+
+// A text that another process may have written in any way.
+std::string printable(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, '?');
+  return text;
+}
+
+// Number 0 is no name's.
+std::string name_at(const TrackWords& track, std::uint64_t number) {
+  if (number == Recorder::kOthers) return "others";
+  const bool is_known = number > 0 && number <= track.names_used.load();
+  return is_known ? printable(read_text(track.names[number])) : "";
+}
+
+// The span, if it is still there and can be one: what it says lies before `now`.
+bool read_span(TrackWords& track, std::uint64_t number, std::uint64_t now, Recorder::Span& span) {
+  const SpanWords& words = track.span(number);
+  const std::uint64_t stamp = words.stamp.load();
+  span.number = number;
+  span.begin = words.begin.load();
+  span.end = words.end.load();
+  span.bytes = words.bytes.load();
+  span.id = words.id.load();
+  const std::uint64_t what = words.what.load();
+  if (stamp != stamp_of(number) || words.stamp.load() != stamp) return false;
+  const std::uint64_t kind = what & kKindMask;
+  const std::uint64_t name = what >> kKindBits;
+  const bool has_ended = span.end != 0;
+  if (kind >= kKinds.size() || name >= Recorder::kNames || span.begin == 0 || span.begin > now ||
+      (has_ended && (span.end < span.begin || span.end > now))) {
+    return false;
+  }
+  span.kind = static_cast<SpanKind>(kind);
+  span.name = name_at(track, name);
+  return true;
+}
+
+}  // namespace
+
+const char* name_of(SpanKind kind) noexcept {
+  return kKinds[static_cast<std::size_t>(kind)];
+}
+
+std::size_t Recorder::bytes_for(int replicas) noexcept {
+  return static_cast<std::size_t>(replicas) * kTracks * sizeof(TrackWords);
+}
+
+Recorder::Recorder(int replicas) : replicas_(replicas), data_(map_private(bytes_for(replicas))) {}
+
+Recorder::Recorder(int replicas, int descriptor, std::size_t offset)
+    : replicas_(replicas), data_(map_shared(descriptor, offset, bytes_for(replicas))) {}
+
+TrackWords& Recorder::words(int replica, std::size_t track) const {
+  require(replica >= 0 && replica < replicas_ && track < kTracks, "a recorder of ", replicas_,
+          " replicas has no track ", track, " of replica ", replica);
+  auto* const tracks = reinterpret_cast<TrackWords*>(data_.get());
+  return tracks[static_cast<std::size_t>(replica) * kTracks + track];
+}
+
+std::unique_ptr<Recorder::Track> Recorder::take(int replica, std::string_view name) {
+  // The one that had this name before one without, and that before any.
+  for (int tries = 0; tries < 3; ++tries) {
+    for (std::size_t track = 0; track < kTracks; ++track) {
+      TrackWords& words = this->words(replica, track);
+      const bool fits = tries == 2 || read_text(words.name) == (tries == 0 ? name : "");
+      if (fits && words.taken.replace(0, 1))
+        return std::make_unique<Track>(std::shared_ptr<TrackWords>(data_, &words), name);
+    }
+  }
+  return nullptr;
+}
+
+Recorder::Recording Recorder::read(int replica, std::size_t track, std::uint64_t after) const {
+  TrackWords& words = this->words(replica, track);
+  Recording recording{
+      .track = printable(read_text(words.name)), .begun = words.begun.load(), .spans = {}};
+  const std::uint64_t now = recorder_now();
+  const std::uint64_t overwritten = recording.begun - std::min(recording.begun, kSpans);
+  after = std::max({after, overwritten, words.first.load()});
+  // The number of spans that are there is at most kSpans, whatever was written.
+  for (std::uint64_t left = recording.begun - std::min(recording.begun, after); left > 0; --left) {
+    Span span;
+    if (read_span(words, recording.begun - left + 1, now, span)) recording.spans.push_back(span);
+  }
+  return recording;
+}
+
+Recorder::Track::Track(std::shared_ptr<TrackWords> words, std::string_view name)
+    : words_(std::move(words)), begun_(words_->begun.load()) {
+  if (read_text(words_->name) == name) return;
+  words_->first.store(begun_);
+  write_text(words_->name, name);
+}
+
+Recorder::Track::~Track() {
+  words_->taken.store(0);
+}
+
+std::uint32_t Recorder::Track::add_name(Known& known, std::uint64_t key, std::string_view text) {
+  std::array<Word, kNameWords> words{};
+  write_text(words, text);
+  const std::string kept = read_text(words);
+  const std::uint64_t used = words_->names_used.load();
+  std::uint32_t name = 1;
+  // An owner before this one may have added it.
+  while (name <= used && name < kOthers && read_text(words_->names[name]) != kept) ++name;
+  if (name > used && name < kOthers) {
+    write_text(words_->names[name], text);
+    words_->names_used.store(name);
+  }
+  ++known_count_;
+  known = {key, name};
+  return name;
+}
+
+std::uint64_t Recorder::Track::begin(const Details& details, std::uint64_t at) noexcept {
+  write(details, at, 0);
+  return begun_;
+}
+
+void Recorder::Track::end(std::uint64_t number, const Details& details,
+                          std::uint64_t began) noexcept {
+  const std::uint64_t now = recorder_now();
+  if (begun_ - number < kSpans) {
+    words_->span(number).end.store(now);
+  } else {
+    write(details, began, now);
+  }
+}
+
+void Recorder::Track::write(const Details& details, std::uint64_t began,
+                            std::uint64_t ended) noexcept {
+  const std::uint64_t number = ++begun_;
+  SpanWords& words = words_->span(number);
+  words.stamp.store(stamp_of(number) - 1);
+  words.begin.store(began);
+  words.end.store(ended);
+  words.what.store(static_cast<std::uint64_t>(details.kind) | std::uint64_t{details.name}
+                                                                  << kKindBits);
+  words.bytes.store(details.bytes);
+  words.id.store(details.id);
+  words.stamp.store(stamp_of(number));
+  words_->begun.store(number);
+}
+
+}  // namespace lockstep::watch

@@ -1,0 +1,167 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/base/non_copyable.h"
+
+namespace lockstep::watch {
+
+/// What a replica does in a span of its time.
+enum class SpanKind : std::uint8_t {
+  step,        ///< a step of training, around the others; its id is its number
+  data,        ///< waits for a batch
+  forward,     ///< of a microbatch, with its loss
+  backward,    ///< of a microbatch, with the reductions that go on in its thread
+  reduction,   ///< of a bucket of gradients
+  collective,  ///< a call that a replica has announced, from its arrival to its end
+  update,      ///< of parameters
+  gather,      ///< of parameters that other replicas have updated
+  evaluation,
+  checkpoint,
+  pause  ///< its process was stopped
+};
+[[nodiscard]] const char* name_of(SpanKind kind) noexcept;
+
+/// The recorder's clock: this host's steady clock, in nanoseconds. Its processes share it.
+[[nodiscard]] inline std::uint64_t recorder_now() noexcept {
+  return static_cast<std::uint64_t>(
+      std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+struct TrackWords;
+
+/// What the replicas of a job do, and when: the last kSpans spans of each track. A track is a
+/// thread's part of a replica: its own, and those that reduce or gather beside it. The memory is a
+/// process' own or a part of the job's HostMemory: it outlives a replica that is killed. A replica
+/// has 1.3 MiB of addresses, of which only used pages take memory.
+///
+/// How long a replica has waited for others in a call, and for whom, follows from all their spans
+/// with its id: the last to begin is whom the others waited for.
+///
+/// Any thread of any process that shares the memory may read; a track has one writer. Readers trust
+/// nothing that they read: a span that is being written, that was overwritten or that no writer can
+/// have written is left out.
+class Recorder {
+ public:
+  static constexpr std::uint64_t kSpans = 4096;
+  static constexpr std::size_t kTracks = 4;             ///< of a replica
+  static constexpr std::uint32_t kNames = 512;          ///< of a track, from 1
+  static constexpr std::uint32_t kOthers = kNames - 1;  ///< stands for all that come later
+
+  class Track;
+  /// A span as it is written: 64 bytes in all.
+  struct Details {
+    SpanKind kind;
+    std::uint32_t name = 0;   ///< Track::name(); 0: none
+    std::uint64_t bytes = 0;  ///< that it moves
+    std::uint64_t id = 0;     ///< of a call: equal on all its replicas, and no other call's
+  };
+  /// As it is read.
+  struct Span {
+    std::uint64_t number = 0;  ///< among its track's, from 1
+    SpanKind kind = SpanKind::step;
+    std::string name{};       ///< "psum over 'data' at model.cpp:44", printable
+    std::uint64_t begin = 0;  ///< recorder_now() …
+    std::uint64_t end = 0;    ///< … and then; 0: it goes on, or its writer was killed in it
+    std::uint64_t bytes = 0;
+    std::uint64_t id = 0;
+  };
+  struct Recording {
+    std::string track;        ///< "replica", "reductions"; "" if nobody has used it
+    std::uint64_t begun = 0;  ///< how many spans it ever had
+    std::vector<Span> spans;  ///< by number
+  };
+
+  /// Rings for `replicas` in this process' own memory.
+  explicit Recorder(int replicas);
+  /// In shared memory: the bytes_for(replicas) bytes behind `descriptor` from `offset` (whole
+  /// pages) on, which must be there, and zero at first. The descriptor stays the caller's.
+  Recorder(int replicas, int descriptor, std::size_t offset);
+  /// Whole pages.
+  [[nodiscard]] static std::size_t bytes_for(int replicas) noexcept;
+
+  /// A free track of `replica` for one thread: the one that had this name (31 bytes at most)
+  /// before, or another. nullptr if all kTracks are taken. The recorder may go before its tracks.
+  /// ValueError if there is no such replica.
+  [[nodiscard]] std::unique_ptr<Track> take(int replica, std::string_view name);
+
+  /// What is still there of a track's spans with numbers greater than `after`. Those that go on may
+  /// be read again when they have ended, with the same number. A span that lasts until its place is
+  /// another's stands at its end once more, with a new number.
+  [[nodiscard]] Recording read(int replica, std::size_t track, std::uint64_t after = 0) const;
+
+ private:
+  [[nodiscard]] TrackWords& words(int replica, std::size_t track) const;
+
+  int replicas_;
+  std::shared_ptr<std::byte> data_;
+};
+
+/// The writer of a track, free again when it is gone. One thread at a time. Beginning and ending a
+/// span takes two readings of the clock and a line of the cache: nothing is allocated or locked.
+class Recorder::Track : private NonCopyable {
+ public:
+  /// Use Recorder::take().
+  Track(std::shared_ptr<TrackWords> words, std::string_view name);
+  ~Track();
+
+  /// The number of `text`, which is put together only at the first time with this `key`: a hash of
+  /// all that the text says. A text of more than 127 bytes is cut.
+  template <typename Text>
+  [[nodiscard]] std::uint32_t name(std::uint64_t key, const Text& text) {
+    for (std::size_t i = key % kKnown;; i = (i + 1) % kKnown) {
+      if (known_[i].key == key && known_[i].name != 0) return known_[i].name;
+      if (known_[i].name != 0) continue;
+      // A free place ends every search.
+      return known_count_ + 1 < kKnown ? add_name(known_[i], key, text()) : kOthers;
+    }
+  }
+
+  /// Returns the span's number.
+  [[nodiscard]] std::uint64_t begin(const Details& details, std::uint64_t at) noexcept;
+  /// `details` and `began` are those of begin().
+  void end(std::uint64_t number, const Details& details, std::uint64_t began) noexcept;
+
+ private:
+  struct Known {
+    std::uint64_t key = 0;
+    std::uint32_t name = 0;  // 0: free
+  };
+  static constexpr std::size_t kKnown = 1024;
+  std::uint32_t add_name(Known& known, std::uint64_t key, std::string_view text);
+  void write(const Details& details, std::uint64_t began, std::uint64_t ended) noexcept;
+
+  std::shared_ptr<TrackWords> words_;
+  std::uint64_t begun_;
+  std::size_t known_count_ = 0;
+  std::array<Known, kKnown> known_{};
+};
+
+/// A span of what the calling thread does while this lives. Without a track it is none.
+class RecordedSpan : private NonCopyable {
+ public:
+  RecordedSpan(Recorder::Track* track, const Recorder::Details& details) noexcept
+      : track_(track), details_(details) {
+    if (track_ == nullptr) return;
+    began_ = recorder_now();
+    number_ = track_->begin(details_, began_);
+  }
+  ~RecordedSpan() {
+    if (track_ != nullptr) track_->end(number_, details_, began_);
+  }
+
+ private:
+  Recorder::Track* track_;
+  Recorder::Details details_;
+  std::uint64_t began_ = 0;
+  std::uint64_t number_ = 0;
+};
+
+}  // namespace lockstep::watch
