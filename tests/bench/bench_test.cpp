@@ -312,6 +312,23 @@ TEST_CASE("bench parts measures one part alone, and a table beside Python's read
   CHECK(bench.left_nothing());
 }
 
+TEST_CASE("bench recorder says what a span costs, and what of it is the clock") {
+  const Bench bench;
+  const Ended end = bench.run({"recorder", "--repetitions", "3", "--json", "out.json"});
+  require_status(end, 0);
+  for (const std::string part : {"== span: ", "\nspan ", "\nclock "})
+    CHECK_THAT(end.out, ContainsSubstring(part));
+  const auto json = nlohmann::json::parse(read_text(bench.file("out.json")));
+  CHECK(json["measurement"] == "recorder");
+  const auto& measurements = json["results"][0]["measurements"];
+  REQUIRE(measurements.size() == 2);
+  for (const auto& measurement : measurements) {
+    CHECK(measurement["samples"].size() == 3);
+    CHECK(measurement["seconds"]["median"] > 0);
+    CHECK(measurement["seconds"]["median"] < 1e-4);
+  }
+}
+
 TEST_CASE("a picture that this machine cannot draw is refused before anything is measured") {
   Bench bench;
   write_text(bench.file("matplotlib.py"), "raise ImportError('it is broken')");
@@ -370,13 +387,13 @@ TEST_CASE("--help and --version print to stdout and do nothing else") {
     CHECK(help.status == 0);
     CHECK(help.err.empty());
     for (const std::string part :
-         {"bench collectives", "bench vdot",      "bench training", "bench checkpoint",
-          "--parameters",      "--folders",       "--stages",       "--operations",
-          "--sizes",           "--replicas",      "--systems",      "--launch",
-          "--repetitions",     "--python",        "--json",         "--plot",
-          "bench parts",       "--columns",       "--hosts",        "--rate-mbit",
-          "--delay-ms",        "How is measured", "The limit",      "Several hosts",
-          "Exit status"}) {
+         {"bench collectives", "bench vdot",     "bench training",  "bench checkpoint",
+          "--parameters",      "--folders",      "--stages",        "--operations",
+          "--sizes",           "--replicas",     "--systems",       "--launch",
+          "--repetitions",     "--python",       "--json",          "--plot",
+          "bench parts",       "bench recorder", "--columns",       "--hosts",
+          "--rate-mbit",       "--delay-ms",     "How is measured", "The limit",
+          "Several hosts",     "Exit status"}) {
       CHECK_THAT(help.out, ContainsSubstring(part));
     }
     for (const std::string& line : lines_of(help.out)) CHECK(line.size() <= 100);
@@ -391,11 +408,11 @@ TEST_CASE("what is not understood is refused, in one line and at once") {
   };
   const std::vector<Refusal> refusals{
       {{},
-       "a measurement is needed: collectives, vdot, training, checkpoint or parts; see bench "
-       "--help"},
+       "a measurement is needed: collectives, vdot, training, checkpoint, parts or recorder; see "
+       "bench --help"},
       {{"colectives"},
        "unknown measurement 'colectives' (did you mean 'collectives'?): collectives, vdot, "
-       "training, checkpoint or parts; see bench --help"},
+       "training, checkpoint, parts or recorder; see bench --help"},
       {{"collectives", "--size", "8"},
        "unknown flag --size (did you mean '--sizes'?); see bench --help"},
       {{"vdot", "--sizes", "8"}, "unknown flag --sizes"},

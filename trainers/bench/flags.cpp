@@ -15,7 +15,7 @@ namespace lockstep::bench {
 
 // Each in a file of its own.
 using Run = std::string(const Workplace& workplace, const Options& options);
-Run run_collectives, run_vdot, run_training, run_checkpoint, run_parts;
+Run run_collectives, run_vdot, run_training, run_checkpoint, run_parts, run_recorder;
 
 namespace {
 
@@ -182,7 +182,8 @@ const std::vector<Benchmark>& benchmarks() {
       {"training", "a training step of four models, and launch to first step", run_training},
       {"checkpoint", "saving and loading a training's state, on the disk and in memory",
        run_checkpoint},
-      {"parts", "what single parts cost: the start on a wide table, shard_map's check", run_parts}};
+      {"parts", "what single parts cost: the start on a wide table, shard_map's check", run_parts},
+      {"recorder", "what a replica's record of its time costs", run_recorder}};
   return all;
 }
 

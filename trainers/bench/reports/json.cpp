@@ -171,7 +171,7 @@ Json part_json(const PartResult& result) {
 }
 
 // The part that all reports have.
-Json heading_json(const char* measurement, const Heading& heading) {
+Json heading_json(const std::string& measurement, const Heading& heading) {
   const MachineFacts& machine = heading.machine;
   const auto system_json = [](const SystemFacts& system) {
     return Json{{"label", system.label}, {"version", system.version}, {"own", system.own}};
@@ -230,7 +230,7 @@ std::string to_json(const CheckpointReport& report) {
 }
 
 std::string to_json(const PartsReport& report) {
-  Json json = heading_json("parts", report.heading);
+  Json json = heading_json(report.measurement, report.heading);
   json["results"] = array_of(report.results, part_json);
   return json.dump(2) + "\n";
 }

@@ -220,7 +220,8 @@ struct PartResult {
 };
 
 struct PartsReport {
-  Heading heading;
+  std::string measurement = "parts";  ///< or "recorder"
+  Heading heading = {};
   std::vector<PartResult> results = {};
 };
 
