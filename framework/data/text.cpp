@@ -45,6 +45,16 @@ void warn_of_binary(const TextCorpus& corpus, const std::string& path) {
                   ", such as '", first->path, "': data.exclude passes files over"));
 }
 
+void warn_of_encoding(const TextCorpus& corpus, const std::string& path) {
+  const auto is_other = [](const TextCorpus::SourceFile& file) { return !file.not_utf8.empty(); };
+  const auto first = std::ranges::find_if(corpus.sources(), is_other);
+  if (first == corpus.sources().end()) return;
+  const std::int64_t count = std::ranges::count_if(corpus.sources(), is_other);
+  log_warning(str("text: of '", path, "' ", counted(count, "file"), count == 1 ? " is" : " are",
+                  " not in UTF-8, but counts byte by byte, such as '", first->path, "'; ",
+                  first->not_utf8));
+}
+
 void warn_of_links(const TextCorpus& corpus, const std::string& path) {
   const auto& links = corpus.passed_over();
   if (links.empty()) return;
@@ -60,6 +70,7 @@ std::shared_ptr<const TextCorpus> open_text(
   require_text(path);
   auto corpus = std::make_shared<const TextCorpus>(path, wanted, on_damage);
   warn_of_binary(*corpus, path);
+  warn_of_encoding(*corpus, path);
   warn_of_links(*corpus, path);
   if (corpus->size() <= static_cast<std::uint64_t>(context)) {
     formats::fail_file(path,

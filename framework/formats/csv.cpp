@@ -13,6 +13,7 @@
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "framework/formats/content_reader.h"
+#include "framework/formats/utf8.h"
 
 namespace lockstep::formats {
 namespace {
@@ -30,14 +31,37 @@ constexpr std::size_t kLongestName = 1000;  // as keys of columns have it
   fail_file(path, str("line ", line, ": ", rule));
 }
 
+// "; is the separator ';'?", and what to write, if the line of a header has another one more often
+// than `separator`.
+std::string separator_hint(std::string_view line, char separator) {
+  if (line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
+  if (line.starts_with("sep=")) {
+    return "; its first line, 'sep=', is for Excel: take it out, so that the names are the first";
+  }
+  std::array<std::size_t, 256> counts{};  // of bytes outside of quotes
+  bool is_quoted = false;
+  for (const char byte : line) {
+    if (byte == '"') is_quoted = !is_quoted;
+    if (!is_quoted) ++counts[static_cast<unsigned char>(byte)];
+  }
+  const auto count = [&](char byte) { return counts[static_cast<unsigned char>(byte)]; };
+  const char likely = std::ranges::max(std::string_view(",;\t|"), {}, count);
+  if (count(likely) <= count(separator)) return "";
+  const bool is_tab = likely == '\t';
+  const std::string text(1, likely);
+  return str("; is the separator ", is_tab ? "a tab" : "'" + text + "'", "? data.separator: \"",
+             is_tab ? "\\t" : text, "\" says so");
+}
+
 // Takes the text of the file at `path` apart, a field at a time, and appends each field's own text
-// to `fields`.
+// to `fields`. Messages end with `hint`.
 class CsvScanner {
  public:
   enum class After { field, line, text };
 
-  CsvScanner(const std::string& path, std::string_view text, char separator, std::string& fields)
-      : path_(path), text_(text), separator_(separator), fields_(fields) {
+  CsvScanner(const std::string& path, std::string_view text, char separator,
+             const std::string& hint, std::string& fields)
+      : path_(path), text_(text), separator_(separator), hint_(hint), fields_(fields) {
     for (const char byte : {separator, '"', '\r', '\n', '\0'}) {
       ends_run_[static_cast<unsigned char>(byte)] = true;
     }
@@ -142,12 +166,13 @@ class CsvScanner {
     fail("a quote opens here, and none closes it");
   }
 
-  [[noreturn]] void fail(const std::string& rule) const { fail_line(path_, line_, rule); }
+  [[noreturn]] void fail(const std::string& rule) const { fail_line(path_, line_, rule + hint_); }
   [[noreturn]] void fail_zero_byte() const { fail("a zero byte: it is no text, or not in UTF-8"); }
 
   const std::string& path_;
   std::string_view text_;
   char separator_;
+  const std::string& hint_;
   std::string& fields_;
   std::size_t field_ = 0;               // where the field begins in fields_
   std::size_t longest_ = kLongestName;  // of a field
@@ -188,20 +213,6 @@ std::optional<double> short_number(std::string_view text) {
   return is_negative ? -number : number;
 }
 
-// "; is the separator ';'?" where a whole header is one name, and what a header is where all of its
-// names are numbers.
-std::string header_hint(const std::vector<std::string>& header) {
-  if (std::ranges::all_of(header,
-                          [](const std::string& name) { return csv_number(name).has_value(); })) {
-    return ": its first line must name the columns";
-  }
-  if (header.size() > 1) return "";
-  const std::size_t found = header[0].find_first_of(",;|\t");
-  if (found == std::string::npos) return "";
-  const char separator = header[0][found];
-  return str("; is the separator ", separator == '\t' ? "a tab" : str("'", separator, "'"), "?");
-}
-
 }  // namespace
 
 CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
@@ -213,7 +224,9 @@ CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
                               content.bytes.size());
   require_memory(path_, text.size(), "its text takes");
   text_.reserve(text.size());
-  CsvScanner scanner(path_, text, options.separator, text_);
+  if (is_utf16(text)) fail_file(path_, str("it is not in UTF-8; ", utf8_advice(path_, text)));
+  separator_hint_ = separator_hint(text.substr(0, text.find('\n')), options.separator);
+  CsvScanner scanner(path_, text, options.separator, separator_hint_, text_);
   if (scanner.at_end()) fail_file(path_, "it is empty, but must have a header");
   ends_ = {0};
   // The header's fields count as row 0 until they are known.
@@ -243,6 +256,19 @@ CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
     }
     more = after == CsvScanner::After::line;
   }
+  check_utf8(text);
+}
+
+// Of the fields, so that a message can name the place.
+void CsvFile::check_utf8(std::string_view content) const {
+  const std::size_t place = first_not_utf8(text_);
+  if (place == std::string::npos) return;
+  const auto end = std::ranges::upper_bound(ends_, place);
+  const auto before = static_cast<std::size_t>(end - ends_.begin());  // 0: in the header
+  fail_line(
+      path_, before == 0 ? 1 : line_of((before - 1) / columns()),
+      str(before == 0 ? "the header" : str("column '", cut(header_[(before - 1) % columns()]), "'"),
+          " is not in UTF-8; ", utf8_advice(path_, content)));
 }
 
 void CsvFile::end_field(double done) {
@@ -289,10 +315,13 @@ std::optional<std::size_t> CsvFile::find(std::string_view name) const {
 
 std::size_t CsvFile::column(std::string_view name) const {
   if (const auto found = find(name)) return *found;
+  const bool are_numbers = std::ranges::all_of(
+      header_, [](const std::string& text) { return csv_number(text).has_value(); });
   // Only now: a message with all names takes long where there are many.
   throw ValueError(str("csv: '", path_, "' has no column '", cut(name), "'",
                        did_you_mean(name, header_), "; it has ", quoted(header_),
-                       header_hint(header_)));
+                       are_numbers ? ": its first line must name the columns" : "",
+                       separator_hint_));
 }
 
 std::string_view CsvFile::text(std::size_t row, std::size_t column) const {
@@ -320,8 +349,14 @@ std::string CsvFile::told(std::size_t row, std::size_t column, const std::string
 }
 
 std::string CsvFile::told(const Ragged& line) const {
-  return str("it has ", counted(static_cast<std::int64_t>(line.fields), "field"),
-             ", but the header has ", header_.size());
+  const bool is_blank = line.fields == 1 && trimmed(field(line.row * columns())).empty();
+  return str(is_blank ? "it is blank" : "it has ",
+             is_blank ? "" : counted(static_cast<std::int64_t>(line.fields), "field"),
+             ", but the header has ", header_.size(),
+             !separator_hint_.empty() ? separator_hint_
+             : line.fields > header_.size()
+                 ? "; one with a separator in it needs quotes, and no separator ends a line"
+                 : "");
 }
 
 void CsvFile::refuse(std::size_t row, std::size_t column, const std::string& rule) const {
@@ -332,7 +367,11 @@ void CsvFile::check_header() const {
   for (std::size_t i = 0; i < header_.size(); ++i) {
     const bool is_index = i == 0 && header_.size() > 1;
     if (trimmed(header_[i]).empty() && !is_index) {
-      fail_line(path_, 1, str("the name of column number ", i, " is empty"));
+      fail_line(path_, 1,
+                str("the name of column number ", i, " is empty",
+                    !separator_hint_.empty()           ? separator_hint_
+                    : i > 0 && i + 1 == header_.size() ? ": is there a separator at the line's end?"
+                                                       : ""));
     }
   }
   // Equal names are neighbours there.

@@ -24,9 +24,10 @@ struct CsvOptions {
 /// have a name (pandas' index has none): it is empty, or blanks.
 ///
 /// DataError, with file and line, for what breaks these rules, another header name that is empty or
-/// blanks, one that occurs twice or is longer than 1000 bytes, a zero byte, and an empty file; with
-/// the numbers for a table that does not fit into the memory that is left. No rows are fine. Takes
-/// as much memory as the file's content and eight bytes a field. Any thread.
+/// blanks, one that occurs twice or is longer than 1000 bytes, a zero byte, text that is not in
+/// UTF-8, and an empty file; with the numbers for a table that does not fit into the memory that is
+/// left. No rows are fine. Takes as much memory as the file's content and eight bytes a field. Any
+/// thread. Messages say so if the header seems to have another separator.
 class CsvFile {
  public:
   explicit CsvFile(const std::string& path, CsvOptions options = {});
@@ -67,11 +68,13 @@ class CsvFile {
   /// What that says of the field: "column 'x': 'two' is …".
   [[nodiscard]] std::string told(std::size_t row, std::size_t column,
                                  const std::string& rule) const;
-  /// What a line with so many fields is told: "it has 3 fields, but the header has 2".
+  /// What a line with so many fields is told: "it has 3 fields, but the header has 2", and perhaps
+  /// why.
   [[nodiscard]] std::string told(const Ragged& line) const;
 
  private:
   void check_header() const;
+  void check_utf8(std::string_view content) const;
   void take_header(std::size_t fields);
   void end_field(double done);  // the part of the file that is read
   void make_room(double done);
@@ -81,6 +84,7 @@ class CsvFile {
   }
 
   std::string path_;
+  std::string separator_hint_;  // if it seems to be another one
   std::vector<std::string> header_;
   std::vector<std::size_t> by_name_;  // the columns, sorted by their names without blanks
   std::size_t rows_ = 0;

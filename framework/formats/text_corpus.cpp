@@ -8,6 +8,7 @@
 #include "framework/base/text.h"
 #include "framework/formats/content_reader.h"
 #include "framework/formats/folder_entries.h"
+#include "framework/formats/utf8.h"
 
 namespace fs = std::filesystem;
 
@@ -49,9 +50,12 @@ void TextCorpus::add_file(const std::string& path) {
   constexpr std::size_t kBeginning = 8000;  // where a file that is no text shows it
   bytes_.push_back(content_of(path));
   const std::span<const std::uint8_t> bytes = bytes_.back().bytes;
-  const auto beginning = bytes.first(std::min(bytes.size(), kBeginning));
-  const bool is_binary = std::ranges::find(beginning, 0) != beginning.end();
-  sources_.push_back({path, size_, bytes.size(), is_binary});
+  const std::string_view begin =
+      beginning({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, kBeginning);
+  const bool is_binary = begin.find('\0') != std::string_view::npos && !is_utf16(begin);
+  const bool is_utf8 = is_binary || first_not_utf8(begin) == std::string_view::npos;
+  sources_.push_back(
+      {path, size_, bytes.size(), is_binary, is_utf8 ? "" : utf8_advice(path, begin)});
   size_ += bytes.size();
 }
 

@@ -26,8 +26,11 @@ class TextCorpus {
     std::string path;
     std::uint64_t offset;  ///< of its first byte in the text
     std::uint64_t size;    ///< unpacked
-    /// Whether it begins as no text does: with a zero byte among the first 8000, as git tells.
+    /// Whether it begins as no text does: with a zero byte among the first 8000, as git tells. Not
+    /// if it is in UTF-16.
     bool is_binary;
+    /// Of a text whose first 8000 bytes are not in UTF-8: what to do, by utf8_advice().
+    std::string not_utf8;
   };
 
   /// Of a folder's files those whose names, without folders, are `wanted`; without it all. Those

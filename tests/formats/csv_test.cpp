@@ -26,6 +26,8 @@ using namespace lockstep::testing;
 
 namespace {
 
+using Catch::Matchers::EndsWith;
+
 using Row = std::vector<std::string>;
 
 // The header, then the rows.
@@ -86,9 +88,11 @@ TEST_CASE("blanks around a field in quotes are passed over") {
 TEST_CASE("what breaks the rules of CSV is an error with its line") {
   CHECK(csv_error("") == "it is empty, but must have a header");
   CHECK(csv_error("\xef\xbb\xbf") == "it is empty, but must have a header");
-  CHECK(csv_error("a,b\n1,2\n1,2,3\n") == "line 3: it has 3 fields, but the header has 2");
+  CHECK(csv_error("a,b\n1,2\n1,2,3\n") ==
+        "line 3: it has 3 fields, but the header has 2; one with a separator in it needs quotes, "
+        "and no separator ends a line");
   CHECK(csv_error("a,b\n\"1\n\n\",2\n1\n") == "line 5: it has 1 field, but the header has 2");
-  CHECK(csv_error("a,b\n1,2\n\n3,4\n") == "line 3: it has 1 field, but the header has 2");
+  CHECK(csv_error("a,b\n1,2\n\n3,4\n") == "line 3: it is blank, but the header has 2");
   CHECK(csv_error("a,b\n1,\"2\n3,4\n") == "line 2: a quote opens here, and none closes it");
   CHECK(csv_error("a,b\n1,\"2\"3\n") == "line 2: text behind the quote that closes a field");
   CHECK(csv_error("a,b\n1,\"\n\"\r4\n") == "line 3: text behind the quote that closes a field");
@@ -96,7 +100,8 @@ TEST_CASE("what breaks the rules of CSV is an error with its line") {
   CHECK(csv_error("a,b\r1,2\r") ==
         "line 1: a carriage return without a line feed behind it, outside of quotes");
   CHECK(csv_error(",,b\n1,2,3\n") == "line 1: the name of column number 1 is empty");
-  CHECK(csv_error("a,b,\n1,2,3\n") == "line 1: the name of column number 2 is empty");
+  CHECK(csv_error("a,b,\n1,2,3\n") ==
+        "line 1: the name of column number 2 is empty: is there a separator at the line's end?");
   CHECK(csv_error("a, ,b\n1,2,3\n") == "line 1: the name of column number 1 is empty");
   CHECK(csv_error(" \n1\n") == "line 1: the name of column number 0 is empty");
   CHECK(csv_error("\n1\n") == "line 1: the name of column number 0 is empty");
@@ -107,6 +112,52 @@ TEST_CASE("what breaks the rules of CSV is an error with its line") {
   const TemporaryFolder folder;
   CHECK(message_of<DataError>([&] { const CsvFile file(folder.path("missing")); }) ==
         "data file '" + folder.path("missing") + "': there is no such file");
+}
+
+TEST_CASE("a table whose header seems to have another separator says so, whatever is found") {
+  const std::string semicolon = "; is the separator ';'? data.separator: \";\" says so";
+  CHECK(csv_error("a;b;c\n1,5;2,5;3\n") ==
+        "line 2: it has 3 fields, but the header has 1" + semicolon);
+  CHECK(csv_error("\"a, b\";\"c, d\"\n1;2\n") ==
+        "line 1: text behind the quote that closes a field" + semicolon);
+  CHECK_THAT(csv_error("a|b, c|d\n1|2|3\n"),
+             EndsWith("; is the separator '|'? data.separator: \"|\" says so"));
+  CHECK_THAT(csv_error("a (x;y;z),b,c,d\n1\n"), EndsWith("it has 1 field, but the header has 4"));
+  CHECK_THAT(
+      csv_error("\xef\xbb\xbfsep=;\na;b\n1;2,5\n"),
+      EndsWith("line 3: it has 2 fields, but the header has 1; its first line, 'sep=', is for "
+               "Excel: take it out, so that the names are the first"));
+}
+
+TEST_CASE("text that is not in UTF-8 is refused with its place and what converts it") {
+  CHECK(read_table("Stra\xc3\x9f"
+                   "e,\xe2\x82\xac\n\xf0\x9f\x90\xa6,\xed\x9f\xbf\n")
+            .size() == 2);
+  const TemporaryFolder folder;
+  const std::string path = folder.path("table.csv");
+  const auto error = [&](const std::string& text) {
+    folder.write("table.csv", text);
+    return message_of<DataError>([&] { const CsvFile file(path, {.keeps_ragged = true}); });
+  };
+  const std::string of_file = "data file '" + path + "': ";
+  const auto advice = [&](const std::string& name) {
+    return " is not in UTF-8; if that is " + name + ", this makes UTF-8 of it: iconv -f " + name +
+           " -t UTF-8 '" + path + "' > NEW";
+  };
+  CHECK(error("x,city\n1,Ulm\n2\n3,K\xf6ln\n") ==
+        of_file + "line 4: column 'city'" + advice("LATIN1"));
+  CHECK(error("x,city\n\"1\n\",\"K\xf6ln\"\n") ==
+        of_file + "line 2: column 'city'" + advice("LATIN1"));
+  CHECK(error("gr\xf6\xdf"
+              "e,y\n1,2\n") == of_file + "line 1: the header" + advice("LATIN1"));
+  CHECK(error("x,y\n\x80 5,K\xf6ln\n") == of_file + "line 2: column 'x'" + advice("WINDOWS-1252"));
+  CHECK(error(std::string("\xff\xfex\0,\0", 6)) == of_file + "it" + advice("UTF-16"));
+  // Cut letters, ones that are longer than they need to be, halves of a pair, and too large ones.
+  for (const char* const wrong : {"\xc3", "\xe2\x82", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80",
+                                  "\xf0\x80\x80\xaf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80"}) {
+    CHECK_THAT(error(std::string("x,y\n1,") + wrong + "\n"),
+               ContainsSubstring("line 2: column 'y' is not in UTF-8"));
+  }
 }
 
 TEST_CASE("a name of a column is refused where it is longer than names may be") {
@@ -214,10 +265,10 @@ TEST_CASE("a column of a CSV file is found by its name and read as texts or numb
   const CsvFile excel(folder.write("excel.csv", "a;b\n1;2\n"));
   CHECK_THAT(message_of<ValueError>([&] { (void)excel.column("b"); }),
              ContainsSubstring("has no column 'b'") &&
-                 ContainsSubstring("it has 'a;b'; is the separator ';'?"));
+                 ContainsSubstring("it has 'a;b'; is the separator ';'? data.separator: \";\" "));
   const CsvFile tabs(folder.write("tabs.csv", "a\tb\n1\t2\n"));
   CHECK_THAT(message_of<ValueError>([&] { (void)tabs.column("b"); }),
-             ContainsSubstring("; is the separator a tab?"));
+             ContainsSubstring("; is the separator a tab? data.separator: \"\\t\" says so"));
   CHECK(message_of<DataError>([&] { file.refuse(1, 0, "is odd"); }) ==
         "data file '" + folder.path("table.csv") + "': line 3: column 'name': 'y\n' is odd");
   CHECK_THROWS_AS(file.text(3, 0), ValueError);
@@ -246,7 +297,9 @@ TEST_CASE("lines with too few or too many fields may be kept as rows that say no
     told.push_back(std::to_string(line.row) + ", " + file.told(line));
   }
   CHECK(told == std::vector<std::string>{"1, it has 1 field, but the header has 3",
-                                         "2, it has 5 fields, but the header has 3",
+                                         "2, it has 5 fields, but the header has 3; one "
+                                         "with a separator in it needs quotes, and no separator "
+                                         "ends a line",
                                          "4, it has 2 fields, but the header has 3"});
   CHECK(file.text(0, 2) == "3");
   CHECK(file.text(3, 2) == "12");

@@ -88,6 +88,22 @@ TEST_CASE("files that begin as no text does are known") {
   CHECK(found == std::vector<bool>{true, false, false, true});
 }
 
+TEST_CASE("texts that are not in UTF-8 are known, and in what they may be") {
+  const TemporaryFolder folder;
+  folder.write("a", "caf\xe9");
+  folder.write("b", std::string("\xff\xfe") + std::string("c\0", 2));
+  folder.write("c", std::string(7999, 'a') + "\xc3\xa9");  // a letter that is cut there
+  folder.write("d", std::string("\xd0\xcf\x11\0", 4));
+  const TextCorpus corpus(folder.path().string());
+  const auto& sources = corpus.sources();
+  CHECK_THAT(sources[0].not_utf8,
+             ContainsSubstring("iconv -f LATIN1 -t UTF-8 '" + sources[0].path));
+  CHECK_THAT(sources[1].not_utf8, ContainsSubstring("iconv -f UTF-16 -t UTF-8"));
+  CHECK_FALSE(sources[1].is_binary);
+  CHECK(sources[2].not_utf8.empty());
+  CHECK(sources[3].not_utf8.empty());
+}
+
 TEST_CASE("bytes beyond the end of a text are a ValueError with the numbers") {
   const TemporaryFolder folder;
   const TextCorpus corpus(folder.write("a", "12345"));
