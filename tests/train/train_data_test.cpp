@@ -536,10 +536,15 @@ TEST_CASE("a run tells of what its data and its validation lack, and goes on") {
       "trainer: {steps: 1}\n");
   text.folder.write("data/a.txt", std::string(100, 'a'));
   text.folder.write("data/Thumbs.db", std::string(100, '\0'));
+  text.folder.write("data/b.txt", "K\xf6ln " + std::string(100, 'a'));
   CHECK_THAT(text.must_run().err,
              ContainsSubstring("warning: text: of 'data' 1 file has zero bytes, as text "
                                "has none, but counts, such as 'data/Thumbs.db': "
-                               "data.exclude passes files over\n"));
+                               "data.exclude passes files over\n") &&
+                 ContainsSubstring(
+                     "warning: text: of 'data' 1 file is not in UTF-8, but counts byte by byte, "
+                     "such as 'data/b.txt'; if that is LATIN1, this makes UTF-8 of it: iconv -f "
+                     "LATIN1 -t UTF-8 'data/b.txt' > NEW\n"));
 
   // R² of values that are all the same is no number.
   const DataJob constant(kRegression);
@@ -551,4 +556,10 @@ TEST_CASE("a run tells of what its data and its validation lack, and goes on") {
   CHECK_THAT(unnumbered.err,
              ContainsSubstring("warning: checkpoint.best: the validation set's r2 was never a "
                                "number, so there is no best checkpoint\n"));
+  CHECK_THAT(
+      constant.refusal(Flags{"--config", "job.yaml"} + set("trainer.metrics=[f1]")),
+      ContainsSubstring("metric f1 is for classes, and the data's targets ('y') are numbers; "
+                        "data.task: classification makes classes of them; metrics of numbers "
+                        "are loss, r2, mean_absolute_error, mean_squared_error, "
+                        "root_mean_squared_error\n"));
 }

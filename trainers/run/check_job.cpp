@@ -250,7 +250,7 @@ class JobCheck {
     // Metrics are of a loss: without one they are not to blame.
     if (has_loss)
       check("trainer.metrics", [&] {
-        const Objective objective = make_objective(config_, data_.train->type());
+        const Objective objective = make_objective(config_, data_.train->type(), data_.fitted);
         if (selects) check("checkpoint.best", [&] { (void)objective.metric(best); });
       });
     for (const auto& [key, is_used] :

@@ -14,6 +14,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/data/finite.h"
+#include "framework/formats/csv.h"
 #include "framework/objectives/objectives.h"
 #include "framework/training/autocast.h"
 #include "framework/training/evaluation_mode.h"
@@ -47,8 +48,9 @@ void check_counted(const std::string& name, const Tally& tally, const at::Tensor
                 "for each sample overrides is_of_rows())");
 }
 
-// Throws ValueError, naming it, if the metric has no value for such samples.
-void try_metric(const std::string& name, const Metric& metric, const SampleType& sample) {
+// What a metric counts of a sample, and of two, of such outputs and targets as these.
+std::vector<at::Tensor> tried(const std::string& name, const Metric& metric,
+                              const SampleType& sample) {
   const auto counted_of = [&](std::int64_t samples) {
     std::vector<std::int64_t> shape = sample.target.sizes(1);
     // One position is as good as a million.
@@ -62,11 +64,45 @@ void try_metric(const std::string& name, const Metric& metric, const SampleType&
         [&] { return str("metric ", name, " of an output of zeros, ", form_of(at::zeros(shape))); },
         [&] { return metric.add(at::zeros(shape), target); });
   };
+  return {counted_of(1), counted_of(2)};
+}
+
+bool fits(const std::string& name, const std::shared_ptr<const Loss>& loss,
+          const SampleType& sample) {
+  try {
+    (void)tried(name, *make_metric(name, loss), sample);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+// Throws ValueError, naming it, if the metric has no value for such samples.
+void check_metric(const std::string& name, const Metric& metric,
+                  const std::shared_ptr<const Loss>& loss, const SampleType& sample,
+                  const std::vector<std::string>& targets) {
   std::vector<at::Tensor> counted;
   try {
-    counted = {counted_of(1), counted_of(2)};
+    counted = tried(name, metric, sample);
   } catch (const ValueError& error) {
-    throw ValueError(str("metric ", name, " does not fit the data: ", error.what()));
+    // Of the same inputs with targets of the other kind.
+    const bool has_classes = sample.classes > 0;
+    const SampleType other =
+        has_classes ? value_sample(sample.input.shape, 1) : class_sample(sample.input.shape, 2);
+    if (!fits(name, loss, other)) {
+      throw ValueError(str("metric ", name, " does not fit the data: ", error.what()));
+    }
+    const auto names = filtered(metric_registry().names(),
+                                [&](const auto& each) { return fits(each, loss, sample); });
+    const std::string kind = has_classes ? "classes" : "numbers";
+    throw ValueError(str("metric ", name, " is for ", has_classes ? "numbers" : "classes",
+                         ", and the data's targets ",
+                         targets.empty() ? "" : str("(", formats::quoted(targets), ") "), "are ",
+                         kind,
+                         targets.empty() ? ""
+                         : has_classes   ? "; data.task: regression takes them as numbers"
+                                         : "; data.task: classification makes classes of them",
+                         "; metrics of ", kind, " are ", join(names)));
   }
   check_counted(name, metric, counted[0], counted[1]);
 }
@@ -88,7 +124,7 @@ Objective make_objective(const Config& config, const SampleType& sample, const F
   for (const std::string& name : names) {
     if (std::ranges::count(objective.metrics, name, &NamedMetric::first) > 0) continue;
     objective.metrics.emplace_back(name, make_metric(name, objective.loss));
-    try_metric(name, *objective.metrics.back().second, sample);
+    check_metric(name, *objective.metrics.back().second, objective.loss, sample, fitted.targets);
   }
   return objective;
 }
