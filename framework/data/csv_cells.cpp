@@ -11,6 +11,13 @@
 #include "framework/formats/data_file.h"
 
 namespace lockstep::data {
+namespace {
+
+constexpr const char* kMissingAdvice =
+    "; data.missing: drop leaves these rows out, and mean fills them; data.missing_values says "
+    "what counts as missing ([]: nothing)";
+
+}  // namespace
 
 MissingValues::MissingValues(const std::vector<std::string>& spellings) {
   for (const std::string& spelling : spellings) {
@@ -27,7 +34,9 @@ TableCells::TableCells(std::string path, const formats::CsvFile& file, const Csv
       missing_(options.missing_values),
       missing_is_(options.missing),
       keeps_(context.keeps_damaged),
-      needs_targets_(context.needs_targets) {
+      needs_targets_(context.needs_targets),
+      has_means_(context.fitted &&
+                 !(context.fitted->input_scales.empty() && context.fitted->input_means.empty())) {
   for (const formats::CsvFile::Ragged& line : file.ragged()) note(line.row, file.told(line));
 }
 
@@ -39,19 +48,31 @@ void TableCells::refuse_missing(const std::vector<std::string>& columns) {
   for (std::size_t row = 0; row < file_.rows(); ++row) {
     for (std::size_t i = 0; i < columns.size(); ++i) {
       if (!is_missing(row, numbers[i])) continue;
+      if (keeps_ && is_ragged(row)) continue;
+      ++count;
       if (keeps_) {
-        if (!is_ragged(row)) note(row, file_.told(row, numbers[i], "is a missing value"));
-      } else if (++count <= kMostTold) {
+        note(row, file_.told(row, numbers[i], "is a missing value"));
+      } else if (count <= kMostTold) {
         places += str(count == 1 ? "" : "; ", "line ", file_.line_of(row), ", column '",
                       cut(columns[i]), "': '", cut(text(row, numbers[i])), "'");
       }
     }
   }
   if (count == 0) return;
+  if (keeps_) return warn_of_missing(count);
   if (count > kMostTold) places += str("; and ", count - kMostTold, " more");
-  formats::fail_file(path_, str("it has ", counted(count, "missing value"), ": ", places,
-                                "; data.missing: drop leaves these rows out, and mean fills them; "
-                                "data.missing_values says what counts as missing ([]: nothing)"));
+  formats::fail_file(path_,
+                     str("it has ", counted(count, "missing value"), ": ", places, kMissingAdvice));
+}
+
+// Where each row is told of its own.
+void TableCells::warn_of_missing(std::int64_t count) const {
+  std::string advice = kMissingAdvice;
+  if (!needs_targets_) {
+    advice = str(", and rows with such get no prediction; ", has_means_ ? "" : "a training with ",
+                 "data.missing: mean fills inputs by the training set's means");
+  }
+  log_warning(str("csv: '", path_, "' has ", counted(count, "missing value"), advice));
 }
 
 void TableCells::find_missing(const std::vector<std::string>& inputs,
@@ -62,7 +83,7 @@ void TableCells::find_missing(const std::vector<std::string>& inputs,
   if (!allows_missing()) return refuse_missing(columns);
   std::vector<std::pair<std::string, std::int64_t>> found;  // the columns with missing values
   std::vector<bool> left_out(rows()), incomplete(rows());
-  std::int64_t filled = 0;
+  std::int64_t filled = 0, unpredicted = 0;
   for (std::size_t i = 0; i < columns.size(); ++i) {
     const std::size_t column = file_.column(columns[i]);
     const bool is_target = i >= inputs.size();
@@ -75,6 +96,7 @@ void TableCells::find_missing(const std::vector<std::string>& inputs,
       // What is predicted needs no target, and a row without an input is named in its place.
       if (!needs_targets_ && is_target) continue;
       if (!needs_targets_ && keeps_) {
+        ++unpredicted;
         note(row, file_.told(row, column, "is a missing value"));
       } else {
         left_out[row] = true;
@@ -87,6 +109,7 @@ void TableCells::find_missing(const std::vector<std::string>& inputs,
   if (std::ranges::count(left_out, true) > 0) left_out_ = std::move(left_out);
   std::ranges::stable_sort(found, std::ranges::greater(), &decltype(found)::value_type::second);
   tell_missing(found, filled);
+  if (unpredicted > 0) warn_of_missing(unpredicted);
 }
 
 void TableCells::tell_missing(const std::vector<std::pair<std::string, std::int64_t>>& found,

@@ -69,6 +69,8 @@ class TableCells {
   }
   [[nodiscard]] bool are_all_fitted() const { return left_out_.empty() && held_out_.empty(); }
   [[nodiscard]] bool fills_missing() const { return missing_is_ == CsvMissing::mean; }
+  /// Whether wrong cells are told of their rows, and no errors.
+  [[nodiscard]] bool keeps_damaged() const { return keeps_; }
   /// Whether missing values are no errors by themselves.
   [[nodiscard]] bool allows_missing() const { return missing_is_ != CsvMissing::error; }
   [[nodiscard]] bool is_missing(std::size_t row, std::size_t column) const {
@@ -95,6 +97,7 @@ class TableCells {
 
   [[nodiscard]] bool is_ragged(std::size_t row) const;
   void refuse_missing(const std::vector<std::string>& columns);
+  void warn_of_missing(std::int64_t count) const;
   void tell_missing(const std::vector<std::pair<std::string, std::int64_t>>& found,
                     std::int64_t filled) const;
   void note(std::size_t row, const std::string& text);
@@ -105,6 +108,7 @@ class TableCells {
   CsvMissing missing_is_;
   bool keeps_;          // damaged rows
   bool needs_targets_;  // otherwise rows without them stay
+  bool has_means_;      // of the training set
   // A flag for each row, or no flags: the set leaves the row out; a training would; what is fitted
   // does not see it.
   std::vector<bool> left_out_, incomplete_, held_out_;

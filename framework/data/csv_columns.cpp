@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cmath>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -19,8 +16,8 @@
 #include "framework/base/text.h"
 #include "framework/data/csv_dates.h"
 #include "framework/data/csv_names.h"
+#include "framework/data/csv_texts.h"
 #include "framework/formats/data_file.h"
-#include "framework/keys/yaml_text.h"
 
 namespace lockstep::data {
 namespace {
@@ -28,104 +25,7 @@ namespace {
 using formats::CsvFile;
 using Names = std::vector<std::string>;
 
-std::string yaml_list(const Names& names) {
-  return str(
-      "[",
-      shortened(join(mapped(names, [](const auto& name) { return keys::yaml_text(name); })), 400),
-      "]");
-}
-
-// A column that is no numbers: at least half of its first cells are none.
-struct TextColumn {
-  std::string name;
-  std::size_t row = 0;     // of the first that is none
-  bool has_dates = false;  // all that are none
-  std::string hint;        // how they are numbers after all
-};
-
-// A cell without what accounts write around numbers: "$ (1,200)" is 1,200.
-std::string without_signs(std::string text) {
-  for (const char* const sign : {"$", "\xe2\x82\xac", "\xc2\xa3", "\xc2\xa5", "%", "(", ")",
-                                 "\xe2\x88\x92", "\xc2\xa0", " "}) {
-    for (auto at = text.find(sign); at != std::string::npos; at = text.find(sign)) {
-      text.erase(at, std::string_view(sign).size());
-    }
-  }
-  return text;
-}
-
-// What the cells of a column would be numbers with, if anything makes them all numbers.
-std::string number_hint(const Names& texts) {
-  const std::vector<std::tuple<std::string, std::string, const char*>> forms{
-      {".", "", "data.decimal: '.'"},     {",", "", "data.decimal: ','"},
-      {".", ",", "data.thousands: ','"},  {",", ".", "data.decimal: ',' and data.thousands: '.'"},
-      {".", " ", "data.thousands: ' '"},  {",", " ", "data.decimal: ',' and data.thousands: ' '"},
-      {".", "'", "data.thousands: \"'\""}};
-  const Names bare = mapped(texts, without_signs);
-  bool are_bare_numbers = false;
-  for (const auto& [decimal, thousands, words] : forms) {
-    CsvSetOptions options{.decimal = decimal};
-    if (!thousands.empty()) options.thousands = thousands;
-    const NumberForm form(options);
-    const auto is_none = [&](const std::string& text) { return std::isnan(form.number(text)); };
-    if (std::ranges::none_of(texts, is_none)) return str("with ", words);
-    are_bare_numbers = are_bare_numbers || std::ranges::none_of(bare, is_none);
-  }
-  return are_bare_numbers ? "without the signs around it" : "";
-}
-
-std::optional<TextColumn> text_column(const TableCells& cells, const NumberForm& form,
-                                      const std::string& name) {
-  constexpr std::size_t kMostSeen = 1000;
-  const std::size_t column = cells.file().column(name);
-  std::size_t seen = 0;
-  Names others;
-  std::optional<std::size_t> first;
-  for (std::size_t row = 0; row < cells.rows() && seen < kMostSeen; ++row) {
-    if (cells.says_nothing(row, column)) continue;
-    const std::string_view text = cells.text(row, column);
-    ++seen;
-    if (!std::isnan(form.number(text)) || formats::trimmed(text).empty()) continue;
-    if (!first) first = row;
-    others.emplace_back(text);
-  }
-  if (!first || 2 * others.size() < seen) return std::nullopt;
-  const bool has_dates = std::ranges::all_of(
-      others, [](const auto& text) { return moment_of(text, kIsoDates).has_value(); });
-  return TextColumn{name, *first, has_dates, has_dates ? "" : number_hint(others)};
-}
-
-std::string shown(const TableCells& cells, const TextColumn& text) {
-  const CsvFile& file = cells.file();
-  return str("'", cut(text.name), "' (line ", file.line_of(text.row), ": '",
-             cut(cells.text(text.row, file.column(text.name))), "'",
-             text.has_dates      ? ", a date"
-             : text.hint.empty() ? ""
-                                 : ", a number " + text.hint,
-             ")");
-}
-
-[[noreturn]] void refuse_texts(const TableCells& cells, const std::vector<TextColumn>& texts,
-                               std::size_t inputs) {
-  constexpr std::size_t kMostShown = 10;
-  Names places;
-  Names names, dates;
-  for (const TextColumn& text : texts) {
-    if (places.size() < kMostShown) places.push_back(shown(cells, text));
-    names.push_back(text.name);
-    if (text.has_dates) dates.push_back(text.name);
-  }
-  std::string all = join(places);
-  if (texts.size() > kMostShown) all += str(" and ", texts.size() - kMostShown, " more");
-  formats::fail_file(
-      cells.path(),
-      str(texts.size(), " of ", counted(static_cast<std::int64_t>(inputs), "input column"),
-          texts.size() == 1 ? " is" : " are", " not numbers: ", all,
-          "; data.ignore: ", yaml_list(names), " leaves ", names.size() == 1 ? "it" : "them",
-          " out, data.categories: ", yaml_list(names), " makes an input of each different text",
-          names.size() > dates.size() ? " (auto: for all such columns)" : "",
-          dates.empty() ? "" : str(", data.dates: ", yaml_list(dates), " makes numbers of dates")));
-}
+constexpr std::size_t kMostSeen = 1000;  // of a column's cells, to tell texts from numbers
 
 // Of each pair of categories that differ by the case of letters alone.
 void warn_of_case(const TableCells& cells, const std::string& column, const Names& categories) {
@@ -281,6 +181,11 @@ TableColumns columns_of(const std::string& path, const CsvFile& file,
     log_info(str("csv: the first column of '", path,
                  "' has no name: it is taken for an index and left out"));
   }
+  for (const std::string& name : features) {
+    if (!name.starts_with("Unnamed: ") || !options.features.empty()) continue;
+    log_warning(str("csv: '", cut(name), "' of '", path, "' is pandas' name for an index, and an ",
+                    "input: data.ignore: [\"", cut(name), "\"] leaves it out"));
+  }
   require(!features.empty(), "csv: '", path, "' has no column but the target",
           options.ignore.empty() ? "" : " and those of data.ignore");
   if (!options.features.empty()) std::ranges::for_each(features, take);
@@ -309,22 +214,23 @@ std::vector<ColumnForm> forms_of(const TableCells& cells, const NumberForm& form
         names, [&](const auto& name) { return file.column(name) == file.column(input); });
   };
   std::vector<ColumnForm> forms(inputs.size());
-  std::vector<TextColumn> texts;
+  bool has_texts = false;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (is_listed(inputs[i], options.dates)) {
       forms[i].date_parts = options.date_parts;
     } else if (is_listed(inputs[i], options.categories)) {
       forms[i] = categories_of(cells, inputs[i], options);
-    } else if (auto text = text_column(cells, form, inputs[i])) {
+    } else if (const auto text = text_column(cells, form, inputs[i], kMostSeen);
+               text && text->is_text()) {
       // Dates are no categories, nor are numbers that are written in another way.
       if (!options.finds_categories || text->has_dates || !text->hint.empty()) {
-        texts.push_back(*std::move(text));
+        has_texts = true;
       } else {
         forms[i] = categories_of(cells, inputs[i], options);
       }
     }
   }
-  if (!texts.empty()) refuse_texts(cells, texts, inputs.size());
+  if (has_texts) refuse_texts(cells, form, inputs, forms, options);
   const bool are_numbers =
       std::ranges::all_of(forms, [](const ColumnForm& each) { return each == ColumnForm(); });
   return are_numbers ? std::vector<ColumnForm>() : forms;
@@ -332,10 +238,13 @@ std::vector<ColumnForm> forms_of(const TableCells& cells, const NumberForm& form
 
 void check_target_numbers(const TableCells& cells, const NumberForm& form,
                           const std::string& target) {
+  const auto first = text_column(cells, form, target, kMostSeen);
+  if (!first || !first->is_text()) return;
   const auto text = text_column(cells, form, target);
-  if (!text) return;
-  formats::fail_file(cells.path(), str("the target is not numbers: ", shown(cells, *text),
-                                       "; data.task: classification predicts which text it is"));
+  formats::fail_file(
+      cells.path(),
+      str("the target is not numbers: ", shown(cells, *text),
+          text->hint.empty() ? "; data.task: classification predicts which text it is" : ""));
 }
 
 at::Tensor inputs_of(TableCells& cells, const NumberForm& form, bool fits, Fitted& fitted,
@@ -356,13 +265,19 @@ at::Tensor inputs_of(TableCells& cells, const NumberForm& form, bool fits, Fitte
     width += of_column.inputs();
   }
   at::Tensor into = room_for(cells, fitted.inputs.size(), width, columns_together(cells.rows()));
+  const auto on_text = [&](const std::string& column) {
+    if (fits && !cells.keeps_damaged()) {
+      refuse_texts(cells, form, fitted.inputs, fitted.forms, options);
+    }
+    return told_of_text(cells, form, column, options);
+  };
   NumberColumns columns(cells, form,
                         {.fits = fits,
                          .normalizes = options.normalize,
                          .fills = cells.fills_missing(),
                          .scales = fitted.input_scales,
                          .means = fitted.input_means},
-                        count, into, rounded);
+                        count, into, rounded, on_text);
   columns.read(numbers);
   for (const auto& [i, place] : others) {
     const ColumnForm& of_column = fitted.forms[i];
@@ -389,7 +304,9 @@ at::Tensor values_of(TableCells& cells, const NumberForm& form, bool fits, Fitte
                          .normalizes = options.normalize_targets,
                          .scales = fitted.target_scales,
                          .means = no_means},
-                        places.size(), into, rounded);
+                        places.size(), into, rounded, [&](const std::string& column) {
+                          return told_of_text(cells, form, column, options);
+                        });
   columns.read(places);
   return into;
 }

@@ -166,8 +166,14 @@ std::size_t columns_together(std::size_t rows) {
 }
 
 NumberColumns::NumberColumns(TableCells& cells, const NumberForm& form, NumberScales scales,
-                             std::size_t count, at::Tensor into, RoundedColumns& rounded)
-    : cells_(cells), form_(form), scales_(scales), into_(std::move(into)), rounded_(rounded) {
+                             std::size_t count, at::Tensor into, RoundedColumns& rounded,
+                             OnText on_text)
+    : cells_(cells),
+      form_(form),
+      scales_(scales),
+      into_(std::move(into)),
+      rounded_(rounded),
+      on_text_(std::move(on_text)) {
   if (!scales_.fits) return;
   if (scales_.normalizes) {
     scales_.scales.resize(count);
@@ -197,8 +203,11 @@ void NumberColumns::read(const std::vector<NumberPlace>& places) {
     if (begin + most < places.size()) next = start(begin + most);
     for (std::size_t i = 0; i < columns.size(); ++i) {
       const auto numbers = std::span(together).subspan(i * cells_.rows(), cells_.rows());
+      std::string rule;
       for (std::size_t row = 0; row < numbers.size(); ++row) {
-        if (std::isnan(numbers[row])) cells_.add(row, columns[i], "is no finite number");
+        if (!std::isnan(numbers[row]) || cells_.says_nothing(row, columns[i])) continue;
+        if (rule.empty()) rule = "is no finite number" + on_text_(places[begin + i].column);
+        cells_.add(row, columns[i], rule);
       }
       write(numbers, columns[i], places[begin + i]);
     }

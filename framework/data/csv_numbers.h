@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -71,9 +72,12 @@ struct NumberPlace {
 /// Writes numbers of a table into a tensor's columns: float32 (rows, any).
 class NumberColumns {
  public:
+  /// Called once for each column with a cell that is no number: what else is said of such cells.
+  using OnText = std::function<std::string(const std::string& column)>;
+
   /// All must live as long. `count` numbers in all are to be written.
   NumberColumns(TableCells& cells, const NumberForm& form, NumberScales scales, std::size_t count,
-                at::Tensor into, RoundedColumns& rounded);
+                at::Tensor into, RoundedColumns& rounded, OnText on_text);
 
   /// The numbers of these columns. 0 where a cell is wrong.
   void read(const std::vector<NumberPlace>& places);
@@ -89,6 +93,7 @@ class NumberColumns {
   NumberScales scales_;
   at::Tensor into_;
   RoundedColumns& rounded_;
+  OnText on_text_;
 };
 
 /// How many columns of a table of so many rows are read together.

@@ -152,7 +152,9 @@ TEST_CASE("what is wrong with a table is told with file, line and column") {
   CHECK(with_test("a,y\n1,bee\n2,cow\n") ==
         of_test + "line 3: column 'y': 'cow' is none of the training file's classes: 'ant', 'bee'");
   CHECK(with_test("a,y\n1,bee\nx,bee\n") ==
-        of_test + "line 3: column 'a': 'x' is no finite number");
+        of_test +
+            "line 3: column 'a': 'x' is no finite number; data.missing_values: [\"\", NA, "
+            "x] counts such as missing, which data.missing: mean fills and drop leaves out");
   CHECK(with_test("a,y\n") == of_test + "it has only its header, and no rows");
   CHECK(with_test("a,y\n1e300,ant\n") ==
         of_test + "line 2: column 'a': '1e300' is too large for float32");
@@ -395,6 +397,13 @@ TEST_CASE("a column without a name in front is no feature") {
     CHECK(floats_of(whole(*sets.train).inputs) == CsvFloats{5, 7});
     CHECK_THAT(sets.notes.at(0), ContainsSubstring("1 left out (one without a name)"));
   }
+  const CsvSetOptions named{.file = folder.write("b.csv", "Unnamed: 0,a,y\n0,5,1\n1,7,2\n"),
+                            .target = {"y"}};
+  const testing::CapturedStderr log;
+  CHECK(load_csv(named).fitted.inputs.size() == 2);
+  CHECK(log.text() == "lockstep: warning: csv: 'Unnamed: 0' of '" + named.file +
+                          "' is pandas' name for an index, and an input: data.ignore: [\"Unnamed: "
+                          "0\"] leaves it out\n");
 }
 
 TEST_CASE("where damaged rows are kept, each says all that is wrong with it") {
