@@ -167,6 +167,46 @@ TEST_CASE("rows come from files and from standard input") {
         "run/checkpoints/latest'?); see train predict --help\n");
 }
 
+TEST_CASE("of a table with many wrong rows the first are named, with what to write") {
+  const Birds birds;
+  std::string text = "a\n7\n";
+  for (int i = 0; i < 15; ++i) text += "-\n";
+  birds.folder.write("new.csv", text);
+  const Ended end = birds.predict({"new.csv"});
+  check_status(end, 2);
+  CHECK(lines_of(end.out).size() == 2);
+  const Lines told = lines_of(end.err);
+  REQUIRE(told.size() == 13);
+  CHECK_THAT(told[0],
+             ContainsSubstring("'new.csv': 'a' (line 3: '-'; 15 of 16 values) is to be numbers; "
+                               "data.missing_values: [\"\", NA, \"-\"] counts such as missing"));
+  CHECK_THAT(told[11],
+             ContainsSubstring("sample 10: data file 'new.csv': line 12: column 'a': '-'"));
+  CHECK(told[12] ==
+        "lockstep: error: 15 of 16 samples are damaged and have no line; the others have theirs; "
+        "the first 10 are named above");
+  check_status(birds.predict({"new.csv", "--set", "data.missing_values=[\"\", \"-\"]", "--set",
+                              "data.missing=mean"}),
+               0);
+}
+
+TEST_CASE("predictions have the format that their file's name says, unless it is given") {
+  const Birds birds;
+  const auto written = [&](const Flags& flags) {
+    check_status(birds.predict(Flags{"--split=train"} + flags), 0);
+    return lines_of(read_text(birds.folder.path(flags[1]))).at(0);
+  };
+  CHECK(written({"--output", "a.csv"}).starts_with("index,"));
+  CHECK(written({"--output", "a.txt"}).starts_with("index,"));
+  CHECK(written({"--output", "a.jsonl"}).starts_with("{\"index\":"));
+  CHECK(written({"--output", "b.jsonl", "--format", "csv"}).starts_with("index,"));
+  CHECK(written({"--output", "a.json", "--format", "jsonl"}).starts_with("{\"index\":"));
+  CHECK(
+      birds.refusal({"--split=train", "--output", "b.json"}) ==
+      "lockstep: error: --output b.json: is this to be --format jsonl, one JSON object a line, or "
+      "csv?\n");
+}
+
 TEST_CASE("pictures are predicted from files, folders and standard input") {
   const TemporaryFolder folder;
   folder.write(

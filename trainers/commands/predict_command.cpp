@@ -41,8 +41,8 @@ Probabilities are the softmax of all outputs: in CSV columns probability_NAME, a
 top_1_name, top_1_probability, …; in JSON an object by the classes' names, and a list of objects.
 Values have the unit of the file, whether or not they were normalized. Damaged samples, such as
 pictures that can't be read and rows of a table with a cell that is no number, have no line: they
-are named on stderr, and the exit status is 2. Outputs that are no finite numbers are nan or inf in
-CSV and null in JSON; a warning says how many samples have such.
+are named on stderr, of rows the first 10, and the exit status is 2. Outputs that are no finite
+numbers are nan or inf in CSV and null in JSON; a warning says how many samples have such.
 
 Other files are read as those that the model was trained on: by the same columns, means, deviations
 and classes. They may lack targets: the pictures in data.root, and in folders below it, need no
@@ -141,6 +141,18 @@ std::string text_of(const OpenedCheckpoint& checkpoint, const NamedSet& picked,
   throw ValueError(str(output, " exists already: name another file, or replace it with --force"));
 }
 
+// The one that is asked for, or that the output's name says.
+PredictionFormat format_of(const std::optional<std::string>& asked,
+                           const std::optional<std::string>& output) {
+  require(!asked || *asked == "csv" || *asked == "jsonl", "--format ", cut(asked.value_or("")),
+          ": must be csv or jsonl");
+  const std::string ending = std::filesystem::path(output.value_or("")).extension();
+  require(asked || ending != ".json", "--output ", cut(output.value_or("")),
+          ": is this to be --format jsonl, one JSON object a line, or csv?");
+  const bool has_objects = asked ? *asked == "jsonl" : ending == ".jsonl";
+  return has_objects ? PredictionFormat::jsonl : PredictionFormat::csv;
+}
+
 // The file to write: what `output` leads to, if it is a link. So a link stays, and one to a pipe,
 // as /dev/stdout may be, is refused.
 std::string checked_output(const std::string& output, bool may_exist) {
@@ -157,8 +169,7 @@ std::string checked_output(const std::string& output, bool may_exist) {
 
 int run_predict(int argc, const char* const* argv) {
   const std::string program = program_name("predict");
-  std::optional<std::string> named, split, output;
-  std::string format = "csv";
+  std::optional<std::string> named, split, format, output;
   std::vector<std::string> paths;
   bool is_forced = false;
   PredictionOptions options;
@@ -172,7 +183,10 @@ int run_predict(int argc, const char* const* argv) {
       .flags =
           {checkpoint_flag(named),
            {"--split", "SET", "train, validation or test (default: see below)", sets(split)},
-           {"--format", "FORMAT", "csv (default) or jsonl, one JSON object a line", sets(format)},
+           {"--format", "FORMAT",
+            "csv or jsonl, one JSON object a line (default: as FILE.jsonl of --output says, or "
+            "csv)",
+            sets(format)},
            {"--with", "COLUMNS",
             "Columns to copy beside each prediction: names between commas, or * for all",
             [&](const Argument& argument) { options.with.push_back(argument.value); }},
@@ -191,7 +205,7 @@ int run_predict(int argc, const char* const* argv) {
       .has_many = true};
   if (!parse_command_line(argc, argv, line)) return print(help_text(line));
   if (split) (void)wanted_sets({*split});
-  require(format == "csv" || format == "jsonl", "--format ", cut(format), ": must be csv or jsonl");
+  options.format = format_of(format, output);
   require(output || !is_forced, "--force needs --output FILE, which it replaces");
   if (output) output = checked_output(*output, is_forced);
   require(paths.empty() || !split, "--split names a set of the run, but '", cut(join(paths)),
@@ -218,11 +232,12 @@ int run_predict(int argc, const char* const* argv) {
   const auto model = checkpoint.model();
   std::int64_t damaged = 0;
   options.batch_size = checkpoint.config.data_use.batch_size;
-  options.format = format == "csv" ? PredictionFormat::csv : PredictionFormat::jsonl;
   options.target_scales = checkpoint.record.fitted.target_scales;
+  // A table of which many rows are wrong is most likely wrong in one way.
+  constexpr std::int64_t kMostRows = 10;
+  const std::int64_t most = set->columns().empty() ? set->size() : kMostRows;
   options.on_damaged = [&](const DamagedSample& sample) {
-    ++damaged;
-    log_error(str("sample ", sample.index, ": ", sample.reason));
+    if (++damaged <= most) log_error(str("sample ", sample.index, ": ", sample.reason));
   };
   checkpoint.config.launch.threads_per_replica = 0;  // all cores are this replica's
   set_quiet(true);
@@ -244,7 +259,8 @@ int run_predict(int argc, const char* const* argv) {
   if (status != 0 || damaged == 0) return status;
   throw DataError(str(damaged, " of ", counted(set->size(), "sample"),
                       damaged == 1 ? " is damaged and has" : " are damaged and have", " no line",
-                      damaged < set->size() ? "; the others have theirs" : ""));
+                      damaged < set->size() ? "; the others have theirs" : "",
+                      damaged > most ? str("; the first ", most, " are named above") : ""));
 }
 
 }  // namespace lockstep
