@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/files.h"
 #include "tests/train/same_run.h"
@@ -92,6 +93,29 @@ TEST_CASE("--stop-after ends a run with a checkpoint, and what goes on ends as t
   }
   CHECK(read_json(run / "checkpoints/best/manifest.json")["step"] ==
         read_json(folder.path() / "whole/checkpoints/best/manifest.json")["step"]);
+}
+
+TEST_CASE(
+    "a run tells what it is too short for at its begin, and targets of another size at its end") {
+  const TemporaryFolder folder;
+  const Flags flags = job(folder.path());
+  const Flags late = set("trainer.eval_every=30 checkpoint.best=none optimizer.lr=1e-6");
+  const std::string hint =
+      "the run has 24 steps, fewer than trainer.eval_every (30): this comes at its end alone\n";
+  const Ended small = must_train(folder.path(), flags + late);
+  CHECK_THAT(small.out, ContainsSubstring("\n" + hint) && !ContainsSubstring("normalize_targets"));
+  std::string rows = "x,y\n";
+  for (int i = 0; i < 40; ++i) rows += str(i, ",", 1000 + i, "\n");
+  folder.write("table.csv", rows);
+  const Flags far = flags + late + Flags{"--output", "run"};
+  const Ended stopped = must_train(folder.path(), far + Flags{"--stop-after", "2"});
+  CHECK_THAT(stopped.out,
+             ContainsSubstring("\n" + hint) && !ContainsSubstring("normalize_targets"));
+  const Ended ended = must_train(folder.path(), far + Flags{"--resume", "auto"});
+  CHECK_THAT(ended.out, !ContainsSubstring(hint) &&
+                            ContainsSubstring("\nthe test loss is above 13") &&
+                            ContainsSubstring(": data.normalize_targets: true gives the model "
+                                              "targets of mean 0 and deviation 1\nresults in "));
 }
 
 TEST_CASE("figures of a stop do not count for trainer.patience") {

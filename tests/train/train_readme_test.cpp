@@ -25,15 +25,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A picture of noise, which is bright on the left in one class and on the right in the other.
-std::string picture(std::uint64_t number, bool is_right) {
+// A picture of noise, of which one half is bright: the right or lower one in one class, the other
+// in the other.
+std::string picture(std::uint64_t number, bool is_second, bool is_across = true) {
   constexpr std::uint32_t kHeight = 36, kWidth = 44;
   std::string rows;
   for (std::uint32_t y = 0; y < kHeight; ++y) {
     rows += '\0';  // no filter
     for (std::uint32_t x = 0; x < kWidth; ++x) {
       const std::uint64_t noise = Key(number).draw(y * kWidth + x) >> 57;
-      const bool is_bright = (x >= kWidth / 2) == is_right;
+      const bool is_bright = (is_across ? x >= kWidth / 2 : y >= kHeight / 2) == is_second;
       rows += static_cast<char>(noise + (is_bright ? 120 : 0));
     }
   }
@@ -50,6 +51,14 @@ void write_pictures(const TemporaryFolder& folder) {
         folder.write(str(place, "/", i, ".png"), picture(number++, name == "right"));
       }
     }
+  }
+}
+
+// Few pictures, in two classes that do not change where left and right do.
+void write_few(const TemporaryFolder& folder) {
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const bool is_low = i % 2 == 1;
+    folder.write(str("few/", is_low ? "low" : "high", "/", i, ".png"), picture(i, is_low, false));
   }
 }
 
@@ -74,6 +83,7 @@ void prepare(const TemporaryFolder& folder) {
   fs::copy_file(source / "README.md", folder.path() / "README.md");
   write_fashion(folder);
   write_pictures(folder);
+  write_few(folder);
   for (int i = 0; i < 3; ++i) folder.write(str("holidays/", i, ".png"), picture(900, i == 1));
   folder.write("trainers/run.sh", str(R"(#!/bin/sh
 [ $# -gt 0 ] || set -- --config configs/pmean_linear.yaml --replicas 4
@@ -126,6 +136,16 @@ TEST_CASE("a folder of pictures is trained on by the page's YAML alone") {
   CHECK(result["validation"].contains("accuracy"));
   CHECK(fs::exists(folder.path() / "run/checkpoints/best"));
   CHECK(result["eval"]["accuracy"] > 0.9);
+}
+
+TEST_CASE("the page's config for few pictures learns them, as it is written") {
+  const TemporaryFolder folder;
+  write_few(folder);
+  folder.write("few.yaml", read_page("trainers/README.md").showing("few_pictures.yaml").text);
+  const Ended run = must_train(folder.path(), {"--config", "few.yaml", "--output", "run"});
+  CHECK_THAT(run.out, !ContainsSubstring("at its end alone"));
+  CHECK(result_of(folder.path() / "run")["validation"]["accuracy"] == 1);
+  CHECK(result_of(folder.path() / "run")["best"]["step"] > 0);
 }
 
 TEST_CASE("the example with categories and gaps reaches what its head says") {

@@ -29,6 +29,7 @@
 #include "trainers/run/best_step.h"
 #include "trainers/run/course.h"
 #include "trainers/run/evaluations.h"
+#include "trainers/run/hints.h"
 #include "trainers/run/memory_report.h"
 #include "trainers/run/microbatch_feed.h"
 #include "trainers/run/reporter.h"
@@ -204,6 +205,7 @@ class Trainer::Run {
       reporter_.print(str("--stop-after ", options_.stop_after, " is beyond the run's last step, ",
                           course_.total_steps, ": it ends there"));
     }
+    if (resume_ == nullptr) hint(late_text(config_, course_.total_steps));
     if (state_.is_last()) {
       std::string why;
       if (stops_here()) why = str(": --stop-after is ", options_.stop_after);
@@ -474,6 +476,10 @@ class Trainer::Run {
     return checkpoints_.save_after_failure(error, state_);
   }
 
+  void hint(const std::string& text) {
+    if (!text.empty()) reporter_.print(text);
+  }
+
   // Ends the run where it is, since a signal asks for that.
   void stop() {
     checkpoints_.finish();
@@ -543,7 +549,12 @@ class Trainer::Run {
     result.memory = memory;
     reporter_.finish(result, /*goes_on=*/stops_here());
     checkpoints_.check_last(evaluations_.have_decided());
-    if (stops_here()) tell_stop();
+    if (stops_here()) {
+      tell_stop();
+    } else {
+      const std::string& set = data_.test ? kTestSet : kValidationSet;
+      hint(scale_text(objective_, data_, set, evaluations_.of(set, state_.steps)));
+    }
     reporter_.print("results in           " + options_.output.string());
   }
 

@@ -1,0 +1,49 @@
+#include "trainers/run/hints.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "framework/base/range.h"
+#include "framework/base/text.h"
+
+namespace lockstep {
+
+std::string late_text(const Config& config, std::int64_t steps) {
+  std::vector<std::string> late;
+  for (const auto& [key, every] : {std::pair{"trainer.log_every", config.trainer.log_every},
+                                   std::pair{"trainer.eval_every", config.trainer.eval_every},
+                                   std::pair{"checkpoint.every", config.checkpoint.every}}) {
+    if (every > steps && config.places.contains(key)) late.push_back(str(key, " (", every, ")"));
+  }
+  if (late.empty()) return "";
+  return str("the run has ", counted(steps, "step"), ", fewer than ", join(late), ": ",
+             late.size() == 1 ? "this comes" : "these come", " at its end alone");
+}
+
+std::string scale_text(const Objective& objective, const DataSets& data, const std::string& set,
+                       const Figures& figures) {
+  const Fitted& fitted = data.fitted;
+  // Targets have names in tables alone, whose source can normalize them.
+  const bool is_open = !fitted.targets.empty() && fitted.class_count == 0;
+  const auto loss = figures.find("loss");
+  if (!is_open || !fitted.target_scales.empty() || loss == figures.end()) return "";
+  constexpr std::int64_t kEnough = 1000;
+  const std::int64_t stride = ceil_div(data.train->size(), kEnough);
+  const auto some = mapped(consecutive(std::int64_t{0}, ceil_div(data.train->size(), stride)),
+                           [&](std::int64_t i) { return i * stride; });
+  const at::Tensor targets = data.train->batch(some).targets;
+  const double size = targets.square().mean().sqrt().item<double>();
+  const at::Tensor mean = targets.mean(0, /*keepdim=*/true).expand_as(targets);
+  const double usual = objective.loss->mean(mean, targets).item<double>();
+  constexpr double kFar = 10;
+  if (loss->second <= usual || (size < kFar && size > 1 / kFar)) return "";
+  return str("the ", set, " loss is above ", usual,
+             ", which the targets' mean would have. They are ", "about ", size,
+             " in size: data.normalize_targets: true gives the model targets of ",
+             "mean 0 and deviation 1");
+}
+
+}  // namespace lockstep

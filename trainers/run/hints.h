@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "framework/data/data.h"
+#include "trainers/config/config.h"
+#include "trainers/run/evaluate.h"
+
+namespace lockstep {
+
+// What a run tells people who may not see why it says little, or goes badly; "" is nothing.
+
+/// That keys which the config has written down are for longer runs than one of so many steps: what
+/// they are about comes at its end alone.
+[[nodiscard]] std::string late_text(const Config& config, std::int64_t steps);
+
+/// That targets of a table are far from 1 in size and stay as they are, where by the figures of
+/// `set` their mean would predict better than the model.
+[[nodiscard]] std::string scale_text(const Objective& objective, const DataSets& data,
+                                     const std::string& set, const Figures& figures);
+
+}  // namespace lockstep
