@@ -78,7 +78,7 @@ std::optional<FirstFailure::Cause> FirstFailure::cause() const {
 void FirstFailure::rethrow() const {
   const auto failed = cause();
   if (!failed) return;
-  const std::string name = lockstep::str("replica ", failed->replica, ": ");
+  const std::string name = lockstep::str("replica ", failed->replica, of_, ": ");
   // An error of a map in this replica may begin so already.
   const std::string prefix = text_of(failed->error).starts_with(name) ? "" : name;
   try {

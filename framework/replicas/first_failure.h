@@ -17,9 +17,11 @@ namespace lockstep::replicas {
 /// It need not be the cause: a replica's own error may come after those of replicas that lost it.
 class FirstFailure {
  public:
-  /// `end_others` is called once, on the first failure, with its text. Messages count from `first`.
-  FirstFailure(std::int64_t first, std::function<void(const std::string&)> end_others)
-      : first_(first), end_others_(std::move(end_others)) {}
+  /// `end_others` is called once, on the first failure, with its text. Messages count from `first`,
+  /// and say that replicas are `of` an axis unless that is "".
+  FirstFailure(std::int64_t first, std::function<void(const std::string&)> end_others,
+               std::string of = "")
+      : first_(first), end_others_(std::move(end_others)), of_(std::move(of)) {}
 
   /// Records that replica `index`, counted from 0, has failed; by default with the caught error.
   void record(std::int64_t index,
@@ -42,6 +44,7 @@ class FirstFailure {
  private:
   std::int64_t first_;
   std::function<void(const std::string&)> end_others_;
+  std::string of_;
   mutable Mutex mutex_;
   std::optional<Cause> cause_ LOCKSTEP_GUARDED_BY(mutex_);
 };

@@ -16,6 +16,7 @@
 #include "framework/replicas/kept_threads.h"
 #include "framework/replicas/machine.h"
 #include "framework/replicas/thread_ends.h"
+#include "framework/tree/error_place.h"
 #include "framework/tree/grad.h"
 
 namespace lockstep::replicas {
@@ -129,7 +130,7 @@ Plan plan_of(const MapCall& options, Environment* caller) {
 
 std::string text_of(const MapCall& options) {
   const bool counted = options.backward && options.backward->number > 0;
-  return str(title_of(options), " at ", lockstep::text_of(options.where),
+  return str(title_of(options), " at ", place_of(options.where),
              counted ? str(" (call ", options.backward->number, ")") : "");
 }
 
@@ -189,10 +190,15 @@ void run_replica_threads(const MapCall& options,
   const std::uint64_t forked_returns_before = forked_returns();
   const at::ThreadLocalState callers_state;
   const int callers_grad_depth = grad_depth;
-  FirstFailure failure(plan.level.rank, [&](const std::string& reason) {
-    plan.cancellation->cancel(reason);
-    plan.local->wake_all();
-  });
+  // In a map of a replica: that replica's number will stand before it.
+  const bool is_inner = caller != nullptr && !spans_job(options);
+  FirstFailure failure(
+      plan.level.rank,
+      [&](const std::string& reason) {
+        plan.cancellation->cancel(reason);
+        plan.local->wake_all();
+      },
+      is_inner ? str(" of ", names_of(options).text()) : "");
   comm::RunLock own_lock;
   comm::RunLock* const run_lock =
       !options.lanes ? nullptr

@@ -147,10 +147,10 @@ void check_errors(const AxisNames& waiting) {
   const Tensor x = at::ones({2, 3});
   const auto damaged = failing([] { throw DataError("file is damaged"); });
   CHECK_THROWS_AS(damaged(x), DataError);
-  CHECK_THROWS_WITH(damaged(x), "replica 1: replica 2: file is damaged");
+  CHECK_THROWS_WITH(damaged(x), "replica 1: replica 2 of 'inner': file is damaged");
   const auto beyond = failing([] { throw std::out_of_range("beyond"); });
   CHECK_THROWS_AS(beyond(x), ReplicaError);
-  CHECK_THROWS_WITH(beyond(x), "replica 1: replica 2: beyond");
+  CHECK_THROWS_WITH(beyond(x), "replica 1: replica 2 of 'inner': beyond");
   // And the next call is not disturbed.
   CHECK(failing([] {})(x).sizes() == at::IntArrayRef({2, 3}));
 }
