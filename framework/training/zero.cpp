@@ -432,8 +432,10 @@ bool ZeroTrainer::check_gradients(const AxisCall& call) const {
 
 void ZeroTrainer::check_whole_step(const AxisCall& call) const {
   call.require(!is_released_, "after release_parameters()");
-  call.require(microbatch_ == options_.accumulate, "called after the backward of ", microbatch_,
-               " of ", microbatches_text(options_.accumulate));
+  call.require(microbatch_ == options_.accumulate, "called after ",
+               microbatch_ == 0 ? "no backward" : counted(microbatch_, "backward"),
+               "; a step takes that of ", microbatches_text(options_.accumulate),
+               ": call backward(loss) before");
 }
 
 // A step's report before anything is updated, the same on all replicas.

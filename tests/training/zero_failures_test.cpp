@@ -166,7 +166,8 @@ TEST_CASE("what a trainer is told must make sense") {
         expect_contains(message_of<ValueError>([&] { trainer.step(0.1); }),
                         "ZeroTrainer::step over 'i' (zero_failures_test.cpp:");
         expect_contains(message_of<ValueError>([&] { trainer.step(0.1); }),
-                        "called after the backward of 0 of one microbatch");
+                        "called after no backward; a step takes that of one microbatch: call "
+                        "backward(loss) before");
         expect_contains(message_of<ValueError>([&] { trainer.backward(at::zeros({})); }),
                         "the loss does not depend on any parameter");
         trainer.backward(mean_loss(model, samples(0, 0, 1)));
