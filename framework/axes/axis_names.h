@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/base/text.h"
+#include "framework/tree/tree.h"
 
 namespace lockstep {
 
@@ -40,13 +41,25 @@ X without_axis(const X& x) {
   static_assert(has_axis<X>, "lockstep: a collective needs the name of an axis: psum(x, \"i\")");
   return x;
 }
+template <typename X>
+concept NoTree = !tree_detail::is_known<X>;
+// What a collective of a class that is no tree calls.
+template <typename X>
+X without_members(const X& x) {
+  static_assert(tree_detail::is_known<X>, LOCKSTEP_DETAIL_UNKNOWN);
+  return x;
+}
 }  // namespace axes_detail
 
 }  // namespace lockstep
 
-/// Refuses a collective that is called without an axis.
-#define LOCKSTEP_NEEDS_AXIS(operation)               \
-  template <typename LockstepX>                      \
-  LockstepX operation(const LockstepX& x) {          \
-    return ::lockstep::axes_detail::without_axis(x); \
+/// Refuses a collective that is called without an axis, or with a class that is no tree.
+#define LOCKSTEP_NEEDS_AXIS(operation)                                                    \
+  template <typename LockstepX>                                                           \
+  LockstepX operation(const LockstepX& x) {                                               \
+    return ::lockstep::axes_detail::without_axis(x);                                      \
+  }                                                                                       \
+  template <::lockstep::axes_detail::NoTree LockstepX, typename... More>                  \
+  LockstepX operation(const LockstepX& x, const ::lockstep::AxisNames&, const More&...) { \
+    return ::lockstep::axes_detail::without_members(x);                                   \
   }
