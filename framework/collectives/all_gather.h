@@ -4,6 +4,7 @@
 #include <source_location>
 
 #include "framework/axes/environment.h"
+#include "framework/collectives/operand.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep {
@@ -42,9 +43,10 @@ template <Tree T>
 [[nodiscard]] T all_gather(const T& x, const AxisNames& axis_name,
                            const AllGatherOptions& options = {},
                            std::source_location where = std::source_location::current()) {
-  return tree_unflatten(
-      x, collectives::all_gather_leaves({"all_gather", axis_name, where}, tree_leaves(x),
-                                        options.axis, options.tiled, options.axis_index_groups));
+  return collectives::on_leaves(x, [&](const Leaves& leaves) {
+    return collectives::all_gather_leaves({"all_gather", axis_name, where}, leaves, options.axis,
+                                          options.tiled, options.axis_index_groups);
+  });
 }
 
 /// This replica's piece of psum(x): with N replicas, piece i of the scatter dimension goes to
@@ -57,10 +59,11 @@ template <Tree T>
 [[nodiscard]] T psum_scatter(const T& x, const AxisNames& axis_name,
                              const PsumScatterOptions& options = {},
                              std::source_location where = std::source_location::current()) {
-  return tree_unflatten(
-      x, collectives::psum_scatter_leaves({"psum_scatter", axis_name, where}, tree_leaves(x),
-                                          options.scatter_dimension, options.tiled,
-                                          options.axis_index_groups));
+  return collectives::on_leaves(x, [&](const Leaves& leaves) {
+    return collectives::psum_scatter_leaves({"psum_scatter", axis_name, where}, leaves,
+                                            options.scatter_dimension, options.tiled,
+                                            options.axis_index_groups);
+  });
 }
 
 LOCKSTEP_NEEDS_AXIS(all_gather)

@@ -4,6 +4,7 @@
 #include <source_location>
 
 #include "framework/axes/environment.h"
+#include "framework/collectives/operand.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep {
@@ -38,9 +39,10 @@ template <Tree T>
 [[nodiscard]] T all_to_all(const T& x, const AxisNames& axis_name, std::int64_t split_axis,
                            std::int64_t concat_axis, const AllToAllOptions& options = {},
                            std::source_location where = std::source_location::current()) {
-  return tree_unflatten(
-      x, collectives::all_to_all_leaves({"all_to_all", axis_name, where}, tree_leaves(x),
-                                        split_axis, concat_axis, options));
+  return collectives::on_leaves(x, [&](const Leaves& leaves) {
+    return collectives::all_to_all_leaves({"all_to_all", axis_name, where}, leaves, split_axis,
+                                          concat_axis, options);
+  });
 }
 
 /// Exchanges the axis of the replicas with the dimension `axis`, which is as long as there are
@@ -52,9 +54,10 @@ template <Tree T>
 [[nodiscard]] T pswapaxes(const T& x, const AxisNames& axis_name, std::int64_t axis,
                           const PswapaxesOptions& options = {},
                           std::source_location where = std::source_location::current()) {
-  return tree_unflatten(
-      x, collectives::all_to_all_leaves({"pswapaxes", axis_name, where}, tree_leaves(x), axis, axis,
-                                        {.axis_index_groups = options.axis_index_groups}));
+  return collectives::on_leaves(x, [&](const Leaves& leaves) {
+    return collectives::all_to_all_leaves({"pswapaxes", axis_name, where}, leaves, axis, axis,
+                                          {.axis_index_groups = options.axis_index_groups});
+  });
 }
 
 LOCKSTEP_NEEDS_AXIS(all_to_all)

@@ -11,6 +11,7 @@
 #include "framework/base/random.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
+#include "framework/collectives/operand.h"
 #include "framework/tree/error_place.h"
 
 namespace lockstep::collectives {
@@ -20,6 +21,8 @@ namespace {
 // Digests of the others follow. Calls with the same leaves must list equally many.
 constexpr std::size_t kListedText = 150;
 constexpr std::size_t kDigests = 6;
+// The list of their paths ends so, too.
+constexpr std::size_t kListedPaths = 60;
 
 thread_local const ForwardCall* current_forward = nullptr;
 
@@ -79,16 +82,42 @@ std::string text_of_leaves(const Leaves& leaves, const AxisCall& call) {
   return text;
 }
 
+// Which leaves an operand has, if that may differ between replicas.
+struct Paths {
+  std::uint64_t digest = 0;
+  std::string text;  // " as ['a'], ['b'] and 3 more: 81bc"
+};
+
+Paths paths_here() {
+  if (operand_here == nullptr || !operand_here->may_differ) return {};
+  Key key(0);
+  std::string text;
+  std::size_t listed = 0;
+  const auto paths = operand_here->paths();
+  if (paths.size() == 1 && paths[0].empty()) return {};  // it is all there is
+  for (const std::string& path : paths) {
+    key = key.fold(path);
+    if (listed > 0 && text.size() + path.size() > kListedPaths) continue;
+    text += (listed++ > 0 ? ", " : " as ") + path;
+  }
+  if (listed < paths.size()) {
+    text +=
+        " and " + std::to_string(paths.size() - listed) + " more: " + hexadecimal(key.bits(), 4);
+  }
+  return {key.bits(), std::move(text)};
+}
+
 // "psum over 'data' at model.cpp:44", or which call's backward it is of.
 std::string title_of(const AxisCall& call) {
   if (current_forward != nullptr) return "the backward of " + current_forward->text;
   const AxisCall& shown = call.shown();
-  return shown.operation + (" over " + shown.axes.text() + " at " + text_of(shown.where));
+  return shown.operation + (" over " + shown.axes.text() + " at " + place_of(shown.where));
 }
 
-Key fingerprint_of(const AxisCall& call, const Leaves& leaves, const std::string& detail,
-                   bool differentiated) {
+Key fingerprint_of(const AxisCall& call, const Leaves& leaves, const Paths& paths,
+                   const std::string& detail, bool differentiated) {
   Key key = Key(differentiated ? 1 : 0).fold(std::string_view(call.operation)).fold(detail);
+  key = key.fold(paths.digest);
   if (current_forward != nullptr) key = key.fold(current_forward->id);
   for (const std::string& name : call.axes.names()) key = key.fold(name);
   for (const at::Tensor& leaf : leaves) key = fold_leaf(key, leaf);
@@ -98,15 +127,16 @@ Key fingerprint_of(const AxisCall& call, const Leaves& leaves, const std::string
 // The record of a call, which other replicas compare and print: see differentiable().
 watch::CallRecord record_of(const AxisCall& call, const Leaves& leaves, const std::string& detail,
                             bool differentiated) {
+  const Paths paths = paths_here();
   std::string text = title_of(call);
   if (current_forward != nullptr || &call.shown() != &call) {
     text += ", which is ";
     text += call.operation;
   }
-  text += " with " + text_of_leaves(leaves, call);
+  text += " with " + text_of_leaves(leaves, call) + paths.text;
   if (!detail.empty()) text += (detail[0] == ',' ? "" : ", ") + detail;
   if (differentiated) text += watch::kDifferentiated;
-  return watch::CallRecord{fingerprint_of(call, leaves, detail, differentiated).bits(),
+  return watch::CallRecord{fingerprint_of(call, leaves, paths, detail, differentiated).bits(),
                            std::move(text)};
 }
 
@@ -154,16 +184,26 @@ class CollectiveBackward final : public torch::autograd::Node {
   BackwardRule rule_;
 };
 
+// Of no elements there is no message. So that replicas which have some don't wait for it, all meet.
 void run_announced(const AxisCall& call, groups::ReplicaGroup& replicas,
-                   const watch::CallRecord& record, const std::function<void()>& run) {
+                   const watch::CallRecord& record, const Leaves& leaves,
+                   const std::function<void()>& run) {
+  const bool sends = std::ranges::any_of(leaves, [](const auto& leaf) { return leaf.numel() > 0; });
   replicas.begin(record);
-  torch_placed([&] { return "in " + record.text; }, [&] { communicate(call, run); });
+  torch_placed([&] { return "in " + record.text; },
+               [&] {
+                 communicate(call, [&] {
+                   if (!sends) replicas.barrier();
+                   run();
+                 });
+               });
   replicas.end();
 }
 
+// What does not communicate meets nobody, and is not announced: others would think that it had met.
 Leaves in_graph(const AxisCall& call, groups::ReplicaGroup& replicas, const Leaves& operands,
                 const std::string& detail, const std::function<Leaves(const Leaves&)>& forward,
-                const std::function<BackwardRule(const Leaves& results)>& rule) {
+                const std::function<BackwardRule(const Leaves& results)>& rule, bool communicates) {
   const bool any_requires_grad =
       c10::GradMode::is_enabled() && std::ranges::any_of(operands, &at::Tensor::requires_grad);
   const watch::CallRecord record = record_of(call, operands, detail, any_requires_grad);
@@ -171,7 +211,12 @@ Leaves in_graph(const AxisCall& call, groups::ReplicaGroup& replicas, const Leav
   const auto announced_forward = [&] {
     const c10::AutoGradMode no_grad(false);
     Leaves results;
-    run_announced(call, replicas, record, [&] { results = forward(operands); });
+    const auto run = [&] { results = forward(operands); };
+    if (communicates) {
+      run_announced(call, replicas, record, operands, run);
+    } else {
+      torch_placed([&] { return "in " + record.text; }, run);
+    }
     return results;
   };
   if (!any_requires_grad) return announced_forward();
@@ -208,7 +253,7 @@ void announced(const AxisCall& call, groups::ReplicaGroup& replicas, const Leave
   }
   const watch::CallRecord record = record_of(call, leaves, detail, false);
   (void)current_environment()->next_call(replicas);
-  run_announced(call, replicas, record, run);
+  run_announced(call, replicas, record, leaves, run);
   if (!leaves.empty()) leaves[0].unsafeGetTensorImpl()->bump_version();
 }
 
@@ -217,8 +262,9 @@ Leaves differentiable(const AxisCall& call, groups::ReplicaGroup& replicas, cons
                       const std::function<Leaves(const Leaves&)>& forward,
                       const std::function<BackwardRule(const Leaves& results)>& rule,
                       ResultAxes axes) {
+  const bool communicates = axes != ResultAxes::gained;
   if (tree::current_variance() == nullptr) {
-    return in_graph(call, replicas, leaves, detail, forward, rule);
+    return in_graph(call, replicas, leaves, detail, forward, rule, communicates);
   }
   const auto tracked_forward = [&](const Leaves& operands) {
     const auto results = [&] {
@@ -228,7 +274,7 @@ Leaves differentiable(const AxisCall& call, groups::ReplicaGroup& replicas, cons
     return tracked_results(call, operands, results, axes);
   };
   return in_graph(call, replicas, tracked_operands(call, leaves, axes), detail, tracked_forward,
-                  rule);
+                  rule, communicates);
 }
 
 }  // namespace lockstep::collectives

@@ -37,16 +37,18 @@ class BackwardOf : ScopedValue<const ForwardCall*> {
 using BackwardRule = std::function<Leaves(const Leaves& result_gradients)>;
 
 /// Announces and runs a call without a derivative as differentiable() does. It writes leaves[0].
+/// Without elements in the leaves all replicas meet before.
 void announced(const AxisCall& call, groups::ReplicaGroup& replicas, const Leaves& leaves,
                const std::string& detail, const std::function<void()>& run);
 
-/// Announces the call to `replicas`, which compare it with theirs: operation, axes, dtypes and
-/// shapes of the leaves, `detail` (options, for people), and whether it is differentiated. A
+/// Announces the call to `replicas`, which compare it with theirs: operation, axes, dtypes, shapes
+/// and paths of the leaves, `detail` (options, for people), and whether it is differentiated. A
 /// CommError from `forward` gains the call's description. Runs `forward` on the leaves as one node
 /// of autograd's graph whose backward is `rule`. The backward must run in the replica whose forward
 /// it is; elsewhere it is a NameError. Results that nothing depends on count as zeros. Without a
 /// leaf that requires a gradient this is just forward(leaves). `axes` says over which axes the
-/// results vary. It matters only in a shard_map with check_vma, which tracks this.
+/// results vary. It matters only in a shard_map with check_vma, which tracks this, but for
+/// ResultAxes::gained: such a call does not communicate, and is not announced.
 [[nodiscard]] Leaves differentiable(const AxisCall& call, groups::ReplicaGroup& replicas,
                                     const Leaves& leaves, const std::string& detail,
                                     const std::function<Leaves(const Leaves&)>& forward,

@@ -5,6 +5,7 @@
 #include <list>
 #include <memory>
 #include <new>
+#include <string>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -12,6 +13,7 @@
 #include <c10/util/accumulate.h>
 
 #include "framework/base/mutex.h"
+#include "framework/collectives/operand.h"
 #include "framework/tree/error_place.h"
 
 namespace lockstep::collectives {
@@ -98,7 +100,7 @@ constexpr at::ScalarType kTypes[] = {at::kDouble, at::kFloat, at::kHalf, at::kBF
 
 // task(), whose exceptions gain which leaf they are about, and its shape.
 void at_leaf(const Leaves& leaves, std::size_t i, const auto& task) {
-  placed([&] { return lockstep::str("leaf ", i, ", ", form_of(leaves[i])); }, task);
+  placed([&] { return lockstep::str(LeafName{i}, ", ", form_of(leaves[i])); }, task);
 }
 
 }  // namespace
@@ -120,13 +122,19 @@ ElementType element_type(at::ScalarType type, const AxisCall& call) {
       lockstep::str(call, ": dtype ", at::toString(type), " is not one that collectives know"));
 }
 
+std::ostream& operator<<(std::ostream& out, LeafName leaf) {
+  const auto paths = operand_here != nullptr ? operand_here->paths() : std::vector<std::string>();
+  return out << tree_detail::leaf_name(paths, leaf.index);
+}
+
 void check_leaves(const Leaves& leaves, const AxisCall& call) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const at::Tensor& leaf = leaves[i];
-    call.require(leaf.defined(), "leaf ", i, " is an undefined tensor");
-    call.require(leaf.device().is_cpu(), "leaf ", i, " is on ", leaf.device(),
+    const LeafName name{i};
+    call.require(leaf.defined(), name, " is an undefined tensor");
+    call.require(leaf.device().is_cpu(), name, " is on ", leaf.device(),
                  "; only the CPU is supported");
-    call.require(leaf.layout() == at::kStrided, "leaf ", i,
+    call.require(leaf.layout() == at::kStrided, name,
                  " is sparse; only dense tensors are supported");
     at_leaf(leaves, i, [&] { (void)element_type(leaf.scalar_type(), call); });
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <ostream>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,13 @@ namespace lockstep::collectives {
 
 /// The wire's name for a dtype. ValueError, naming `call`, for one without (complex, quantized).
 [[nodiscard]] ElementType element_type(at::ScalarType type, const AxisCall& call);
+
+/// What messages call a leaf of the call that this thread makes: "leaf ['a'][1]" of a tree, or else
+/// "leaf 1". Found only where it is printed.
+struct LeafName {
+  std::size_t index;
+  friend std::ostream& operator<<(std::ostream& out, LeafName leaf);
+};
 
 /// ValueError unless every leaf is a defined dense tensor on the CPU, of a supported dtype.
 void check_leaves(const Leaves& leaves, const AxisCall& call);

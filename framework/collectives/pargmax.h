@@ -4,6 +4,7 @@
 
 #include "framework/axes/environment.h"
 #include "framework/base/element_type.h"
+#include "framework/collectives/operand.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep {
@@ -21,16 +22,18 @@ Leaves index_of_extremum(const AxisCall& call, ReduceOp extremum, const Leaves& 
 template <Tree T>
 [[nodiscard]] T pargmax(const T& x, const AxisNames& axis_name,
                         std::source_location where = std::source_location::current()) {
-  return tree_unflatten(x, collectives::index_of_extremum({"pargmax", axis_name, where},
-                                                          ReduceOp::max, tree_leaves(x)));
+  return collectives::on_leaves(x, [&](const Leaves& leaves) {
+    return collectives::index_of_extremum({"pargmax", axis_name, where}, ReduceOp::max, leaves);
+  });
 }
 
 /// The index of the replica with the smallest value; a NaN counts as the smallest. See pargmax.
 template <Tree T>
 [[nodiscard]] T pargmin(const T& x, const AxisNames& axis_name,
                         std::source_location where = std::source_location::current()) {
-  return tree_unflatten(x, collectives::index_of_extremum({"pargmin", axis_name, where},
-                                                          ReduceOp::min, tree_leaves(x)));
+  return collectives::on_leaves(x, [&](const Leaves& leaves) {
+    return collectives::index_of_extremum({"pargmin", axis_name, where}, ReduceOp::min, leaves);
+  });
 }
 
 LOCKSTEP_NEEDS_AXIS(pargmax)

@@ -4,6 +4,7 @@
 #include <source_location>
 
 #include "framework/axes/environment.h"
+#include "framework/collectives/operand.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep {
@@ -20,8 +21,9 @@ Leaves pbroadcast_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
 template <Tree T>
 [[nodiscard]] T pbroadcast(const T& x, const AxisNames& axis_name, std::int64_t source,
                            std::source_location where = std::source_location::current()) {
-  return tree_unflatten(
-      x, collectives::pbroadcast_leaves({"pbroadcast", axis_name, where}, tree_leaves(x), source));
+  return collectives::on_leaves(x, [&](const Leaves& leaves) {
+    return collectives::pbroadcast_leaves({"pbroadcast", axis_name, where}, leaves, source);
+  });
 }
 
 LOCKSTEP_NEEDS_AXIS(pbroadcast)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/axes/environment.h"
+#include "framework/collectives/operand.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep {
@@ -35,8 +36,9 @@ Leaves pshuffle_leaves(const AxisCall& call, const Leaves& leaves,
 template <Tree T>
 [[nodiscard]] T ppermute(const T& x, const AxisNames& axis_name, const SourceDestinationPairs& perm,
                          std::source_location where = std::source_location::current()) {
-  return tree_unflatten(
-      x, collectives::ppermute_leaves({"ppermute", axis_name, where}, tree_leaves(x), perm));
+  return collectives::on_leaves(x, [&](const Leaves& leaves) {
+    return collectives::ppermute_leaves({"ppermute", axis_name, where}, leaves, perm);
+  });
 }
 
 /// The same for pairs of any integers, in any range: a std::vector<std::pair<int, int>>.
@@ -61,8 +63,9 @@ template <Tree T>
 [[nodiscard]] T pshuffle(const T& x, const AxisNames& axis_name,
                          const std::vector<std::int64_t>& perm,
                          std::source_location where = std::source_location::current()) {
-  return tree_unflatten(
-      x, collectives::pshuffle_leaves({"pshuffle", axis_name, where}, tree_leaves(x), perm));
+  return collectives::on_leaves(x, [&](const Leaves& leaves) {
+    return collectives::pshuffle_leaves({"pshuffle", axis_name, where}, leaves, perm);
+  });
 }
 
 LOCKSTEP_NEEDS_AXIS(ppermute)

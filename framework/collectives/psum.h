@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "framework/axes/environment.h"
+#include "framework/collectives/operand.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep {
@@ -36,7 +37,8 @@ concept Reducible = Tree<T> || Number<T>;
 template <Reduction reduction, Reducible T>
 auto reduce(const AxisCall& call, const T& x, const ReduceOptions& options) {
   if constexpr (Tree<T>) {
-    return tree_unflatten(x, reduce_leaves(call, tree_leaves(x), reduction, options));
+    return on_leaves(
+        x, [&](const Leaves& leaves) { return reduce_leaves(call, leaves, reduction, options); });
   } else if constexpr (std::same_as<T, float>) {
     return reduce_number(reduction, call, x, at::kFloat, options).toFloat();
   } else if constexpr (std::same_as<T, double> || reduction == Reduction::mean) {
@@ -56,9 +58,10 @@ auto reduce(const AxisCall& call, const T& x, const ReduceOptions& options) {
 /// The sum over the replicas of the axis (or of this replica's group), leaf by leaf, the same bits
 /// on each: added in the order that reduce() (reduce/reduce.h) fixes. Shapes and dtypes stay,
 /// except that booleans are counted in int64; integers wrap around, half types are accumulated in
-/// float32. All replicas call it with trees built alike; leaves of one dtype travel in one message.
-/// A number is summed as a tensor of one element: integers give int64_t. Numbers and other static
-/// values inside of a tree stay as they are. (So psum(1, "i") is the axis size, which
+/// float32. All replicas call it with trees built alike, down to a map's keys (CollectiveMismatch);
+/// leaves of one dtype travel in one message. Without leaves or elements nothing travels, but all
+/// meet. A number is summed as a tensor of one element: integers give int64_t. Numbers and other
+/// static values inside of a tree stay as they are. (So psum(1, "i") is the axis size, which
 /// axis_size("i") gives without communication.) As jax.lax.psum.
 ///
 /// Derivative: psum of the gradients (the transpose; the gradient of the sum of all replicas'
@@ -92,7 +95,9 @@ template <Tree T>
 template <Tree T>
 [[nodiscard]] T pvary(const T& x, const AxisNames& axis_name,
                       std::source_location where = std::source_location::current()) {
-  return tree_unflatten(x, collectives::pvary_leaves({"pvary", axis_name, where}, tree_leaves(x)));
+  return collectives::on_leaves(x, [&](const Leaves& leaves) {
+    return collectives::pvary_leaves({"pvary", axis_name, where}, leaves);
+  });
 }
 
 /// psum divided by the number of replicas summed (those of this replica's own group where groups

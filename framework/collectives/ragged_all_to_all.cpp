@@ -341,7 +341,7 @@ void check_pairs(const AxisCall& call, const Leaves& operands, const Leaves& out
     call.require(operand.dim() > 0 && operand.dim() == output.dim() &&
                      operand.sizes().slice(1) == output.sizes().slice(1) &&
                      operand.scalar_type() == output.scalar_type(),
-                 "leaf ", i, " of operand is ", at::toString(operand.scalar_type()), " ",
+                 LeafName{i}, " of operand is ", at::toString(operand.scalar_type()), " ",
                  operand.sizes(), ", of output ", at::toString(output.scalar_type()), " ",
                  output.sizes(),
                  "; they must have one dtype and the same shape but for dimension 0");

@@ -4,6 +4,7 @@
 #include <source_location>
 
 #include "framework/axes/environment.h"
+#include "framework/collectives/operand.h"
 #include "framework/tree/tree.h"
 
 namespace lockstep {
@@ -50,11 +51,11 @@ template <Tree T>
                                   std::source_location where = std::source_location::current()) {
   tree_detail::check_same_structure(operand, output,
                                     "ragged_all_to_all's operand and output, the root");
-  return tree_unflatten(
-      output,
-      collectives::ragged_all_to_all_leaves(
-          {"ragged_all_to_all", axis_name, where}, tree_leaves(operand), tree_leaves(output),
-          {input_offsets, send_sizes, output_offsets, recv_sizes}, options));
+  return collectives::on_leaves(output, [&](const Leaves& outputs) {
+    return collectives::ragged_all_to_all_leaves(
+        {"ragged_all_to_all", axis_name, where}, tree_leaves(operand), outputs,
+        {input_offsets, send_sizes, output_offsets, recv_sizes}, options);
+  });
 }
 
 }  // namespace lockstep

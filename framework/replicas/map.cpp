@@ -58,14 +58,16 @@ std::vector<replicas::MapInput> cut(
       continue;
     }
     require(*entry >= -leaf.dim() && *entry < leaf.dim(), name, " has shape ", leaf.sizes(),
-            ", in_axes cuts it along dimension ", *entry);
+            ", in_axes cuts it along dimension ", *entry,
+            leaf.dim() == 0 ? "; the entry none gives it whole to every replica" : "");
     const std::int64_t length = leaf.size(*entry);
     const std::string here = str(name, " has length ", length, " along dimension ", *entry);
     if (axis.size == 0) {
       axis.size = length;
       decided_by = here;
     }
-    require(length == axis.size, decided_by, ", but ", here, "; they must agree");
+    require(length == axis.size, decided_by, ", but ", here,
+            "; they must agree. The entry none in in_axes gives one whole to every replica");
     require(length > 0, here, "; a map needs at least one replica");
     inputs.push_back({leaf.unbind(*entry), {}, {}});
   }

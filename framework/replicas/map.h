@@ -80,8 +80,10 @@ std::vector<ArgumentLeaf<Entry>> describe(const PrefixTree<Entry>& prefix, const
   [[maybe_unused]] const auto add = [&](const auto& argument) {
     const auto entries = entries_of(prefix, prefix.is_list() ? prefix.parts()[index] : prefix,
                                     argument, str(name, ": argument ", index));
+    const auto paths = tree_detail::paths_of(argument);
     for (std::size_t l = 0; const Tensor& leaf : tree_detail::leaves_of(argument)) {
-      described.push_back({leaf, entries[l], str("leaf ", l, " of argument ", index)});
+      const std::string leaf_name = tree_detail::leaf_name(paths, l);
+      described.push_back({leaf, entries[l], str(leaf_name, " of argument ", index)});
       ++l;
     }
     ++index;

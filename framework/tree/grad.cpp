@@ -45,16 +45,17 @@ bool differentiated_outside(const Leaves& leaves) {
           }));
 }
 
-void check_differentiable(const Leaves& leaves, std::size_t argument,
-                          const std::source_location& where) {
-  for (std::size_t index = 0; const Tensor& leaf : leaves) {
-    require(
-        leaf.defined() && leaf.is_floating_point(), "grad at ", place_of(where), ": leaf ", index,
-        " of argument ", argument, " is ",
-        leaf.defined() ? toString(leaf.scalar_type()) : "undefined",
+void check_differentiable(const Leaves& leaves,
+                          const std::function<std::vector<std::string>()>& paths,
+                          std::size_t argument, const std::source_location& where) {
+  for (std::size_t index = 0; index < leaves.size(); ++index) {
+    const Tensor& leaf = leaves[index];
+    if (leaf.defined() && leaf.is_floating_point()) continue;
+    throw ValueError(str(
+        "grad at ", place_of(where), ": ", leaf_name(paths(), index), " of argument ", argument,
+        " is ", leaf.defined() ? toString(leaf.scalar_type()) : "undefined",
         "; only floating-point leaves have derivatives: convert it, as by to(torch::kFloat), or "
-        "name others by argnums");
-    ++index;
+        "name others by argnums"));
   }
 }
 

@@ -7,9 +7,11 @@
 #include <functional>
 #include <optional>
 #include <source_location>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "framework/tree/tree.h"
 
@@ -37,9 +39,10 @@ std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(co
                                                    const std::source_location& where);
 /// Whether these keep a graph: in an outer value_and_grad, or by leaves that require gradients.
 bool differentiated_outside(const Leaves& leaves);
-/// ValueError if a leaf of this argument is not floating-point.
-void check_differentiable(const Leaves& leaves, std::size_t argument,
-                          const std::source_location& where);
+/// ValueError if a leaf of this argument, whose leaves have these paths, is not floating-point.
+void check_differentiable(const Leaves& leaves,
+                          const std::function<std::vector<std::string>()>& paths,
+                          std::size_t argument, const std::source_location& where);
 
 // What the arguments of a call are to grad: those that `Index` names are its variables.
 template <typename By, typename... Args>
@@ -75,7 +78,8 @@ consteval bool check_call() {
   if constexpr (V::are_arguments()) {
     static_assert(V::are_trees(),
                   "lockstep: grad differentiates by a Tensor or a tree of them: make a number a "
-                  "Tensor, or name other arguments with argnums<1> or argnums<0, 2>");
+                  "Tensor, name a struct's members with LOCKSTEP_TREE(Type, members...), or name "
+                  "other arguments with argnums<1> or argnums<0, 2>");
     constexpr bool fits = Takes<F, const Args&...>;
     constexpr bool changes = !fits && Takes<F, Args&...>;
     static_assert(!changes,
@@ -115,7 +119,8 @@ auto value_and_gradient(const std::source_location& where, const F& f, const Arg
   std::array<std::size_t, V::count> begins{};  // of the variables' leaves
   const auto add = [&](const auto& tree, std::size_t place) {
     const Leaves own = tree_leaves(tree);
-    check_differentiable(own, place, where);
+    check_differentiable(
+        own, [&] { return paths_of(tree); }, place, where);
     begins[place] = leaves.size();
     leaves.insert(leaves.end(), own.begin(), own.end());
   };

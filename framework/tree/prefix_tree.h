@@ -5,7 +5,6 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -122,19 +121,6 @@ void check_parts(const PrefixTree<Entry>& prefix, std::size_t count, bool keyed,
           ", its entry ", prefix.parts().size());
 }
 
-// The names in LOCKSTEP_TREE's list of members.
-inline std::vector<std::string> split_names(std::string_view list) {
-  std::vector<std::string> names(1);
-  for (const char letter : list) {
-    if (letter == ',') {
-      names.emplace_back();
-    } else if (letter != ' ') {
-      names.back() += letter;
-    }
-  }
-  return names;
-}
-
 // For each part of a T, the index of what the list says of it.
 template <HasParts T, typename Entry>
 std::vector<std::size_t> places_of_parts(const PrefixTree<Entry>& prefix, std::size_t count,
@@ -181,7 +167,8 @@ void for_each_entry(const PrefixTree<Entry>& prefix, const T& tree, const std::s
       const auto places = places_of_parts<T>(prefix, sizeof...(parts), where);
       std::size_t next = 0;
       const auto one = [&](const auto& part) {
-        for_each_entry(prefix.parts()[places[next]], part, str(where, ".", next), visit);
+        for_each_entry(prefix.parts()[places[next]], part, str(where, ".", part_name<T>(next)),
+                       visit);
         ++next;
       };
       (one(parts), ...);

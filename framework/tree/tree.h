@@ -181,6 +181,30 @@ decltype(auto) parts_of(T& value) {
   }
 }
 
+// The names in LOCKSTEP_TREE's list of members.
+inline std::vector<std::string> split_names(std::string_view list) {
+  std::vector<std::string> names(1);
+  for (const char letter : list) {
+    if (letter == ',') {
+      names.emplace_back();
+    } else if (letter != ' ') {
+      names.back() += letter;
+    }
+  }
+  return names;
+}
+
+// What messages call a part: a struct's by its name, a tuple's by its place.
+template <HasParts T>
+std::string part_name(std::size_t place) {
+  if constexpr (requires(const T* type) { lockstep_tree_names(type); }) {
+    static const auto names = split_names(lockstep_tree_names(static_cast<const T*>(nullptr)));
+    return names.at(place);
+  } else {
+    return std::to_string(place);
+  }
+}
+
 // Calls visit(part) for each leaf and static value that is no container, in order. T may be const.
 template <typename T, typename Visit>
 void for_each_part(T& tree, const Visit& visit) {
@@ -246,7 +270,7 @@ bool equal(const T& a, const T& b) {
 template <Compared T>
 std::string text_of_value(const T& value) {
   if constexpr (Text<T>) {
-    return str("'", view_of(value), "'");
+    return "'" + std::string(view_of(value)) + "'";
   } else if constexpr (std::is_same_v<T, bool>) {
     return value ? "true" : "false";
   } else if constexpr (std::is_enum_v<T>) {
@@ -258,25 +282,35 @@ std::string text_of_value(const T& value) {
   }
 }
 
-// Whether trees of the type may have static values that are compared.
-template <typename T, typename... Around>
-consteval bool has_values() {
+// Whether a tree's type, or that of a part of it, is one of These.
+template <template <typename> typename These, typename T, typename... Around>
+consteval bool has_any() {
   const auto in_any_of = []<template <typename...> typename Tuple, typename... Parts>(
                              std::type_identity<Tuple<Parts...>>) {
-    return (has_values<std::remove_cvref_t<Parts>, T, Around...>() || ...);
+    return (has_any<These, std::remove_cvref_t<Parts>, T, Around...>() || ...);
   };
   if constexpr ((std::is_same_v<T, Around> || ...)) {
     return false;  // of a struct that has itself as a part
+  } else if constexpr (These<T>::value) {
+    return true;
   } else if constexpr (HasParts<T>) {
     using Parts = std::remove_cvref_t<decltype(parts_of(std::declval<T&>()))>;
     return in_any_of(std::type_identity<Parts>());
   } else if constexpr (Map<T>) {
-    return has_values<typename T::mapped_type, T, Around...>();
+    return has_any<These, typename T::mapped_type, T, Around...>();
   } else if constexpr (is_a<T, std::optional> || is_sequence<T>) {
-    return has_values<typename T::value_type, T, Around...>();
+    return has_any<These, typename T::value_type, T, Around...>();
   } else {
-    return Compared<T>;
+    return false;
   }
+}
+
+template <typename T>
+using IsCompared = std::bool_constant<Compared<T>>;
+// Whether trees of the type may have static values that are compared.
+template <typename T>
+consteval bool has_values() {
+  return has_any<IsCompared, T>();
 }
 
 // The texts of the tree's static values that are compared, in order.
@@ -299,7 +333,7 @@ void check_same_structure(const T& like, const T& other, const std::string& wher
     const auto& a = parts_of(like);
     const auto& b = parts_of(other);
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (check_same_structure(std::get<I>(a), std::get<I>(b), str(where, ".", I)), ...);
+      (check_same_structure(std::get<I>(a), std::get<I>(b), str(where, ".", part_name<T>(I))), ...);
     }
     (std::make_index_sequence<std::tuple_size_v<std::remove_cvref_t<decltype(a)>>>());
   } else if constexpr (is_a<T, std::optional>) {
@@ -321,6 +355,48 @@ void check_same_structure(const T& like, const T& other, const std::string& wher
   } else if constexpr (Compared<T>) {
     if (!equal(like, other)) differ(str(text_of_value(like), " and ", text_of_value(other)));
   }
+}
+
+// Adds the path of each leaf, in order, to `paths`: "['a'][1]", ".weight" or, in a tuple, ".0". No
+// streams here: of some operands it is in every call of a collective.
+template <typename T>
+void add_paths(const T& tree, const std::string& path, std::vector<std::string>& paths) {
+  if constexpr (std::is_same_v<T, Tensor>) {
+    paths.push_back(path);
+  } else if constexpr (kind<T> == Kind::fixed) {
+    return;
+  } else if constexpr (HasParts<T>) {
+    std::size_t place = 0;
+    const auto add = [&](const auto& part) {
+      add_paths(part, path + "." + part_name<T>(place++), paths);
+    };
+    std::apply([&](const auto&... parts) { (add(parts), ...); }, parts_of(tree));
+  } else if constexpr (is_a<T, std::optional>) {
+    if (tree.has_value()) add_paths(*tree, path, paths);
+  } else if constexpr (Map<T>) {
+    for_each_in_order(tree, [&](const auto& key, const auto& value) {
+      add_paths(value, path + "[" + text_of_value(key) + "]", paths);
+    });
+  } else {
+    std::size_t place = 0;
+    for (const auto& element : tree) {
+      add_paths(element, path + "[" + std::to_string(place++) + "]", paths);
+    }
+  }
+}
+
+template <typename T>
+std::vector<std::string> paths_of(const T& tree) {
+  std::vector<std::string> paths;
+  add_paths(tree, "", paths);
+  return paths;
+}
+
+// What messages call leaf `index` of a tree: "leaf ['a'][1]". Where it is all of the tree: "leaf
+// 0".
+inline std::string leaf_name(const std::vector<std::string>& paths, std::size_t index) {
+  const bool has_path = index < paths.size() && !paths[index].empty();
+  return "leaf " + (has_path ? paths[index] : std::to_string(index));
 }
 
 }  // namespace tree_detail
@@ -398,7 +474,8 @@ template <typename F, Tree T, std::same_as<T>... Rest>
   lockstep_value.member __VA_OPT__(, LOCKSTEP_DETAIL_AGAIN LOCKSTEP_DETAIL_PARENS(__VA_ARGS__))
 #define LOCKSTEP_DETAIL_AGAIN() LOCKSTEP_DETAIL_EACH
 
-/// Makes `Type` a tree of the listed members, trees and static values (up to 27).
+/// Makes `Type` a tree of the listed members, trees and static values (up to 27). Others stay as
+/// they are, tensors too: they are no leaves.
 #define LOCKSTEP_TREE(Type, ...)                                                   \
   [[maybe_unused]] inline auto lockstep_tree_members(Type& lockstep_value) {       \
     return std::tie(LOCKSTEP_DETAIL_EXPAND(LOCKSTEP_DETAIL_EACH(__VA_ARGS__)));    \

@@ -1,4 +1,8 @@
+#include <map>
 #include <source_location>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -127,12 +131,12 @@ void wrong_tensors() {
     refused<ValueError>("all_gather" + rest, [&] { (void)all_gather(x, "i"); });
     refused<ValueError>("psum_scatter" + rest, [&] { (void)psum_scatter(x, "i"); });
   };
-  refused_everywhere(Tensor(), "leaf 1 is an undefined tensor");
+  refused_everywhere(Tensor(), "leaf [1] is an undefined tensor");
   refused_everywhere(at::zeros({n}, at::kComplexDouble),
                      "dtype ComplexDouble is not one that collectives know");
   refused_everywhere(at::ones({n}).to_sparse(),
-                     "leaf 1 is sparse; only dense tensors are supported");
-  refused_everywhere(at::empty({n}, at::kMeta), "leaf 1 is on meta; only the CPU is supported");
+                     "leaf [1] is sparse; only dense tensors are supported");
+  refused_everywhere(at::empty({n}, at::kMeta), "leaf [1] is on meta; only the CPU is supported");
 
   // The leaf is named, whatever is wrong with it, and once.
   const auto ends = [](const std::string& end, const std::function<void()>& call) {
@@ -140,11 +144,14 @@ void wrong_tensors() {
     expect(message.ends_with(end), str("expected at the end: ", end, "\nbut got: ", message));
   };
   const Leaves complex{at::ones({n}), at::zeros({n, 3}, at::kComplexDouble)};
-  ends(str("collectives know (leaf 1, ComplexDouble (", n, ", 3))"),
+  ends(str("collectives know (leaf [1], ComplexDouble (", n, ", 3))"),
        [&] { (void)psum(complex, "i"); });
-  ends("leaf 1 is an undefined tensor", [&] { (void)psum(Leaves{at::ones({n}), Tensor()}, "i"); });
+  const std::map<std::string, std::pair<Tensor, Leaves>> tree{
+      {"a", {at::ones({n}), {}}}, {"b", {at::ones({n}), {at::ones({n}), Tensor()}}}};
+  ends("leaf ['b'].1[1] is an undefined tensor", [&] { (void)psum(tree, "i"); });
   const Leaves uneven{at::ones({n}), at::ones({n + 1, 2})};
-  ends(str(", ", n, " (leaf 1, Float (", n + 1, ", 2))"), [&] { (void)psum_scatter(uneven, "i"); });
+  ends(str(", ", n, " (leaf [1], Float (", n + 1, ", 2))"),
+       [&] { (void)psum_scatter(uneven, "i"); });
 }
 
 // A message ends at the line that called, also if that is two functions up.

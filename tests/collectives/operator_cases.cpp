@@ -1,6 +1,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
@@ -15,8 +17,10 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/collectives/all_gather.h"
 #include "framework/collectives/all_to_all.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
 #include "framework/collectives/pargmax.h"
 #include "framework/collectives/pbroadcast.h"
 #include "framework/collectives/ppermute.h"
@@ -110,6 +114,35 @@ void extrema() {
   const auto [any, lowest] = pargmax(tree, "i");
   expect_equal(any, numbers({2, 2}), "pargmax of booleans");
   expect_equal(lowest, at::zeros({}, at::kLong), "pargmax of int8");
+}
+
+// They come back as they are, and all meet: see out_of_step.cpp.
+void empty_operands() {
+  const std::int64_t n = axis_size("i");
+  const Tensor table = at::zeros({n}, at::kLong);
+  const std::optional<Tensor> nothing;
+  expect(!psum(nothing, "i") && !pmean(nothing, "i") && !pmax(nothing, "i"), "no sum of nothing");
+  const auto check = [&](const auto& tree, const Tensor& empty) {
+    const auto same = [&](const auto& result, const Tensor& expected) {
+      const Leaves leaves = tree_leaves(result);
+      expect(leaves.size() == tree_leaves(tree).size(), "as many leaves as before");
+      for (const Tensor& leaf : leaves) expect(leaf.sizes() == expected.sizes(), "another shape");
+    };
+    same(psum(tree, "i"), empty);
+    same(psum_invariant(tree, "i"), empty);
+    same(pvary(tree, "i"), empty);
+    same(all_gather(tree, "i"), at::empty({n, n, 0}));
+    same(psum_scatter(tree, "i"), at::empty({0}));
+    same(all_to_all(tree, "i", 0, 0), empty);
+    same(ppermute(tree, "i", {{0, 0}}), empty);
+    same(pbroadcast(tree, "i", 0), empty);
+    same(pargmax(tree, "i"), empty);
+    same(ragged_all_to_all(tree, tree, table, table, table, table, "i"), empty);
+  };
+  const Tensor empty = at::empty({n, 0});
+  check(Leaves{}, empty);
+  check(std::map<std::string, Tensor>{{"w", empty}}, empty);
+  psum_(empty, "i");
 }
 
 void wrong_axes() {
@@ -229,6 +262,7 @@ std::vector<Case> operator_cases() {
                           {"ppermute and pshuffle", 4, permuted},
                           {"pbroadcast", 4, broadcasted},
                           {"pargmax and pargmin, with ties and NaNs", 4, extrema}};
+  add_cases(cases, "operands without leaves or elements", {1, 4}, empty_operands);
   add_cases(cases, "axes of all_to_all that do not fit", {1, 4}, wrong_axes);
   add_cases(cases, "permutations and sources that do not fit", {1, 4}, wrong_indices);
   add_cases(cases, "operators that move refuse what psum refuses", {1, 4}, wrong_tensors_and_axes);

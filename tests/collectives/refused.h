@@ -16,7 +16,7 @@ namespace lockstep::testing {
 template <typename E>
 std::string message_without_lines(const std::function<void()>& call) {
   const std::string message = std::regex_replace(
-      message_of<E>(call), std::regex(R"( \(leaf \d+, [^()]*(\([^()]*\))?\)$)"), "");
+      message_of<E>(call), std::regex(R"( \(leaf [^,]+, [^()]*(\([^()]*\))?\)$)"), "");
   return std::regex_replace(message, std::regex(R"(\((\w+\.cpp):\d+\))"), "($1)");
 }
 

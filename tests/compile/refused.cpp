@@ -47,6 +47,10 @@ void refused(const Tensor& x, const std::map<std::string, Tensor>& parameters) {
 #elif CASE == 14  //
   auto specs = {{P("i")}};
   auto y = shard_map(same, mesh, specs, P())(x);
+#elif CASE == 15  // grad differentiates by a Tensor or a tree of them: make a number a Tensor, name
+  auto y = grad(takes_unnamed)(Unnamed{x});
+#elif CASE == 16  // this class is neither a tree nor static: name its members with LOCKSTEP_TREE(
+  auto y = psum(Unnamed{x}, "i");
 #else
   auto y = pmap(takes_unnamed)(static_argument(Unnamed{x}));
   y = pmap(same)(x);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 #include <initializer_list>
+#include <map>
+#include <optional>
 #include <regex>
 #include <set>
 #include <string>
@@ -17,6 +19,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
 #include "framework/collectives/psum.h"
 #include "framework/replicas/vmap.h"
 #include "framework/tree/grad.h"
@@ -90,6 +93,43 @@ void other_leaf_of_many(bool is_odd) {
   for (int i = 0; i < 100; ++i) tree.push_back(at::ones({i + 1, 7}));
   if (is_odd) tree[70] = at::ones({2, 2});
   (void)psum(tree, "data");
+}
+
+// Of nothing there is nothing to send.
+void no_leaves(bool is_odd) {
+  (void)psum(is_odd ? std::nullopt : std::optional(at::ones({4})), "data");
+}
+
+void no_elements(bool is_odd) {
+  (void)psum(at::ones({is_odd ? 0 : 4}), "data");
+}
+
+void no_elements_in_place(bool is_odd) {
+  psum_(at::ones({is_odd ? 0 : 4}), "data");
+}
+
+void other_keys(bool is_odd) {
+  const std::string key = is_odd ? "c" : "b";
+  (void)psum(std::map<std::string, Tensor>{{"a", at::ones({4})}, {key, at::ones({4})}}, "data");
+}
+
+void other_lengths(bool is_odd) {
+  using Leaves = std::vector<Tensor>;
+  std::vector<Leaves> tree(2, Leaves(1, at::ones({4})));
+  tree[is_odd ? 0 : 1].push_back(at::ones({4}));
+  (void)psum(tree, "data");
+}
+
+// With the same paths at the beginning.
+void other_key_of_many(bool is_odd) {
+  std::map<int, Tensor> tree;
+  for (int i = 0; i < 100; ++i) tree[i + (is_odd && i > 70 ? 1000 : 0)] = at::ones({4});
+  (void)psum(tree, "data");
+}
+
+// What does not communicate is no part of the others' call.
+void varies_alone(bool is_odd) {
+  is_odd ? (void)pvary(at::ones({3}), "data") : (void)psum(at::ones({3}), "data");
 }
 
 void other_option(bool is_odd) {
@@ -228,6 +268,35 @@ std::vector<OutOfStep> ways_in_forward() {
        .body = in_forward(other_leaf_of_many),
        .message = {"replica # called psum over 'data' at @ with (1, 7) float32, (2, 7) float32, ",
                    ", (9, 7) float32 and 91 more leaves; leaves 9 to 24: ", ", 89 to 99: "}},
+      {.name = "has no leaves",
+       .body = in_forward(no_leaves),
+       .message = {"replica # called psum over 'data' at @ with no leaves",
+                   " called psum over 'data' at @ with (4) float32"}},
+      {.name = "has no elements",
+       .body = in_forward(no_elements),
+       .message = {"replica # called psum over 'data' at @ with (0) float32",
+                   " called psum over 'data' at @ with (4) float32"}},
+      {.name = "has no elements in place",
+       .body = in_forward(no_elements_in_place),
+       .message = {"replica # called psum_ over 'data' at @ with (0) float32",
+                   " called psum_ over 'data' at @ with (4) float32"}},
+      {.name = "has other keys",
+       .body = in_forward(other_keys),
+       .message = {"replica # called psum over 'data' at @ with 2 x (4) float32 as ['a'], ['c']",
+                   " called psum over 'data' at @ with 2 x (4) float32 as ['a'], ['b']"}},
+      {.name = "has other lengths",
+       .body = in_forward(other_lengths),
+       .message = {"replica # called psum over 'data' at @ with 3 x (4) float32 as [0][0], [0][1], "
+                   "[1][0]",
+                   " with 3 x (4) float32 as [0][0], [1][0], [1][1]"}},
+      {.name = "has another key behind many",
+       .body = in_forward(other_key_of_many),
+       .message = {"replica # called psum over 'data' at @ with 100 x (4) float32 as [0], [1], ",
+                   " more: "}},
+      {.name = "calls what does not communicate",
+       .body = in_forward(varies_alone),
+       .message = {"replica # has returned", " called psum over 'data' at @ with (3) float32"},
+       .odd_ends = ""},
       {.name = "has another option",
        .body = in_forward(other_option),
        .message = {"replica # called all_gather over 'data' at @ with (3) float32",

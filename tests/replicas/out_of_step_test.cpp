@@ -120,7 +120,7 @@ void check_all(const Runner& runner, const std::vector<std::int64_t>& odd_ones) 
 
 }  // namespace
 
-// 25 ways with each replica as the odd one: 100 repetitions a round.
+// Each way with each replica as the odd one: more than 100 repetitions a round.
 TEST_CASE("out of step: every way ends every replica of a pmap, soon and with both sides") {
   for (int round = 0; round < rounds(); ++round) {
     check_all({"pmap, shard_map", by_pmap, by_shard_map}, {0, 1, 2, 3});

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 #include <thread>
@@ -155,18 +156,22 @@ TEST_CASE("calls that do not fit are refused, with the numbers and the call site
   const Tensor four = at::ones({4, 2});
   const std::string title = "pmap over 'i' (pmap_test.cpp): ";
   CHECK(refusal([&] { (void)pmap(twice)(at::ones({})); }) ==
-        title + "leaf 0 of argument 0 has shape [], in_axes cuts it along dimension 0");
+        title +
+            "leaf 0 of argument 0 has shape [], in_axes cuts it along dimension 0; the "
+            "entry none gives it whole to every replica");
   CHECK(refusal([&] { (void)pmap(twice, {.in_axes = {2}})(four); }) ==
         title + "leaf 0 of argument 0 has shape [4, 2], in_axes cuts it along dimension 2");
   const auto add = [](const Tensor& a, const Tensor& b) { return a + b; };
   CHECK(refusal([&] { (void)pmap(add)(four, at::ones({3})); }) ==
         title +
             "leaf 0 of argument 0 has length 4 along dimension 0, but leaf 0 of argument 1 has "
-            "length 3 along dimension 0; they must agree");
+            "length 3 along dimension 0; they must agree. The entry none in in_axes gives one "
+            "whole to "
+            "every replica");
   CHECK(refusal([&] { (void)pmap(twice, {.axis_size = 3})(four); }) ==
         title +
             "axis_size is 3, but leaf 0 of argument 0 has length 4 along dimension 0; they must "
-            "agree");
+            "agree. The entry none in in_axes gives one whole to every replica");
   CHECK(refusal([&] {
           (void)pmap(twice, {.in_axes = {0, 0}})(four);
         }) == title + "in_axes has 2 entries for 1 argument");
@@ -204,6 +209,9 @@ TEST_CASE("undefined tensors are refused, shared or mapped, given or returned") 
     CHECK(refusal([&] { (void)pmap(twice, {.in_axes = in_axes, .axis_size = 2})(Tensor()); }) ==
           "pmap over 'i' (pmap_test.cpp): leaf 0 of argument 0 is an undefined tensor");
   }
+  const std::map<std::string, Leaves> parameters{{"w", {at::ones({2}), Tensor()}}};
+  CHECK(refusal([&] { (void)pmap([](const auto& p) { return p.at("w"); })(parameters); }) ==
+        "pmap over 'i' (pmap_test.cpp): leaf ['w'][1] of argument 0 is an undefined tensor");
   for (const OutAxes& out_axes : {OutAxes(std::nullopt), OutAxes(0)}) {
     CHECK(refusal([&] { (void)pmap(two, {.out_axes = out_axes})(at::ones({2})); }) ==
           "pmap over 'i' (pmap_test.cpp): leaf 0 of replica 0's result is undefined");

@@ -1,5 +1,6 @@
 #include "framework/tree/grad.h"
 
+#include <map>
 #include <source_location>
 #include <string>
 #include <utility>
@@ -87,6 +88,10 @@ TEST_CASE("what has no derivative is refused") {
   CHECK_THROWS_WITH(grad(id)(at::ones({}, at::kLong)),
                     ContainsSubstring("leaf 0 of argument 0 is Long"));
   CHECK_THROWS_AS(grad(id)(Tensor()), ValueError);
+  using Parameters = std::map<std::string, Leaves>;
+  const auto loss = [](const Parameters& p) { return p.at("w")[0].sum(); };
+  CHECK_THROWS_WITH(grad(loss)(Parameters{{"w", {at::ones({}), at::ones({}, at::kLong)}}}),
+                    ContainsSubstring("leaf ['w'][1] of argument 0 is Long"));
   // Both name the call.
   const auto line = std::to_string(__LINE__ + 1);
   const auto gradient = grad(id);

@@ -115,6 +115,19 @@ TEST_CASE("leaves come in the order of members, elements and keys") {
   CHECK(tree_leaves(std::vector<Net>{}).empty());
 }
 
+TEST_CASE("leaves have paths of members, elements and keys") {
+  using tree_detail::paths_of;
+  CHECK(paths_of(example()) == std::vector<std::string>{".layers[0].weight", ".layers[0].bias",
+                                                        ".layers[1].weight", ".extras['a']",
+                                                        ".extras['b']", ".scales.0", ".scales.1[0]",
+                                                        ".scales.1[1]"});
+  CHECK(paths_of(scalar(1)) == std::vector<std::string>{""});
+  CHECK(paths_of(std::map<int, std::pair<Tensor, int>>{{3, {scalar(1), 2}}}) ==
+        std::vector<std::string>{"[3].0"});
+  CHECK(paths_of(elsewhere::Recursive{scalar(1), {{scalar(2), {}}}}) ==
+        std::vector<std::string>{".value", ".children[0].value"});
+}
+
 TEST_CASE("unflatten puts leaves back and leaves the rest as it was") {
   const Net tree = example();
   std::vector<Tensor> leaves;
@@ -144,13 +157,14 @@ TEST_CASE("trees that are not built alike are refused, with the place") {
     return message_of<ValueError>([&] { (void)tree_map(first, example(), other); });
   };
   CHECK(differs([](Net& net) { net.layers.pop_back(); }) ==
-        "trees differ in structure at the root.0: 2 and 1 elements");
+        "trees differ in structure at the root.layers: 2 and 1 elements");
   CHECK(differs([](Net& net) { net.layers[1].bias = scalar(0); }) ==
-        "trees differ in structure at the root.0[1].1: one is there, the other is not");
+        "trees differ in structure at the root.layers[1].bias: one is there, the other is not");
   CHECK(differs([](Net& net) {
           net.extras.erase("a");
           net.extras["c"] = scalar(0);
-        }) == "trees differ in structure at the root.1: one has the key 'a', the other has not");
+        }) ==
+        "trees differ in structure at the root.extras: one has the key 'a', the other has not");
 }
 
 TEST_CASE("unordered maps have their leaves in the order of keys, however they came to be") {
@@ -195,10 +209,10 @@ TEST_CASE("static values ride along, and trees that are built alike have the sam
   other.activation = nullptr;  // not compared
   CHECK(differs(settings, other) == "no error");
   other.heads = 9;
-  CHECK(differs(settings, other) == "trees differ in structure at the root.1: 8 and 9");
+  CHECK(differs(settings, other) == "trees differ in structure at the root.heads: 8 and 9");
   other = settings;
   other.name = "cnn";
-  CHECK(differs(settings, other) == "trees differ in structure at the root.2: 'mlp' and 'cnn'");
+  CHECK(differs(settings, other) == "trees differ in structure at the root.name: 'mlp' and 'cnn'");
   CHECK(differs(std::pair(scalar(1), 0.5), std::pair(scalar(1), 0.25)) ==
         "trees differ in structure at the root.1: 0.5 and 0.25");
   CHECK(differs(std::pair(scalar(1), std::nan("")), std::pair(scalar(1), std::nan(""))) ==
