@@ -167,12 +167,8 @@ std::string text_of(const AxisIndexGroups& groups) {
   return str("[", join(mapped(groups, text_of_one)), "]");
 }
 
-std::string text_of(const std::source_location& where) {
-  return place_of(where);
-}
-
 std::string AxisCall::text() const {
-  return str(shown().operation, " over ", shown().axes.text(), " (", text_of(shown().where), ")");
+  return str(shown().operation, " over ", shown().axes.text(), " (", place_of(shown().where), ")");
 }
 
 const AxisCall& AxisCall::shown() const noexcept {

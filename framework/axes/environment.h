@@ -83,9 +83,6 @@ class CalledFrom : ScopedValue<const AxisCall*> {
   explicit CalledFrom(const AxisCall& call) noexcept : ScopedValue(shown_call, &call) {}
 };
 
-/// "model.cpp:41"
-[[nodiscard]] std::string text_of(const std::source_location& where);
-
 /// The reason of this thread's innermost CallsRefused; nullptr where nothing is refused.
 inline constinit thread_local const char* refusal_here = nullptr;
 

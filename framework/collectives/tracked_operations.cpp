@@ -18,6 +18,7 @@
 #include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
 #include "framework/collectives/varying.h"
+#include "framework/tree/error_place.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -238,7 +239,7 @@ class Operation {
 
   [[noreturn]] void refuse(const std::string& what) const {
     const std::size_t space = name().find("::");
-    throw ValueError(lockstep::str("shard_map (", lockstep::text_of(variance_.where()),
+    throw ValueError(lockstep::str("shard_map (", place_of(variance_.where()),
                                    ") with check_vma: ", name().substr(space + 2), " ", what));
   }
 

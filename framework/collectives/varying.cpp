@@ -4,6 +4,7 @@
 
 #include "framework/base/text.h"
 #include "framework/collectives/psum.h"
+#include "framework/tree/error_place.h"
 
 namespace lockstep::collectives {
 
@@ -85,7 +86,7 @@ void refuse_if_tracked(const AxisCall& call, const char* instead) {
   const tree::Variance* const variance = tree::current_variance();
   if (variance == nullptr) return;
   call.require(variance->set_of(call.axes.names()) == 0, "in a shard_map with check_vma (",
-               text_of(variance->where()), ") ", instead);
+               place_of(variance->where()), ") ", instead);
 }
 
 }  // namespace lockstep::collectives

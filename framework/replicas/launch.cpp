@@ -16,6 +16,7 @@
 #include "framework/replicas/stop_signals.h"
 #include "framework/replicas/worker.h"
 #include "framework/replicas/worker_process.h"
+#include "framework/tree/error_place.h"
 
 namespace lockstep {
 namespace {
@@ -113,7 +114,7 @@ int launch(const std::function<void()>& replica, const LaunchOptions& options,
           "launch: another thread of this program is in it; a process runs one job at a time");
   // Refused calls do not count: those inside replicas are not made again by a program started anew.
   static std::int64_t calls = 0;
-  const replicas::LaunchCall call{calls++, text_of(where)};
+  const replicas::LaunchCall call{calls++, place_of(where)};
   const auto& inherited = replicas::inherited_place();
   if (inherited && inherited->call.number > call.number) return 0;
   replicas::end_kept_threads();  // a process with threads can't be forked

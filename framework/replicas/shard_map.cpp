@@ -16,6 +16,7 @@
 #include "framework/collectives/varying.h"
 #include "framework/replicas/own_graph.h"
 #include "framework/storage/checksum.h"
+#include "framework/tree/error_place.h"
 
 namespace lockstep::map_detail {
 namespace {
@@ -248,7 +249,7 @@ Leaves check_vma(const MeshBox& local, const replicas::MapCall& map_call,
   Leaves leaves;
   for (std::size_t l = 0; l < result.leaves.size(); ++l) {
     const std::string name =
-        str("shard_map (", lockstep::text_of(map_call.where), "): result ", result.element,
+        str("shard_map (", place_of(map_call.where), "): result ", result.element,
             result.leaves.size() > 1 ? str(", leaf ", l, ",") : "");
     check_leaf(result.leaves[l], name);
     const tree::AxisSet named = variance.all() & ~variance.set_of(local.unnamed(result.specs[l]));
