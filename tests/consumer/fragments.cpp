@@ -11,6 +11,7 @@
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <lockstep/lockstep.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
