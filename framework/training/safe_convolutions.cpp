@@ -96,6 +96,31 @@ at::Tensor strided(at::Tensor images, const Sizes& stride) {
   return images;
 }
 
+// The tensor with the strides of its layout also in dimensions of size one, where a slice leaves
+// others. LibTorch takes these for contiguous and tells oneDNN of them, which then computes wrong
+// numbers.
+at::Tensor with_strides_of_layout(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.dim() < 4 || std::ranges::count(tensor.sizes(), 1) == 0) {
+    return tensor;
+  }
+  const auto format =
+      tensor.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
+  const bool can_be_last = tensor.dim() < 6 && tensor.is_contiguous(format);
+  const bool is_last =
+      can_be_last && (!tensor.is_contiguous() || tensor.suggest_memory_format() == format);
+  if (!is_last && !tensor.is_contiguous()) return tensor;
+  Sizes strides(tensor.sizes().size());
+  std::int64_t next = is_last ? std::max<std::int64_t>(tensor.size(1), 1) : 1;
+  for (std::size_t i = strides.size(); i-- > 0;) {
+    if (is_last && i == 1) continue;
+    strides[i] = next;
+    next *= std::max<std::int64_t>(tensor.sizes()[i], 1);
+  }
+  if (is_last) strides[1] = 1;
+  return tensor.strides() == at::IntArrayRef(strides) ? tensor
+                                                      : tensor.as_strided(tensor.sizes(), strides);
+}
+
 // The same convolution of other images, without the stride that is unsafe.
 class SafeWay {
  public:
@@ -128,7 +153,8 @@ class SafeWay {
 
   // What the kernel slides over then: copies, in the images' layout.
   [[nodiscard]] at::Tensor images(const at::Tensor& images) const {
-    return strided(padded(images, added_), taken_).contiguous(images.suggest_memory_format());
+    return with_strides_of_layout(
+        strided(padded(images, added_), taken_).contiguous(images.suggest_memory_format()));
   }
 
   // The gradient of `images` by that of their copies.
@@ -178,10 +204,12 @@ at::Tensor as_bfloat16(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.to(at::kBFloat16) : tensor;
 }
 
-at::Tensor forward(const at::Tensor& input, const at::Tensor& weight,
+at::Tensor forward(const at::Tensor& any_input, const at::Tensor& any_weight,
                    const c10::optional<at::Tensor>& bias, at::IntArrayRef stride,
                    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
                    at::IntArrayRef output_padding, std::int64_t groups) {
+  const at::Tensor input = with_strides_of_layout(any_input);
+  const at::Tensor weight = with_strides_of_layout(any_weight);
   const ConvolutionShape shape{input.sizes(), weight.sizes(), stride,     padding,
                                dilation,      groups,         transposed, input.scalar_type()};
   const bool has_bias = bias && bias->defined();
@@ -201,10 +229,13 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight,
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(
-    const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& weight,
+    const at::Tensor& any_gradient, const at::Tensor& any_input, const at::Tensor& any_weight,
     at::OptionalIntArrayRef bias, at::IntArrayRef stride, at::IntArrayRef padding,
     at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, std::int64_t groups,
     std::array<bool, 3> wanted) {
+  const at::Tensor gradient = with_strides_of_layout(any_gradient);
+  const at::Tensor input = with_strides_of_layout(any_input);
+  const at::Tensor weight = with_strides_of_layout(any_weight);
   const at::Tensor& images = transposed ? gradient : input;
   const ConvolutionShape shape{images.sizes(), weight.sizes(), stride,     padding,
                                dilation,       groups,         transposed, input.scalar_type()};

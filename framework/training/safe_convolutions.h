@@ -33,6 +33,10 @@ struct ConvolutionShape {
 ///     what memory held before (bfloat16), and with AMX results are wrong (bfloat16; float32
 ///     seldom).
 ///
+/// Beside these, results and gradients are wrong where a dimension of size one has another stride
+/// than a layout gives it, as slices leave it: each convolution gets such tensors with the
+/// layout's.
+///
 /// tests/overruns/search.cpp looks for more.
 [[nodiscard]] bool is_unsafe(const ConvolutionShape& shape, bool backward);
 

@@ -4,13 +4,16 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/conv1d.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/conv3d.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/ones.h>
+#include <c10/util/accumulate.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/version.h>
 
@@ -190,6 +193,44 @@ TEST_CASE("strided convolutions with one column of results, or of padded points,
     if (is_possible(c) && is_known(c)) cases.push_back(c);
   }
   check_safe(cases);
+}
+
+TEST_CASE("dimensions of size one may have any stride, as slices leave them") {
+  ConvolutionCase strided;  // of one column, of which every fifth is taken
+  strided.stride_columns = 5;
+  strided.groups = 2;
+  strided.in = 16;
+  strided.out = 26;
+  strided.rows = 6;
+  strided.input_last = strided.weight_last = true;
+  ConvolutionCase half = strided;
+  half.half = true;
+  check_safe({strided, half});
+
+  const auto with = [](const std::vector<std::int64_t>& sizes, std::int64_t stride) {
+    const at::Tensor numbers =
+        at::arange(c10::multiply_integers(sizes), at::kFloat).remainder(5).sub(2).view(sizes);
+    const at::Tensor last = numbers.contiguous(at::MemoryFormat::ChannelsLast);
+    std::vector<std::int64_t> strides = last.strides().vec();
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      if (sizes[i] == 1) strides[i] = stride;
+    }
+    return std::pair(numbers, last.as_strided(sizes, strides));
+  };
+  CHECK(found_in([&] {
+          training::keep_convolutions_safe();
+          for (const std::vector<std::int64_t>& kernel : std::vector<std::vector<std::int64_t>>{
+                   {18, 7, 1, 3}, {18, 7, 3, 1}, {18, 7, 1, 1}}) {
+            const auto [plain_images, images] = with({3, 14, 9, 1}, 14);
+            const auto [plain_weight, weight] = with(kernel, 186);
+            const std::vector<std::int64_t> ones{1, 1};
+            if (at::conv2d(images, weight, {}, ones, ones, ones, 2)
+                    .equal(at::conv2d(plain_images, plain_weight, {}, ones, ones, ones, 2))) {
+              continue;
+            }
+            throw std::runtime_error("the output is wrong");
+          }
+        }) == "");
 }
 
 TEST_CASE("a resnet of any width trains inside of its memory") {
