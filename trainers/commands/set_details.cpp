@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <limits>
 #include <memory>
+#include <ranges>
 #include <utility>
 
 #include <ATen/ops/zeros.h>
@@ -168,9 +169,8 @@ TextTable confusion_list(const Details& details) {
     }
   }
   std::ranges::stable_sort(confusions, std::ranges::greater(), &Confused::count);
-  confusions.resize(std::min(confusions.size(), kMostConfusions));
   TextTable table{{"target", "prediction", "count"}};
-  for (const auto& [count, target, predicted] : confusions) {
+  for (const auto& [count, target, predicted] : confusions | std::views::take(kMostConfusions)) {
     table.push_back({label_of(details[kCounts][target], "class"),
                      label_of(details[kCounts][predicted], "class"), str(count)});
   }
