@@ -155,8 +155,8 @@ TEST_CASE("a model of more outputs than classes is told once, and eval tells of 
   const Ended eval = run_program(
       {OWN_TRAIN_BINARY, "eval", "--checkpoint", "run1/checkpoints/latest"}, runs.folder().path());
   check_status(eval, 0);
-  CHECK_THAT(eval.out, ContainsSubstring("\n  4                    0 ") &&
-                           ContainsSubstring("predicted (columns):\n      0   1  2  3  4\n"));
+  CHECK_THAT(eval.out, ContainsSubstring("\n  4                     0     0.0000") &&
+                           ContainsSubstring("predicted (columns):\n      0  1  2  3  4\n"));
 }
 
 TEST_CASE("what is made or loaded is named where that throws") {

@@ -89,10 +89,10 @@ TEST_CASE("outputs beyond the classes are classes without a name, and names stay
   CHECK(details["classes"][0]["name"] == "a\nb");
   CHECK(!details["classes"][2].contains("name"));
   CHECK(!details.contains("auc"));
-  CHECK_THAT(details_text("test", details), ContainsSubstring("               0  1  2  3\n"
+  CHECK_THAT(details_text("test", details), ContainsSubstring("              0  1  2  3\n"
                                                               "  0 'a\\x0ab'  1  0  0  1\n"
-                                                              "  1 c          0  1  1  0\n"
-                                                              "  2            0  0  0  0\n"));
+                                                              "  1 c         0  1  1  0\n"
+                                                              "  2           0  0  0  0\n"));
 }
 
 TEST_CASE("targets without a prediction and those that do not count are told apart") {
