@@ -97,8 +97,8 @@ Names words_among(const Names& texts, std::size_t seen) {
   constexpr std::size_t kLongest = 20;
   std::set<std::string_view> words;
   for (const std::string& text : texts) {
-    words.insert(formats::trimmed(text));
-    if (words.size() > kMostWords || words.rbegin()->size() > kLongest) return {};
+    const std::string_view word = *words.insert(formats::trimmed(text)).first;
+    if (words.size() > kMostWords || word.size() > kLongest) return {};
   }
   return texts.size() == seen ? Names() : Names(words.begin(), words.end());
 }
@@ -199,9 +199,10 @@ void refuse_texts(const TableCells& cells, const NumberForm& form, const Names& 
           names.size() == 1 ? "it" : "them", " out, data.categories: ",
           yaml_list(categories, names), " makes an input of each different text",
           has_texts && !options.finds_categories ? " (auto: for all columns of text)" : "",
-          dates.empty()
-              ? ""
-              : str(", data.dates: ", yaml_list(options.dates, dates), " makes numbers of dates"),
+          dates.empty() ? ""
+                        : str(", data.dates: ", yaml_list(options.dates, dates),
+                              format.empty() ? "" : " with data.date_format: " + yaml_text(format),
+                              " makes numbers of dates"),
           missing_advice(texts, options)));
 }
 
