@@ -154,10 +154,10 @@ void for_each_entry(const PrefixTree<Entry>& prefix, const T& tree, const std::s
                     const Visit& visit) {
   if (!prefix.is_list()) {
     require(kind<T> != Kind::fixed || prefix.entry() == Entry(), where,
-            " is no tree of tensors: its entry must be std::nullopt (P() in shard_map)");
+            " is no tree of tensors: its entry must be none (P() in shard_map)");
     for_each_leaf(tree, [&](const Tensor&) {
       require(!prefix.is_left_out(), where,
-              " has an empty entry; to leave it whole write std::nullopt (P() in shard_map)");
+              " has an empty entry; to leave it whole write none (P() in shard_map)");
       visit(prefix.entry());
     });
     return;

@@ -198,7 +198,7 @@ TEST_CASE("what does not fit the tree is refused, with the place and the call si
   CHECK(told({{0, 0, 0}}, std::pair(x, x)) == title + " has 2 parts, its entry 3");
   CHECK(told({{0, {0, 0}}}, std::pair(x, x)) == title + ".1 is one value, its entry has 2 parts");
   CHECK(told({{0, 0}}, std::pair(x, 3)) ==
-        title + ".1 is no tree of tensors: its entry must be std::nullopt (P() in shard_map)");
+        title + ".1 is no tree of tensors: its entry must be none (P() in shard_map)");
   const std::map<std::string, Tensor> named{{"w", x}};
   CHECK(told({{{"b", 0}}}, named) == title + " has the key 'w', its entry has not");
   CHECK(told({{0, 0}}, named) == title + " is a map: its entries have keys, {{\"key\", entry}, …}");
@@ -224,7 +224,7 @@ TEST_CASE("what does not fit the tree is refused, with the place and the call si
           (void)pmap([](const Tensor& y, const Tensor&) { return y; }, {.in_axes = {{}, 0}})(x, x);
         }) ==
         "pmap over 'i' (map_trees_test.cpp): in_axes: argument 0 has an empty entry; to "
-        "leave it whole write std::nullopt (P() in shard_map)");
+        "leave it whole write none (P() in shard_map)");
   CHECK(refusal([&] {
           (void)shard_map(first, Mesh({{"i", 2}}), {{P("i"), P("j")}}, P())(std::pair(x, x));
         }) ==

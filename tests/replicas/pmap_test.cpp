@@ -177,7 +177,7 @@ TEST_CASE("calls that do not fit are refused, with the numbers and the call site
         }) == title + "in_axes has 2 entries for 1 argument");
   CHECK(refusal([&] { (void)pmap([](int) {}, {.in_axes = {0}})(3); }) ==
         title +
-            "in_axes: argument 0 is no tree of tensors: its entry must be std::nullopt (P() in "
+            "in_axes: argument 0 is no tree of tensors: its entry must be none (P() in "
             "shard_map)");
   CHECK(refusal([&] { (void)pmap(twice, {.in_axes = {std::nullopt}})(four); }) ==
         title + "no argument is mapped, so that axis_size must be given");

@@ -310,7 +310,7 @@ TEST_CASE("specs that do not fit are refused, with the mesh and the numbers") {
         }) == title + "out_specs has 0 entries for 1 result");
   CHECK(refusal([&] { (void)shard_map([](int) {}, two_by_three(), {P("data")}, P())(3); }) ==
         title +
-            "in_specs: argument 0 is no tree of tensors: its entry must be std::nullopt (P() in "
+            "in_specs: argument 0 is no tree of tensors: its entry must be none (P() in "
             "shard_map)");
   CHECK(refusal([&] { (void)shard_map(same, two_by_three(), {P()}, P())(Tensor()); }) ==
         title + "leaf 0 of argument 0 is an undefined tensor");
