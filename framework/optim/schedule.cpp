@@ -162,7 +162,7 @@ double LearningRate::at(double step) const {
   const double rate =
       kind_->rate(options_, {.base_lr = base_lr_, .step = step - warmup, .steps = steps - warmup});
   require(std::isfinite(rate) && rate >= 0, "schedule ", options_.name,
-          ": the learning rate of step ", step, " must be finite and at least 0, not ", rate);
+          ": the learning rate after ", step, " steps must be finite and at least 0, not ", rate);
   return rate;
 }
 

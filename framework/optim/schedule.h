@@ -41,7 +41,7 @@ struct ScheduleOptions {
 /// A step behind the warm-up.
 struct ScheduleStep {
   double base_lr = 0;  ///< of the optimizer
-  double step = 0;     ///< from 0 to `steps`, not always whole
+  double step = 0;     ///< that are done behind the warm-up: from 0 to `steps`, not always whole
   double steps = 0;    ///< with a warm-up fewer than the run's
 
   /// From 0 to 1.
@@ -85,9 +85,10 @@ void register_schedule(ScheduleKind kind);
 /// All schedules that are known.
 [[nodiscard]] const keys::Registry<ScheduleKind>& schedule_registry();
 
-/// The learning rate of `step`, from 0, of `total_steps`. The step need not be whole: a run that
-/// goes on with another batch size may stand between two. After a warm-up of W steps, in which the
-/// rate is base_lr * (step + 1) / (W + 1), with t = step - W and T = total_steps - W it is
+/// The learning rate after `step` of `total_steps`, from 0: that of the step which metrics,
+/// messages and callbacks call step + 1. It need not be whole: a run that goes on with another
+/// batch size may stand between two. After a warm-up of W steps, in which the rate is base_lr *
+/// (step + 1) / (W + 1), with t = step - W and T = total_steps - W it is
 ///
 ///   constant   base_lr
 ///   linear     base_lr * (1 + (end_factor - 1) * t / T)                 (LinearLR)

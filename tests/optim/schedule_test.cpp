@@ -248,9 +248,10 @@ TEST_CASE("a schedule of one's own has options, keys, a warm-up and checks as al
                     "schedule linear: power is not an option of it");
   register_schedule(
       schedule_kind("own_wrong", "", [](const ScheduleStep& at) { return at.step - 1; }));
-  CHECK_THROWS_WITH(learning_rate({.name = "own_wrong"}, 1, 0, 5),
-                    "schedule own_wrong: the learning rate of step 0 must be finite and at least "
-                    "0, not -1");
+  CHECK_THROWS_WITH(
+      learning_rate({.name = "own_wrong"}, 1, 0, 5),
+      "schedule own_wrong: the learning rate after 0 steps must be finite and at least "
+      "0, not -1");
   CHECK_THROWS_WITH(register_schedule(schedule_registry().at("cosine")),
                     "there is a schedule 'cosine' already");
 }

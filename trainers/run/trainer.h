@@ -24,8 +24,8 @@ class Trainer;
 struct StepEnd {
   std::int64_t step = 0;  ///< counted from 1
   std::int64_t samples =
-      0;  ///< of all replicas, since the run began, with those that drop_last leaves out
-  double lr = 0;
+      0;          ///< of all replicas, since the run began, with those that drop_last leaves out
+  double lr = 0;  ///< of its update: the schedule's after step - 1 steps
   double gradient_norm = 0;    ///< before clipping
   bool skipped = false;        ///< a gradient or loss was not finite; nothing has changed
   std::optional<double> loss;  ///< of all replicas; only in steps that are logged, or that need it
