@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <system_error>
 #include <thread>
 
 #include <sched.h>
@@ -20,6 +21,17 @@ std::int64_t usable_cores() {
   const auto cores = is_known ? static_cast<unsigned>(CPU_COUNT(&allowed))
                               : std::max(1U, std::thread::hardware_concurrency());
   return std::min<std::int64_t>(cores, cores_of_control_groups());
+}
+
+double waited_for_cores_s() {
+  double nanoseconds = 0;
+  std::error_code ignored;
+  for (const auto& thread : fs::directory_iterator("/proc/self/task", ignored)) {
+    double run = 0;
+    double waited = 0;
+    if (std::ifstream(thread.path() / "schedstat") >> run >> waited) nanoseconds += waited;
+  }
+  return nanoseconds * 1e-9;
 }
 
 std::int64_t cores_of_control_groups(const fs::path& root) {

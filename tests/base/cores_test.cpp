@@ -1,8 +1,12 @@
 #include "framework/base/cores.h"
 
+#include <chrono>
 #include <cstdint>
+#include <fstream>
 #include <limits>
+#include <stop_token>
 #include <string>
+#include <thread>
 
 #include <sched.h>
 
@@ -17,6 +21,23 @@ namespace {
 constexpr std::int64_t kNoQuota = std::numeric_limits<std::int64_t>::max();
 
 }  // namespace
+
+TEST_CASE("what threads wait for cores is counted, where the system tells it") {
+  double run = 0;
+  if (!(std::ifstream("/proc/self/schedstat") >> run) || run == 0) return;
+  const double before = waited_for_cores_s();
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);
+  const auto spin = [&](const std::stop_token& stop) {
+    (void)!::sched_setaffinity(0, sizeof one, &one);
+    while (!stop.stop_requested()) continue;
+  };
+  const std::jthread first(spin), second(spin);  // one of them waits
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (waited_for_cores_s() < before + 0.01 && std::chrono::steady_clock::now() < end) continue;
+  CHECK(waited_for_cores_s() >= before + 0.01);
+}
 
 TEST_CASE("usable cores are at most those on which the process may run") {
   CHECK(usable_cores() >= 1);

@@ -24,6 +24,15 @@ TEST_CASE("keys for longer runs are told where the config has written them, and 
         "checkpoint.every (4): these come at its end alone");
 }
 
+TEST_CASE("cores that others take are told where math threads wait for them") {
+  CHECK(busy_text(0.1, 5, 2).empty());
+  CHECK(busy_text(2.4, 5, 2).empty());
+  CHECK_THAT(busy_text(2.6, 5, 2),
+             ContainsSubstring("in 5.0 s this process' threads waited for one 2.6 s, ") &&
+                 ContainsSubstring("parallel.threads_per_replica: 1 "));
+  CHECK(busy_text(2.6, 5, 4).empty());
+}
+
 TEST_CASE("targets far from 1 are told where their mean would predict better than the model") {
   const auto told = [](double size, double loss, const Fitted& fitted) {
     // Targets are `size` times 1 and 3, in turn: their mean has a loss of size².

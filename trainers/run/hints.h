@@ -20,4 +20,9 @@ namespace lockstep {
 [[nodiscard]] std::string scale_text(const Objective& objective, const DataSets& data,
                                      const std::string& set, const Figures& figures);
 
+/// That others take the cores of math threads, which wait for one another: in `seconds` this
+/// process' threads waited for cores for `waited_s`, all together. Costs most where a model is
+/// small: steps have many pieces of work, and each waits for its last thread.
+[[nodiscard]] std::string busy_text(double waited_s, double seconds, std::int64_t math_threads);
+
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "trainers/run/trainer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <exception>
@@ -11,6 +12,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
+#include "framework/base/cores.h"
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
 #include "framework/base/range.h"
@@ -201,6 +203,7 @@ class Trainer::Run {
       reporter_.print_parameters("original parameters: ", *model_);
     }
     reporter_.begin();
+    if (reporter_.writes() && replicas::own_math_threads() > 1) cores_.emplace();
     if (options_.stop_after > course_.total_steps) {
       reporter_.print(str("--stop-after ", options_.stop_after, " is beyond the run's last step, ",
                           course_.total_steps, ": it ends there"));
@@ -245,6 +248,7 @@ class Trainer::Run {
     const bool is_due = state_.is_each(config_.trainer.eval_every);
     if (is_due || (state_.is_last() && !stops_here())) evaluations_.owe_both();
     is_logged ? log() : reporter_.note(state_);
+    look_at_cores();
     bool is_stopped = false;
     reporter_.leave_out([&] {
       if (options_.callbacks.after_step) tell_step();
@@ -476,6 +480,17 @@ class Trainer::Run {
     return checkpoints_.save_after_failure(error, state_);
   }
 
+  // Once, when the run is some seconds old.
+  void look_at_cores() {
+    constexpr double kSome = 5;
+    if (!cores_) return;
+    const double seconds = std::chrono::duration<double>(Clock::now() - cores_->begin).count();
+    if (seconds < kSome) return;
+    const double waited_s = waited_for_cores_s() - cores_->waited_s;
+    cores_.reset();
+    hint(busy_text(waited_s, seconds, replicas::own_math_threads()));
+  }
+
   void hint(const std::string& text) {
     if (!text.empty()) reporter_.print(text);
   }
@@ -558,6 +573,14 @@ class Trainer::Run {
     reporter_.print("results in           " + options_.output.string());
   }
 
+  using Clock = std::chrono::steady_clock;
+  // How long threads have waited for cores when the first step began.
+  struct CoresWatch {
+    Clock::time_point begin = Clock::now();
+    double waited_s = waited_for_cores_s();
+  };
+
+  std::optional<CoresWatch> cores_;  // where that is to be looked at
   ReplicaMemory memory_{.resident_at_start = resident_at_start()};
   Trainer& own_;
   const Config& config_;
