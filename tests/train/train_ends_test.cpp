@@ -113,7 +113,7 @@ TEST_CASE(
              ContainsSubstring("\n" + hint) && !ContainsSubstring("normalize_targets"));
   const Ended ended = must_train(folder.path(), far + Flags{"--resume", "auto"});
   CHECK_THAT(ended.out, !ContainsSubstring(hint) &&
-                            ContainsSubstring("\nthe test loss is above 13") &&
+                            ContainsSubstring("\nthe test loss is above 1") &&
                             ContainsSubstring(": data.normalize_targets: true gives the model "
                                               "targets of mean 0 and deviation 1\nresults in "));
 }

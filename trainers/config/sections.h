@@ -163,7 +163,7 @@ struct TrainerOptions {
        keys::kMayChange},
       {"patience", number_or_null(trainer.patience, keys::kBillion),
        "evaluations in a row in which checkpoint.best (none: the loss) does not get better, after "
-       "which the run ends; null: it does not",
+       "which the run ends; null: it does not. checkpoint.best keeps the best weights, too",
        keys::kMayChange},
       {"freeze", list(trainer.freeze, keys::of_length("a pattern for parameters' names", 1000)),
        "names of parameters that are not trained; patterns as in a shell (\"*.bias\")"},
