@@ -256,7 +256,8 @@ int train(const std::vector<const char*>& words, const Callbacks& callbacks) {
   std::vector<std::string> names{"run"};
   for (const Command& command : commands()) names.push_back(command.name);
   const std::string word = words.size() > 1 ? words[1] : "";
-  if (std::ranges::count(names, word) == 0 && looks_like_config(word)) {
+  const bool is_set = !word.starts_with('-') && word.find('=') != std::string::npos;
+  if (std::ranges::count(names, word) == 0 && (is_set || looks_like_config(word))) {
     return run(argc, words.data(), callbacks);  // which says what is missing before it
   }
   const std::string named = command_of(argc, words.data(), program_name(), names, old_spellings());

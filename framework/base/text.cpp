@@ -72,15 +72,16 @@ std::string shortened(std::string_view text, std::size_t most) {
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   constexpr std::size_t kLongest = 1000;  // of names
   const std::string wanted = folded(word.substr(0, kLongest));
-  for (const std::string& own : own_words(wanted)) {
-    if (std::ranges::count(candidates, own) > 0) return own;
+  const std::vector<std::string> own = own_words(wanted);
+  for (const std::string& word_here : own) {
+    if (std::ranges::count(candidates, word_here) > 0) return word_here;
   }
   std::string best, holder;
   std::size_t best_distance = 0, most_shared = 0;
   for (const std::string& candidate : candidates) {
     const std::string name = folded(candidate);
     const auto [shorter, longer] = std::ranges::minmax({wanted, name}, {}, &std::string::size);
-    if (is_part(shorter, longer) && shorter.size() > most_shared) {
+    if (own.empty() && is_part(shorter, longer) && shorter.size() > most_shared) {
       holder = candidate;
       most_shared = shorter.size();
     }

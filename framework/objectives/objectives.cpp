@@ -45,11 +45,19 @@ std::shared_ptr<const Loss> usual_loss(const CrossEntropyChoice& options,
 
 keys::ConfigKeys cross_entropy_keys(CrossEntropyChoice& options) {
   constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  keys::Value class_weights = keys::list(options.class_weights, kClassWeightRule);
+  // As scikit-learn has it.
+  class_weights.read = [read = class_weights.read](const keys::YamlNode& node,
+                                                   const keys::Report& report) {
+    if (node.text != "balanced") return read(node, report);
+    report(node.place,
+           "'balanced' is not known: write a number for each class, [0.7, 1.9], such as samples / "
+           "(classes * samples of the class)");
+  };
   return {
       {"label_smoothing", number(options.label_smoothing, kLabelSmoothingRule),
        "the part of each target that is spread over all classes"},
-      {"class_weights", keys::list(options.class_weights, kClassWeightRule),
-       "a weight for each class; []: all 1"},
+      {"class_weights", class_weights, "a weight for each class; []: all 1"},
       {"ignore_index",
        number_or_null(options.ignore_index, keys::from_to<std::int64_t>(-kMost, kMost)),
        "the target that does not count; null: all count"},

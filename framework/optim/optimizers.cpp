@@ -43,8 +43,10 @@ keys::Section optimizer_section(OptimizerOptions& options) {
   keys::Section section{
       "optimizer",
       {
-          {"name", keys::one_of(options.name, optimizer_registry().names()),
-           "the rule by which parameters are updated"},
+          {"name",
+           keys::one_of(options.name, optimizer_registry().names()),
+           "the rule by which parameters are updated",
+           {.is_short_form = true}},
           {"lr", number(options.lr, keys::kPositive), "the learning rate, before the schedule"},
           {"weight_decay", number(options.weight_decay, keys::kNotNegative),
            "decay of the parameters; of adamw beside the gradient, else in it"},

@@ -91,8 +91,10 @@ keys::Section schedule_section(ScheduleOptions& options) {
   keys::Section section{
       "schedule",
       {
-          {"name", keys::one_of(options.name, schedule_registry().names()),
-           "how the learning rate goes over a run"},
+          {"name",
+           keys::one_of(options.name, schedule_registry().names()),
+           "how the learning rate goes over a run",
+           {.is_short_form = true}},
           {"steps",
            number_or_null(options.steps, keys::kBillion),
            "the curve's length; then the learning rate stays at its end; null: the run's",

@@ -57,6 +57,8 @@ TEST_CASE("flags that are not understood are refused") {
        "--max-restarts needs parallel.launch processes: a thread that crashes ends the program"},
       {{"--config", config, "stray"}, "'stray' is no flag; see train --help"},
       {{"x.yaml"}, "'x.yaml' is no flag (did you mean '--config x.yaml'?); see train --help"},
+      {{"optimizer.lr=1"},
+       "'optimizer.lr=1' is no flag (did you mean '--set optimizer.lr=1'?); see train --help"},
       {{"eval", "."}, "'.' is no flag (did you mean '--checkpoint .'?); see train eval --help"},
       {{"summary", "x.yaml"},
        "'x.yaml' is no flag (did you mean '--config x.yaml'?); see train summary --help"},

@@ -15,6 +15,7 @@
 namespace lockstep {
 namespace {
 
+using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 using testing::kNames;
 using testing::message_of;
@@ -278,11 +279,19 @@ TEST_CASE("the help of a name has the keys of a config that picks it, with its d
   }
   CHECK(keys_of("loss") ==
         Sets{"loss.name", "loss.label_smoothing", "loss.class_weights", "loss.ignore_index"});
-  CHECK_THAT(
-      message_of<ValueError>([] { (void)config_help("adma"); }),
-      StartsWith(
-          "there is no model, data set, loss, optimizer, schedule or section 'adma' (did you "
-          "mean 'adam'?); there are linear, "));
+  CHECK(config_help("AdamW") == config_help("adamw"));
+  // A key, in all sections that have it.
+  CHECK(keys_of("lr") == Sets{"optimizer.lr"});
+  CHECK(keys_of("optimizer.lr") == Sets{"optimizer.lr"});
+  CHECK(keys_of("steps") == Sets{"schedule.steps", "trainer.steps"});
+  CHECK_THAT(config_help("dropout"), StartsWith("model.dropout: ") && EndsWith("only for gpt\n"));
+  const auto unknown = [](const std::string& name) {
+    return message_of<ValueError>([&] { (void)config_help(name); });
+  };
+  CHECK_THAT(unknown("adma"),
+             StartsWith("there is no model, data set, loss, optimizer, schedule, section or key "
+                        "'adma' (did you mean 'adam'?); there are linear, "));
+  CHECK_THAT(unknown("learning_rate"), ContainsSubstring("(did you mean 'lr'?)"));
 }
 
 }  // namespace lockstep

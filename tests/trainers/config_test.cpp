@@ -16,6 +16,7 @@
 namespace lockstep {
 namespace {
 
+using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 using testing::kNames;
 using testing::message_of;
@@ -156,6 +157,41 @@ TEST_CASE("keys that are not known, or not here") {
         "c.yaml:3:24: unknown key 'step_sise' in schedule (did you mean 'step_size'?)");
 }
 
+TEST_CASE("keys and values as other programs call them are told by their names here") {
+  const auto told = [](const std::string& line, const std::string& end) {
+    INFO(line);
+    CHECK_THAT(error_of(line), EndsWith(end));
+  };
+  const std::string lr = "(did you mean 'lr'?)";
+  told("learning_rate: 0.1", lr + ": it belongs under optimizer");
+  told("optimizer: {learning_rate: 0.1}", lr);
+  told("trainer: {max_epochs: 3}", "(did you mean 'epochs'?)");
+  told("trainer: {lr_scheduler: cosine}",
+       "(did you mean 'schedule'?): it is a section of its own, at the top level");
+  told("trainer: {num_workers: 2}", "(did you mean 'threads'?): it belongs under data");
+  told("trainer: {devices: 2}", "(did you mean 'replicas'?): it belongs under parallel");
+  told("trainer: {warmup: 3}", "(did you mean 'warmup_steps'?): it belongs under schedule");
+  told("optimizer: {warmup: 3}", "(did you mean 'warmup_steps'?): it belongs under schedule");
+  told("criterion: mse", "(did you mean 'loss'?)");
+  told("loss: mse", "(did you mean 'mean_squared_error'?)");
+  told("loss: CrossEntropyLoss", "(did you mean 'cross_entropy'?)");
+  told("optimizer: AdamW", "(did you mean 'adamw'?)");
+  told("trainer: {metrics: rmse}", "expected a list of strings, found 'rmse'; write [rmse]");
+  told("checkpoint: {best: null}",
+       "checkpoint.best: expected a string, none or a metric's name, of 1 to 100 bytes, found "
+       "nothing");
+  told("parallel: {compression: null}", "expected one of none, bf16, found nothing");
+  told("trainer: {clip_norm: none}", "expected a number, found 'none'; or write null");
+  told("parallel: {bucket_mb: null}", "expected a number, found nothing; or write auto");
+  told("loss: {class_weights: balanced}",
+       "loss.class_weights: 'balanced' is not known: write a number for each class, [0.7, 1.9], "
+       "such as samples / (classes * samples of the class)");
+  CHECK_THAT(error_of_all("model: {name: gpt, hidden_size: 8}\ndata: text"),
+             ContainsSubstring("'hidden_size' in model (did you mean 'width'?)"));
+  CHECK_THAT(error_of_all("model: {name: mlp, hidden_size: 8}\ndata: pmean_example"),
+             EndsWith("'hidden_size' in model (did you mean 'hidden'?)"));
+}
+
 TEST_CASE("keys that belong to another choice") {
   CHECK(error_of_all("model: {name: linear, hidden: [3]}\ndata: {name: pmean_example}") ==
         "c.yaml:1:23: model.hidden: belongs to model mlp, not to linear");
@@ -221,6 +257,18 @@ TEST_CASE("a section may be written as the value of its first key, if the table 
   CHECK(parse(kNames + "checkpoint: none").checkpoint.save == CheckpointOptions::Save::none);
   CHECK(parse(kNames + "checkpoint: {save: none}") == parse(kNames + "checkpoint: none"));
   CHECK(parse(kNames, {"checkpoint=none"}) == parse(kNames + "checkpoint: none"));
+  CHECK(parse("model: mlp\ndata: pmean_example\noptimizer: adam\nschedule: cosine\nloss: auto") ==
+        parse("model: {name: mlp}\ndata: {name: pmean_example}\noptimizer: {name: adam}\n"
+              "schedule: {name: cosine}"));
+  CHECK(parse(kNames, {"optimizer=adam", "optimizer.lr=0.5"}) ==
+        parse(kNames + "optimizer: {name: adam, lr: 0.5}"));
+  CHECK_THAT(error_of_all("model: MLP\ndata: pmean_example"),
+             StartsWith("c.yaml:1:8: model.name: must be one of linear, mlp, ") &&
+                 EndsWith(", is 'MLP' (did you mean 'mlp'?)"));
+  CHECK(error_of("schedule: [cosine]") ==
+        "c.yaml:3:11: schedule: expected one of constant, linear, cosine, step, one_cycle, or a "
+        "map of keys (name, steps, warmup_steps, end_factor, eta_min, step_size, gamma, pct_start, "
+        "div_factor, final_div_factor and 1 more), found a list");
   CHECK_THAT(error_of("checkpoint: nothing"),
              StartsWith("c.yaml:3:13: checkpoint.save: must be one of state, none, is "));
 }

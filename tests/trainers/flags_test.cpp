@@ -46,6 +46,17 @@ TEST_CASE("words that are no flags are said how they are given") {
   meant({"--config", "a.yaml", "optimizer.lr=0.1"}, "--set optimizer.lr=0.1");
   meant({"--quiet", "x.yaml"}, "--config x.yaml");
   meant({"--replica", "3"}, "--replicas");
+  meant({"--config", "a.yaml", "--set", "optimizer.lr", "0.1"}, "--set optimizer.lr=0.1");
+  meant({"--config", "a.yaml", "--set", "lr", "0.1"}, "--set optimizer.lr=0.1");
+  meant({"--config", "a.yaml", "--set", "lr", "=0.1"}, "--set optimizer.lr=0.1");
+  meant({"lr=0.1"}, "--set optimizer.lr=0.1");
+  meant({"+optimizer.lr=0.1"}, "--set optimizer.lr=0.1");
+  meant({"--learning-rate", "0.1"}, "--set optimizer.lr=0.1");
+  meant({"--trainer.max_epochs=3"}, "--set trainer.epochs=3");
+  meant({"--lr="}, "--set optimizer.lr=VALUE");
+  meant({"--output-dir", "a"}, "--output");
+  meant({"-c", "a.yaml"}, "--config");
+  meant({"-h"}, "--help");
 }
 
 TEST_CASE("--help-config still prints the table of keys, but the help has it no longer") {

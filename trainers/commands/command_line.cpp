@@ -61,7 +61,13 @@ bool parse_command_line(int argc, const char* const* argv, const CommandLine& li
     const std::string argument = argv[i];
     if (argument.rfind('-', 0) != 0 || (argument == "-" && line.operand)) {
       if (!line.operand || (!operands.empty() && !line.has_many)) {
-        fail(str("'", cut(argument), "' is no flag", meant(argument, "")));
+        std::string way = meant(argument, "");
+        // "--set key value" lacks its '='.
+        if (way.empty() && !given.empty() && given.back().second.value == argv[i - 1]) {
+          const std::size_t value = std::min(argument.size(), argument.find_first_not_of('='));
+          way = meant(given.back().second.value, argument.substr(value));
+        }
+        fail(str("'", cut(argument), "' is no flag", way));
       }
       operands.push_back(argument);
       continue;
@@ -74,9 +80,14 @@ bool parse_command_line(int argc, const char* const* argv, const CommandLine& li
       const bool has_next = i + 1 < argc && !std::string_view(argv[i + 1]).starts_with("--");
       const std::string next = equals != std::string::npos ? argument.substr(equals + 1)
                                : has_next                  ? argv[i + 1]
-                                                           : "VALUE";
-      const std::string way = meant(name, next);
-      fail(str("unknown flag ", cut(name), way.empty() ? did_you_mean(name, all) : way));
+                                                           : "";
+      std::string way = meant(name, next.empty() ? "VALUE" : next);
+      if (way.empty()) way = did_you_mean(name, all);
+      const auto in_full = std::ranges::find_if(all, [&](const std::string& known) {
+        return name == "-h" ? known == "--help" : name.size() == 2 && known.starts_with("-" + name);
+      });
+      if (way.empty() && in_full != all.end()) way = str(" (did you mean '", *in_full, "'?)");
+      fail(str("unknown flag ", cut(name), way));
     }
     std::string& value = given.emplace_back(&*flag, Argument{name, ""}).second.value;
     if (flag->argument.empty() && equals != std::string::npos) {

@@ -8,6 +8,7 @@
 
 #include "framework/base/logging.h"
 #include "framework/base/number_text.h"
+#include "framework/base/other_words.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
@@ -33,22 +34,24 @@ Flag config_flag(std::filesystem::path& config) {
 }
 
 // For a word that is no flag: --epochs is the key trainer.epochs, --model model.name, and
-// optimizer.lr=0.1 lacks its --set. `is_taken`: of the keys that may be set.
+// optimizer.lr=0.1, as Hydra takes it, lacks its --set. `is_taken`: of the keys that may be set.
 std::string meant_by_set(const std::string& word, const std::string& next,
                          const std::function<bool(const std::string& key)>& is_taken) {
   const auto names = mapped(values_of(Config{}), [](const auto& item) { return item.first; });
-  const auto keys = filtered(names, is_taken);
   const std::size_t equals = word.find('=');
-  if (!word.starts_with('-')) {
-    return std::ranges::count(keys, word.substr(0, equals)) > 0 ? "--set " + word : "";
-  }
-  std::string wanted = word.substr(std::min(word.size(), word.find_first_not_of('-')));
-  std::ranges::replace(wanted, '-', '_');
+  const std::string value = equals == std::string::npos ? next : word.substr(equals + 1);
+  if (value.empty()) return "";
+  std::string wanted = folded(word.substr(0, equals));
+  wanted.erase(0, wanted.find_first_not_of("_+"));
+  std::vector<std::string> own = own_words(wanted.substr(wanted.find('.') + 1));
+  own.insert(own.begin(), wanted);
   std::vector<std::string> ways;
-  for (const std::string& key : keys) {
-    const std::string name = key.substr(key.find('.') + 1);
-    if (wanted != key && wanted != name && wanted + ".name" != key) continue;
-    ways.push_back(str("--set ", key, "=", next));
+  for (const std::string& key : filtered(names, is_taken)) {
+    const std::string last = key.substr(key.find('.') + 1);
+    const auto is_meant = [&](const std::string& each) {
+      return each == key || each == last || each + ".name" == key;
+    };
+    if (std::ranges::any_of(own, is_meant)) ways.push_back(str("--set ", key, "=", value));
   }
   return join(ways, "' or '");
 }

@@ -80,8 +80,8 @@ int run_keys(int argc, const char* const* argv) {
                "default.",
        .more =
            "NAME is a section, or a model, data set, loss, optimizer or schedule: only the keys "
-           "that a config\nwith it may have in its section are printed; without a name all "
-           "keys.\n"},
+           "that a config\nwith it may have in its section are printed; or it is a key, such as "
+           "lr. Without a name all keys.\n"},
       config_help);
 }
 

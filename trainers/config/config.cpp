@@ -9,6 +9,8 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/open_file.h"
+#include "framework/base/other_words.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/storage/file.h"
 
@@ -84,21 +86,30 @@ std::string config_help(const std::optional<std::string>& name) {
   Config defaults;
   const std::vector<keys::Section> table = config_table(defaults);
   if (!name) return keys::keys_help(table);
-  std::string text;
-  std::vector<std::string> names;
+  std::string of_choices, of_sections, of_keys;
+  std::vector<std::string> names, keys;
   for (const keys::Section& section : table) {
     for (const auto& [choice, help] : section.choices) {
       names.push_back(choice);
-      if (choice == *name) text += keys::keys_help(section, choice);
+      if (choice == folded(*name)) of_choices += keys::keys_help(section, choice);
     }
   }
   for (const keys::Section& section : table) {
     names.push_back(section.name);
-    if (section.name == *name) text += keys::keys_help({section});
+    if (section.name == folded(*name)) of_sections += keys::keys_help({section});
+    const auto is_named = [&](const keys::ConfigKey& key) {
+      return *name == key.name || *name == str(section.name, ".", key.name);
+    };
+    of_keys += keys::keys_help({{section.name, filtered(section.keys, is_named)}});
+    for (const keys::ConfigKey& key : section.keys) keys.push_back(key.name);
   }
-  require(!text.empty(), "there is no model, data set, loss, optimizer, schedule or section '",
-          cut(*name), "'", did_you_mean(*name, names), "; there are ", join(names));
-  return text;
+  const std::string text = of_choices + of_sections;
+  if (!text.empty() || !of_keys.empty()) return text.empty() ? of_keys : text;
+  std::vector<std::string> all = names;
+  all.insert(all.end(), keys.begin(), keys.end());
+  throw ValueError(str("there is no model, data set, loss, optimizer, schedule, section or key '",
+                       cut(*name), "'", did_you_mean(*name, all), "; there are ", join(names),
+                       ", and keys"));
 }
 
 }  // namespace lockstep

@@ -47,12 +47,15 @@ bool is_link(const std::string& text) {
 const Rule<std::string> kLink{
     "auto, or a speed such as '0.21 ms, 117 MB/s'", is_link, {"auto", "0.21 ms, 117 MB/s"}};
 
-// A section that picks one of `registry` by its first key, and has other keys behind those of the
-// choices.
+// A section that picks one of `registry` by its first key, whose value may stand for it ("model:
+// mlp"), and has other keys behind those of the choices.
 template <typename Registry>
 Section picking(const std::string& section, Picked& picked, const Registry& registry,
-                const std::string& help, const KeyTraits& traits, const ConfigKeys& others = {}) {
-  ConfigKeys keys{{"name", one_of(picked.name, registry.names()), help, traits}};
+                const std::string& help, bool is_required, const ConfigKeys& others = {}) {
+  ConfigKeys keys{{"name",
+                   one_of(picked.name, registry.names()),
+                   help,
+                   {.required = is_required, .is_short_form = true}}};
   keys.insert(keys.end(), others.begin(), others.end());
   Section made{section, std::move(keys)};
   add_choices(made, picked.all, registry.choices());
@@ -112,11 +115,11 @@ ConfigKeys parallel_keys(LaunchOptions& launch, ZeroOptions& zero) {
 std::vector<keys::Section> config_table(Config& config) {
   using namespace keys;
   return {picking("model", config.model, model_registry(), "the model that is trained",
-                  {.required = true}, init_keys(config.init)),
+                  /*is_required=*/true, init_keys(config.init)),
           picking("data", config.data, data_registry(), "the data set that it is trained on",
-                  {.required = true}, data_use_keys(config.data_use)),
+                  /*is_required=*/true, data_use_keys(config.data_use)),
           picking("loss", config.loss, loss_registry(), "what training makes small",
-                  {.is_short_form = true}),
+                  /*is_required=*/false),
           optimizer_section(config.zero.optimizer),
           schedule_section(config.schedule),
           {"parallel", parallel_keys(config.launch, config.zero)},
