@@ -1,6 +1,7 @@
 #include "framework/storage/export.h"
 
 #include <algorithm>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <system_error>
@@ -82,25 +83,37 @@ fs::path shard_path(const fs::path& to, std::size_t index, std::size_t count) {
 }
 
 [[noreturn]] void refuse_existing(const fs::path& path) {
-  throw ValueError(str(path.string(), " exists already: name another file"));
+  throw ValueError(
+      str(path.string(), " exists already: name another file, or replace it with --force"));
 }
 
-// Files that go away again unless all of them are written.
+// Files that go away again unless all of them are written; or that replace others, once all are.
 class NewFiles : private NonCopyable {
  public:
+  explicit NewFiles(bool replaces) : replaces_(replaces) {}
   ~NewFiles() {
     std::error_code ignored;
     for (const fs::path& path : published_) fs::remove(path, ignored);
   }
 
-  void publish(NewFile& file, const fs::path& path) {
+  // `file` is whole.
+  void add(std::unique_ptr<NewFile> file, const fs::path& path) {
+    if (replaces_) {
+      whole_.push_back(std::move(file));
+      return;
+    }
     published_.reserve(published_.size() + 1);
-    if (!file.publish()) refuse_existing(path);
+    if (!file->publish()) refuse_existing(path);
     published_.push_back(path);
   }
-  [[nodiscard]] std::vector<fs::path> keep() { return std::exchange(published_, {}); }
+  void keep() {
+    for (const auto& file : whole_) file->publish_over();
+    published_.clear();
+  }
 
  private:
+  bool replaces_;
+  std::vector<std::unique_ptr<NewFile>> whole_;
   std::vector<fs::path> published_;
 };
 
@@ -124,38 +137,42 @@ Exported export_tensors(const CheckpointReader& reader, const fs::path& to,
   require(to.extension() == kSuffix, "'", to.string(), "': the file's name must end in ", kSuffix);
   const std::vector<NamedTensor> tensors = chosen(reader, options);
   const std::vector<FileTensors> shards = cut_into_shards(tensors, options.most_bytes);
-  const fs::path index_path = to.string() + ".index.json";
   std::vector<fs::path> paths;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     paths.push_back(shard_path(to, i, shards.size()));
   }
-  if (shards.size() > 1) paths.push_back(index_path);
-  for (const fs::path& path : paths) {
+  if (shards.size() > 1) paths.emplace_back(to.string() + ".index.json");
+  std::vector<fs::path> targets = paths;  // to which links lead
+  for (fs::path& path : targets) {
     std::error_code missing;
-    if (fs::exists(fs::symlink_status(path, missing))) refuse_existing(path);
+    if (!fs::exists(fs::symlink_status(path, missing))) continue;
+    if (!options.replaces) refuse_existing(path);
+    require(fs::is_regular_file(path, missing), path.string(),
+            " is no file, and only files are replaced");
+    path = fs::canonical(path);
   }
   reader.verify();
 
-  Exported exported{.files = {}, .tensors = tensors.size(), .bytes = 0};
+  Exported exported{.files = paths, .tensors = tensors.size(), .bytes = 0};
   for (const NamedTensor& tensor : tensors) exported.bytes += tensor.bytes;
-  NewFiles files;
+  NewFiles files(options.replaces);
   nlohmann::ordered_json places = nlohmann::ordered_json::object();
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    NewFile file(paths[i]);
+    auto file = std::make_unique<NewFile>(targets[i]);
     write_tensors(
-        file, mapped(shards[i], [&](const NamedTensor& each) { return source_of(reader, each); }),
+        *file, mapped(shards[i], [&](const NamedTensor& each) { return source_of(reader, each); }),
         options.metadata);
-    files.publish(file, paths[i]);
+    files.add(std::move(file), targets[i]);
     for (const NamedTensor& each : shards[i]) places[each.name] = paths[i].filename().string();
   }
   if (shards.size() > 1) {
-    NewFile file(index_path);
     const nlohmann::ordered_json index{{"metadata", {{"total_size", exported.bytes}}},
                                        {"weight_map", places}};
-    file.write(index.dump(2) + "\n");
-    files.publish(file, index_path);
+    auto file = std::make_unique<NewFile>(targets.back());
+    file->write(index.dump(2) + "\n");
+    files.add(std::move(file), targets.back());
   }
-  exported.files = files.keep();
+  files.keep();
   return exported;
 }
 

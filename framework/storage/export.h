@@ -18,6 +18,7 @@ struct ExportOptions {
   /// The most bytes of tensors in a file, but a file has one tensor at least; 0: all in one file.
   std::uint64_t most_bytes = 0;
   std::map<std::string, std::string> metadata = {};  ///< of each file, beside its format
+  bool replaces = false;  ///< files that have one of the names, once all new ones are whole
 };
 
 /// What was exported.
@@ -30,10 +31,12 @@ struct Exported {
 /// Writes tensors of a checkpoint to the safetensors file `to`, in pieces that need little memory.
 /// What takes more than `most_bytes` goes to several files, as Hugging Face names them:
 /// model-00001-of-00003.safetensors, …, and model.safetensors.index.json, which says where each
-/// tensor is. A file appears once it is whole and on the disk, the index after all others. After an
-/// error none of them is there. The checkpoint's checksums are compared first.
+/// tensor is. A file appears once it is whole and on the disk, the index after all others; where
+/// they may replace others, once all are whole. After an error none of them is there, but for those
+/// that have replaced others by then. The checkpoint's checksums are compared first.
 ///
-/// ValueError if `to` does not end in .safetensors or a file has one of the names already.
+/// ValueError if `to` does not end in .safetensors, or a file has one of the names already and is
+/// not replaced.
 /// DataError if the checkpoint is damaged, has none of these tensors (or none instead) or two of
 /// one name. Error if a file can't be written.
 Exported export_tensors(const CheckpointReader& reader, const std::filesystem::path& to,

@@ -165,6 +165,27 @@ TEST_CASE("one file is enough for an export that just fits") {
   CHECK(sample.write(options).files == std::vector<fs::path>{sample.to()});
 }
 
+TEST_CASE("an export replaces files if it is asked to, once the new ones are whole") {
+  const Sample sample = sample_state();
+  ExportOptions options = kModel;
+  options.replaces = true;
+  const fs::path index = sample.to("model.safetensors.index.json");
+  testing::write_text(sample.to("behind a link"), "mine");
+  fs::create_symlink("behind a link", index);
+  testing::write_text(sample.to("model-00002-of-00002.safetensors"), "mine, too");
+  options.most_bytes = 77;
+  const Exported exported = sample.write(options);
+  REQUIRE(exported.files.size() == 3);
+  CHECK(read_all(SafetensorsFile(exported.files[1]), "w") == sample.bytes_of("parameters/w"));
+  CHECK_THAT(testing::read_text(sample.to("behind a link")), ContainsSubstring("weight_map"));
+  CHECK(fs::is_symlink(index));
+  // An error on the way leaves what is there.
+  testing::write_text(index, "mine");
+  testing::change_last_byte(sample.path / sample.manifest.files[1].name);
+  CHECK_THROWS_WITH(sample.write(options), ContainsSubstring("is damaged"));
+  CHECK(testing::read_text(index) == "mine");
+}
+
 TEST_CASE("an export that can't be written leaves nothing behind") {
   const Sample sample = sample_state();
   const auto refusal = [&](const fs::path& to, const ExportOptions& options) {
@@ -187,11 +208,18 @@ TEST_CASE("an export that can't be written leaves nothing behind") {
   const std::string index = sample.to("model.safetensors.index.json");
   testing::write_text(index, "mine");
   CHECK(refusal(sample.to(), {.prefixes = kModel.prefixes, .most_bytes = 1}) ==
-        index + " exists already: name another file");
+        index + " exists already: name another file, or replace it with --force");
   CHECK(testing::read_text(index) == "mine");
   (void)sample.write(kModel);
   CHECK(refusal(sample.to(), kModel) ==
-        sample.to().string() + " exists already: name another file");
+        sample.to().string() + " exists already: name another file, or replace it with --force");
+
+  // What is no file is not replaced.
+  ExportOptions over = kModel;
+  over.replaces = true;
+  fs::create_directory(sample.to("folder.safetensors"));
+  CHECK(refusal(sample.to("folder.safetensors"), over) ==
+        sample.to("folder.safetensors").string() + " is no file, and only files are replaced");
 
   testing::change_last_byte(sample.path / sample.manifest.files[1].name);
   CHECK_THAT(refusal(sample.to("other.safetensors"), kModel), ContainsSubstring("is damaged"));

@@ -80,8 +80,8 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
                 "losses, optimizers, schedules, metrics");
   check_refused(folder.path(), {"export", "--to", "a.safetensors"},
                 "--checkpoint DIR and --to FILE.safetensors are needed; see train export --help");
-  check_refused(folder.path(), {"export", "--form", "x"},
-                "unknown flag --form; see train export --help");
+  check_refused(folder.path(), {"export", "--zip", "x"},
+                "unknown flag --zip; see train export --help");
   check_refused(folder.path(), {"inspect"},
                 "a checkpoint's folder is needed; see train inspect --help");
   check_refused(folder.path(), {"inspect", "a", "b"}, "'b' is no flag; see train inspect --help");
@@ -137,7 +137,10 @@ TEST_CASE("train export writes one file, or several with an index, and never ove
   CHECK(one.out == "4 tensors of 24.9 KiB in\nmodel.safetensors\n");
   CHECK(fs::file_size(run.folder.path() / "model.safetensors") > 25'000);
   check_refused(run.folder.path(), kExport + Flags{"model.safetensors"},
-                "model.safetensors exists already: name another file");
+                "model.safetensors exists already: name another file, or replace it with --force");
+  write_text(run.folder.path() / "model.safetensors", "mine");
+  CHECK(train(run.folder.path(), kExport + Flags{"model.safetensors", "--force"}).out == one.out);
+  CHECK(fs::file_size(run.folder.path() / "model.safetensors") > 25'000);
   check_refused(run.folder.path(), kExport + Flags{"none/a.safetensors"},
                 "--to none/a.safetensors: there is no folder none");
   check_refused(run.folder.path(), kExport + Flags{"a.safetensors", "--max-shard-size", "5GO"},

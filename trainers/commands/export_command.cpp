@@ -36,12 +36,14 @@ int run_export(int argc, const char* const* argv) {
   storage::ExportOptions options{.prefixes = {training::kParameters, training::kBuffers}};
   const CommandLine line{
       .program = program_name("export"),
-      .usage = "--checkpoint DIR --to FILE.safetensors [--averaged] [--max-shard-size SIZE]",
+      .usage =
+          "--checkpoint DIR --to FILE.safetensors [--averaged] [--max-shard-size SIZE] [--force]",
       .what =
           "Writes a checkpoint's parameters and buffers to a safetensors file, under the "
           "model's names.",
       .flags = {checkpoint_flag(checkpoint),
-                {"--to", "FILE.safetensors", "The new file; no file may have the name", sets(to)},
+                {"--to", "FILE.safetensors",
+                 "The new file; without --force no file may have the name", sets(to)},
                 {"--averaged", "",
                  "The averages of the parameters (trainer.ema_decay) in their place",
                  sets(is_averaged)},
@@ -49,7 +51,9 @@ int run_export(int argc, const char* const* argv) {
                  "The most bytes of tensors in a file, such as 500MB, 5GB or 4GiB; a larger tensor "
                  "gets a file of its own. Several files are named "
                  "FILE-00001-of-00003.safetensors, …, with FILE.safetensors.index.json",
-                 sets(options.most_bytes, size_of_flag)}},
+                 sets(options.most_bytes, size_of_flag)},
+                {"--force", "", "Replace files that have the names, once all new ones are whole",
+                 sets(options.replaces)}},
       .more = kExportHelp};
   if (!parse_command_line(argc, argv, line)) return print(help_text(line));
   require(checkpoint && to, "--checkpoint DIR and --to FILE.safetensors are needed; see ",

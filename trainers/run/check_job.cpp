@@ -251,7 +251,8 @@ class JobCheck {
     if (has_loss)
       check("trainer.metrics", [&] {
         const Objective objective = make_objective(config_, data_.train->type(), data_.fitted);
-        if (selects) check("checkpoint.best", [&] { (void)objective.metric(best); });
+        const auto find_best = [&] { (void)objective.metric(best); };
+        if (selects) check("checkpoint.best", find_best, "; or write none");
       });
     for (const auto& [key, is_used] :
          {std::pair{"checkpoint.best", selects},
@@ -328,13 +329,14 @@ class JobCheck {
     problems_.report(written_at(key), [&] { return str(key, ": ", parts...); });
   }
 
-  // Reports what `work` throws. Returns whether that is nothing.
-  bool check(const std::string& key, const std::function<void()>& work) {
+  // Reports what `work` throws, with a remedy. Returns whether that is nothing.
+  bool check(const std::string& key, const std::function<void()>& work,
+             const std::string& remedy = {}) {
     try {
       work();
       return true;
     } catch (const ValueError& error) {
-      report(key, error.what());
+      report(key, error.what(), remedy);
       return false;
     }
   }
