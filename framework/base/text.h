@@ -89,9 +89,9 @@ template <typename Range, typename F>
 /// Whether `name` is one of those that a pattern is for ("*.bias"): as fnmatch(3) without flags.
 [[nodiscard]] bool matches_pattern(const std::string& pattern, const std::string& name);
 
-/// The candidate nearest to `word` by edit distance (letters inserted, deleted, substituted, or
-/// swapped with a neighbour), or the first of several. "" if none is near enough: at most a third
-/// of the longer word's letters may differ, but always one.
+/// The first candidate of own_words(word); else the nearest by edit distance (a third of letters
+/// may differ, but always one; upper case counts as lower); else one with all of the other's words
+/// at its beginning or end, as in "epochs" and "max_epochs"; else "". See base/other_words.h.
 [[nodiscard]] std::string nearest(std::string_view word,
                                   const std::vector<std::string>& candidates);
 

@@ -70,7 +70,8 @@ std::vector<std::string> keep_defaults_of(const Config& recorded, Config& config
 
 /// For people: the purpose of each key, its possible values and its default. With a name: only the
 /// keys of this section, or those that a config with this model, data set, loss, optimizer or
-/// schedule may have there. ValueError, with the nearest name, for an unknown one.
+/// schedule may have there, or else the keys of this name ("lr", "optimizer.lr") in all sections.
+/// ValueError, with the nearest name, for an unknown one.
 [[nodiscard]] std::string config_help(const std::optional<std::string>& name = std::nullopt);
 
 }  // namespace lockstep
