@@ -31,6 +31,7 @@
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/run_folder.h"
 #include "framework/training/tensor_memory.h"
+#include "framework/tree/error_place.h"
 #include "trainers/commands/command_line.h"
 #include "trainers/commands/commands.h"
 #include "trainers/commands/flags.h"
@@ -150,8 +151,10 @@ Config config_of_run(const Flags& flags, const Place& place, const std::filesyst
 // Once for all replicas, and before any of them waits for others. Each host takes its own: they
 // must come to the rendezvous at about one time. Workers that are this program started again have
 // the launcher's.
-void take_records(const DataSets& data, RunOptions& options) {
-  if (options.sets.empty()) options.sets = records_of(data);
+void take_records(const Config& config, const DataSets& data, RunOptions& options) {
+  if (!options.sets.empty()) return;
+  options.sets = placed([&] { return "the data '" + config.data.name + "'"; },
+                        [&] { return records_of(data); });
 }
 
 void tell_beginning() {
@@ -211,7 +214,7 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   const Descriptor left_out = is_relaunched() ? Descriptor() : tell_workers_of_left_out(data);
   for (auto& [name, set] : options.sets) set.left_out = left_out_of(data)[name];
   if (options.resume) {
-    take_records(data, options);
+    take_records(config, data, options);
     check_data(*options.resume, options.sets);
   }
   check_job(config, data, options.resume ? &*options.resume : nullptr);
@@ -220,7 +223,7 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   check_memory(config, data);
   require(flags.max_restarts == 0 || config.launch.mode == LaunchMode::processes,
           "--max-restarts needs parallel.launch processes: a thread that crashes ends the program");
-  if (config.checkpoint.saves()) take_records(data, options);
+  if (config.checkpoint.saves()) take_records(config, data, options);
   if (flags.hosts.rank == 0 && !is_relaunched()) {
     for (const std::string& line : data_lines(config, data)) log_info(line);
   }

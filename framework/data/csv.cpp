@@ -241,12 +241,19 @@ std::shared_ptr<const Dataset> set_of(data::TableCells& cells, at::Tensor inputs
     if (targets) targets = targets->index_select(0, rows);
   }
   const auto complete = cells.complete();
+  std::shared_ptr<TensorSet> set;
   if (complete.empty() || !targets) {
-    return std::make_shared<const TensorSet>(std::move(inputs), std::move(targets), type, names,
-                                             cells.take());
+    set = std::make_shared<TensorSet>(std::move(inputs), std::move(targets), type, names,
+                                      cells.take());
+  } else {
+    set = std::make_shared<PredictedTable>(inputs, *targets, type, names, cells.take(),
+                                           at::tensor(complete));
   }
-  return std::make_shared<const PredictedTable>(inputs, *targets, type, names, cells.take(),
-                                                at::tensor(complete));
+  const auto first = static_cast<std::int64_t>(cells.file().line_of(0));
+  set->locate([path = cells.path(), first, lines = cells.lines()](std::int64_t index) {
+    return str("line ", lines.size() > 0 ? lines[index] : first + index, " of '", path, "'");
+  });
+  return set;
 }
 
 // `file`, which lies at `path`, read as `fitted` says; with `fits` that is found by it first, in a
@@ -325,6 +332,9 @@ class WithColumns final : public Dataset {
   }
   [[nodiscard]] std::string fingerprint() const override { return rows_->fingerprint(); }
   [[nodiscard]] std::vector<std::string> columns() const override { return file_->header(); }
+  [[nodiscard]] std::string origin(std::int64_t index) const override {
+    return rows_->origin(index);
+  }
   [[nodiscard]] std::string text(std::int64_t index, std::size_t column) const override {
     return std::string(file_->text(static_cast<std::size_t>(index), column));
   }

@@ -170,6 +170,17 @@ std::vector<std::int64_t> TableCells::kept() const {
                   [&](std::int64_t row) { return !left_out_[static_cast<std::size_t>(row)]; });
 }
 
+IndexList TableCells::lines() const {
+  if (left_out_.empty() && file_.lines(0, rows()) == rows()) return {};
+  std::vector<std::int64_t> lines;
+  std::size_t line = file_.line_of(0);
+  for (std::size_t row = 0; row < rows(); ++row) {
+    if (!leaves_out(row)) lines.push_back(static_cast<std::int64_t>(line));
+    line += file_.lines(row, row + 1);
+  }
+  return IndexList(lines);
+}
+
 std::vector<std::int64_t> TableCells::complete() const {
   if (needs_targets_ || incomplete_.empty()) return {};
   std::vector<std::int64_t> samples;

@@ -87,6 +87,9 @@ class TableCells {
 
   /// The rows of the set, where some are left out.
   [[nodiscard]] std::vector<std::int64_t> kept() const;
+  /// The line of the file in which each of the set's rows begins; nothing where a row is a line and
+  /// none is left out.
+  [[nodiscard]] IndexList lines() const;
   /// The rows of kept() that a training would take: predictions also have rows with gaps.
   [[nodiscard]] std::vector<std::int64_t> complete() const;
   /// The damaged rows that were found, by their numbers in the set, each with its line of the file.

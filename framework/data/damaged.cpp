@@ -8,19 +8,42 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/range.h"
+#include "framework/base/text.h"
 #include "framework/data/finite.h"
 #include "framework/data/loader.h"
+#include "framework/data/sample_text.h"
+#include "framework/tree/error_place.h"
 
 namespace lockstep {
 namespace {
 
 using Found = std::function<void(const DamagedSample& damaged)>;
 
-void look_at_each(const Dataset& data, std::span<const std::int64_t> numbers, const Found& found) {
+// What is wrong with one of these targets of classes; "" if nothing is.
+std::string wrong_class(const Dataset& data, const at::Tensor& targets,
+                        const DamageSearch& search) {
+  const SampleType type = data.type();
+  if (type.classes == 0 || type.target.dtype != at::kLong || !data.has_targets()) return "";
+  const at::Tensor all = targets.contiguous();
+  const auto* const values = all.data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < all.numel(); ++i) {
+    const std::int64_t target = values[i];
+    const bool is_class = target >= 0 && target < type.classes;
+    if (is_class || target == type.ignored || target == search.ignored) continue;
+    return str("a target that is ", target, ", but must be a class, 0 to ", type.classes - 1);
+  }
+  return "";
+}
+
+void look_at_each(const Dataset& data, std::span<const std::int64_t> numbers,
+                  const DamageSearch& search, const Found& found) {
   for (const std::int64_t index : numbers) {
     std::string reason;
     try {
       reason = non_finite_of(data, index);
+      if (reason.empty()) reason = wrong_class(data, data.batch({&index, 1}).targets, search);
+      const std::string origin = reason.empty() ? "" : data.origin(index);
+      if (!origin.empty()) reason = str(origin, ": ", reason);
     } catch (const DataError& error) {
       reason = error.what();
     }
@@ -53,11 +76,15 @@ void find_damaged(const Dataset& data, const DamageSearch& search, const Found& 
     const std::vector<std::int64_t>& numbers = asked.front();
     try {
       const Batch batch = loader.next();
-      const bool is_whole =
-          is_finite(batch.inputs) && (!data.has_targets() || is_finite(batch.targets));
-      if (!is_whole) look_at_each(data, numbers, found);
+      const bool is_whole = is_finite(batch.inputs) &&
+                            (!data.has_targets() || is_finite(batch.targets)) &&
+                            wrong_class(data, batch.targets, search).empty();
+      if (!is_whole) look_at_each(data, numbers, search, found);
     } catch (const DataError& error) {
-      numbers.size() == 1 ? found({numbers[0], error.what()}) : look_at_each(data, numbers, found);
+      numbers.size() == 1 ? found({numbers[0], error.what()})
+                          : look_at_each(data, numbers, search, found);
+    } catch (...) {
+      rethrow_at(data::first_not_made(data, numbers));
     }
     done += std::ssize(numbers);
     if (search.progress) search.progress(done, data.size());

@@ -80,6 +80,11 @@ Subset::Subset(std::shared_ptr<const Dataset> whole, data::IndexList indices)
           counted(whole_->size(), "sample"), " has the samples ", least, " ... ", most);
 }
 
+std::string Subset::origin(std::int64_t index) const {
+  const std::string in_whole = whole_->origin(indices_[index]);
+  return in_whole.empty() ? str("sample ", indices_[index], " of the whole set") : in_whole;
+}
+
 Batch Subset::gather(std::span<const std::int64_t> indices, std::int64_t epoch) const {
   const auto of_whole = mapped(indices, [&](std::int64_t index) { return indices_[index]; });
   return whole_->batch(of_whole, epoch);

@@ -107,6 +107,9 @@ class Dataset {
   }
   /// What sample `index` is called, such as by its file. All samples have names, or none: then "".
   [[nodiscard]] virtual std::string sample_name(std::int64_t /*index*/) const { return {}; }
+  /// Where sample `index` is in what users have, for messages: "line 7 of 'a.csv'". "" where its
+  /// number says so.
+  [[nodiscard]] virtual std::string origin(std::int64_t /*index*/) const { return {}; }
   /// What the source says of each sample beside its input and target, such as a table's columns,
   /// for people: what these texts are called. Those of a sample are text().
   [[nodiscard]] virtual std::vector<std::string> columns() const { return {}; }
@@ -161,6 +164,8 @@ class Subset final : public Dataset {
   [[nodiscard]] std::string sample_name(std::int64_t index) const override {
     return whole_->sample_name(indices_[index]);
   }
+  /// That in the whole.
+  [[nodiscard]] std::string origin(std::int64_t index) const override;
   [[nodiscard]] std::vector<std::string> columns() const override { return whole_->columns(); }
   [[nodiscard]] std::string text(std::int64_t index, std::size_t column) const override {
     return whole_->text(indices_[index], column);

@@ -9,8 +9,11 @@ namespace lockstep::data {
 std::string sample_text(const Dataset& data, std::int64_t index) {
   std::string name;
   // For messages: no exception is lost for a name that can't be had, either.
-  (void)thrown_by([&] { name = data.sample_name(index); });
-  return str("sample ", index, name.empty() ? "" : str(" ('", name, "')"));
+  (void)thrown_by([&] {
+    name = data.sample_name(index);
+    name = name.empty() ? data.origin(index) : str("'", name, "'");
+  });
+  return str("sample ", index, name.empty() ? "" : str(" (", name, ")"));
 }
 
 std::string first_not_made(const Dataset& data, std::span<const std::int64_t> indices,

@@ -8,7 +8,8 @@
 
 namespace lockstep::data {
 
-/// "sample 7 ('cat/a.png')": how messages call a sample.
+/// "sample 7 ('cat/a.png')", "sample 7 (line 9 of 'a.csv')": how messages call a sample, by its
+/// name or, without one, its origin.
 [[nodiscard]] std::string sample_text(const Dataset& data, std::int64_t index);
 
 /// While an exception of the batch of `indices` is handled: the text of the first that can't be

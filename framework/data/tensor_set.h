@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -38,7 +40,15 @@ class TensorSet : public Dataset {
   [[nodiscard]] std::vector<std::string> class_names() const override { return names_; }
   [[nodiscard]] bool has_targets() const override { return has_targets_; }
   [[nodiscard]] std::optional<std::int64_t> label(std::int64_t index) const override;
+  [[nodiscard]] std::string origin(std::int64_t index) const override {
+    return origin_ ? origin_(index) : std::string();
+  }
   [[nodiscard]] std::string fingerprint() const override;
+
+  /// Says what origin() is, before others see the set.
+  void locate(std::function<std::string(std::int64_t index)> origin) {
+    origin_ = std::move(origin);
+  }
 
  private:
   [[nodiscard]] Batch gather(std::span<const std::int64_t> indices,
@@ -50,6 +60,7 @@ class TensorSet : public Dataset {
   std::vector<std::string> names_;
   bool has_targets_;
   DamagedRows damaged_;
+  std::function<std::string(std::int64_t index)> origin_;
 };
 
 }  // namespace lockstep

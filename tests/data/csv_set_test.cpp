@@ -7,6 +7,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/data/csv.h"
+#include "framework/data/sample_text.h"
 #include "tests/catch.h"
 #include "tests/data/csv_error.h"
 #include "tests/data/same_batches.h"
@@ -46,6 +47,24 @@ TEST_CASE("columns of a table become inputs and values, in the order of their na
   CHECK(floats_of(whole(*some.train).inputs) == CsvFloats{2, 1, 4, 3});
   CHECK(floats_of(whole(*some.train).targets) == CsvFloats{-1, 10, -3, 30});
   testing::check_same_batches(*some.train);
+}
+
+TEST_CASE("a table's sample is told by its line of the file, whatever is left out or split off") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("a.csv", "a,y\n1,1\n2,2\n3,3\n");
+  const std::string path = " of '" + file + "')";
+  const DataSets whole_file = load_csv({.file = file, .target = {"y"}});
+  CHECK(data::sample_text(*whole_file.train, 2) == "sample 2 (line 4" + path);
+  folder.write("a.csv", "a,y\n1,\"1\n\"\n,2\n3,3\n");
+  const DataSets some = load_csv({.file = file,
+                                  .target = {"a"},
+                                  .features = {"y"},
+                                  .missing = CsvMissing::drop,
+                                  .categories = {"y"}});
+  CHECK(data::sample_text(*some.train, 0) == "sample 0 (line 2" + path);
+  CHECK(data::sample_text(*some.train, 1) == "sample 1 (line 5" + path);
+  const Subset part(some.train, {1});
+  CHECK(data::sample_text(part, 0) == "sample 0 (line 5" + path);
 }
 
 TEST_CASE("tables are normalized by the training file, and constant columns are 0") {

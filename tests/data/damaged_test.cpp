@@ -1,7 +1,10 @@
 #include "framework/data/damaged.h"
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +15,7 @@
 
 namespace lockstep {
 
+using testing::MadeOptions;
 using testing::MadeSample;
 using testing::MadeSet;
 
@@ -48,6 +52,7 @@ TEST_CASE("all samples that can't be made are found, in their order, by any numb
   }
   const MadeSet broken({.size = 100, .make = [](const MadeSample&) { throw ValueError("a bug"); }});
   CHECK_THROWS_AS(find_damaged(broken, {}, [](const DamagedSample&) {}), ValueError);
+  CHECK_THROWS_WITH(find_damaged(broken, {}, [](const DamagedSample&) {}), "a bug (sample 0)");
 }
 
 TEST_CASE("samples with values that are not finite are damaged") {
@@ -72,6 +77,29 @@ TEST_CASE("samples with values that are not finite are damaged") {
         "301: a target that is nan, at [0]\n");
   // Targets that are not known are NaN.
   CHECK(found_where(false) == "300: an input that is inf, at [1]\n");
+}
+
+TEST_CASE("targets that are no class are damaged, but for those that do not count") {
+  SampleType type = class_sample({3}, 4);
+  type.ignored = -1;
+  const auto set = std::make_shared<const MadeSet>(
+      MadeOptions{.size = 1000, .type = type, .make = [](const MadeSample& sample) {
+                    if (sample.index == 300) sample.target.fill_(4);
+                    if (sample.index == 301) sample.target.fill_(-1);
+                    if (sample.index == 302) sample.target.fill_(-100);
+                  }});
+  const auto found_in = [&](const Dataset& data, std::optional<std::int64_t> ignored) {
+    std::string found;
+    find_damaged(data, {.ignored = ignored}, [&](const DamagedSample& damaged) {
+      found += str(damaged.index, ": ", damaged.reason, "\n");
+    });
+    return found;
+  };
+  CHECK(found_in(*set, -100) == "300: a target that is 4, but must be a class, 0 to 3\n");
+  // The number is one of the part, whose users have the whole.
+  CHECK(found_in(Subset(set, {1, 302, 300}), {}) ==
+        "1: sample 302 of the whole set: a target that is -100, but must be a class, 0 to 3\n"
+        "2: sample 300 of the whole set: a target that is 4, but must be a class, 0 to 3\n");
 }
 
 }  // namespace lockstep

@@ -89,7 +89,7 @@ class Faulty : public Model {
 };
 
 // Sample i is in class i % 2. target: sample 20 in class 6. gather, file: it can't be made. early:
-// which already the fingerprint notices.
+// which already the fingerprint notices. first: as gather, of sample 0.
 class FaultySet final : public Dataset {
  public:
   explicit FaultySet(std::string fault) : fault_(std::move(fault)) {}
@@ -105,8 +105,8 @@ class FaultySet final : public Dataset {
     Batch batch = empty_batch(type(), std::ssize(indices));
     for (std::int64_t i = 0; i < std::ssize(indices); ++i) {
       const std::int64_t index = indices[static_cast<std::size_t>(i)];
-      const bool is_bad = index == 20;
-      if (is_bad && (fault_ == "gather" || fault_ == "early"))
+      const bool is_bad = index == (fault_ == "first" ? 0 : 20);
+      if (is_bad && (fault_ == "gather" || fault_ == "first" || fault_ == "early"))
         throw std::out_of_range("no such line");
       if (is_bad && fault_ == "file") throw DataError("sound.wav is cut short");
       batch.inputs[i].fill_(index);
@@ -186,7 +186,7 @@ void register_faulty_parts() {
   register_data(data_kind<FaultOptions>(
       "faulty", "throws",
       [](FaultOptions& options) {
-        return fault_keys(options, "target", "gather", "file", "early", "loading");
+        return fault_keys(options, "target", "gather", "file", "early", "loading", "first");
       },
       [](const FaultOptions& options, const DataContext& /*context*/) -> DataSets {
         if (options.fault == "loading") throw std::out_of_range("no such column");

@@ -103,7 +103,24 @@ TEST_CASE("an exception of a data set names the set and the sample") {
 TEST_CASE("a sample that can't be made before the job starts is named, too") {
   FaultyRuns runs;
   CHECK_THAT(runs.error_of("data.fault=early checkpoint.every=1"),
-             ContainsSubstring("no such line (sample 20 ('row-20'); the set '"));
+             ContainsSubstring("no such line (sample 20 ('row-20'); the set '") &&
+                 ContainsSubstring("'; the data 'faulty')"));
+  CHECK_THAT(runs.error_of("data.fault=first", 1, {"summary"}),
+             ContainsSubstring("no such line (sample 0 ('row-0') of the training set)"));
+  CHECK_THAT(
+      runs.error_of("data.fault=gather", 1, {"check"}),
+      ContainsSubstring("no such line (sample 20 ('row-20'); the train set of the data 'faulty')"));
+}
+
+TEST_CASE("train check names targets that are no class") {
+  FaultyRuns runs;
+  const Ended end = run_program(
+      Flags{OWN_TRAIN_BINARY, "check", "--config", "faulty.yaml"} + set("data.fault=target"),
+      runs.folder().path());
+  check_status(end, 2);
+  CHECK_THAT(end.out,
+             ContainsSubstring("train, sample 20: a target that is 6, but must be a class, 0 to 1\n"
+                               "train: 24 samples, 1 damaged\n"));
 }
 
 TEST_CASE("a target that a loss refuses is told as the sample that has it") {

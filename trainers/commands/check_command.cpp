@@ -6,6 +6,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/data/data.h"
+#include "framework/tree/error_place.h"
 #include "trainers/commands/flags.h"
 #include "trainers/commands/shown_data.h"
 #include "trainers/config/config.h"
@@ -17,8 +18,8 @@ namespace {
 constexpr const char* kCheckHelp =
     R"(It prints what a run would say of its data, a line for each damaged file, row or value, and how many
 samples each set has. Of a table or an array with many wrong samples the first 100 are printed.
-Every sample is made once and dropped, in data.threads threads, or one a core. Nothing is trained or
-written. Exit status: 0 if all can be read, 2 if something is damaged.
+Every sample is made once and dropped, in data.threads threads, or one a core: it must be possible,
+its values must be finite, and targets of classes be such. Nothing is trained or written. Exit status: 0 if all can be read, 2 if something is damaged.
 )";
 
 // A file with more wrong values is most likely not what was meant.
@@ -36,8 +37,17 @@ class Findings {
     ++count_;
   }
 
-  // Makes all samples of a set.
-  void look_at(const std::string& name, const Dataset& set, const DamageSearch& search) {
+  // Makes all samples of a set of the source.
+  void look_at(const std::string& source, const std::string& name, const Dataset& set,
+               const DamageSearch& search) {
+    placed([&] { return str("the ", name, " set of the data '", source, "'"); },
+           [&] { count_damaged(name, set, search); });
+  }
+
+  [[nodiscard]] std::int64_t count() const { return count_; }
+
+ private:
+  void count_damaged(const std::string& name, const Dataset& set, const DamageSearch& search) {
     // Files are all named. Of values there may be millions.
     const bool has_files = !set.sample_name(0).empty();
     std::int64_t damaged = 0;
@@ -55,9 +65,6 @@ class Findings {
     count_ += damaged;
   }
 
-  [[nodiscard]] std::int64_t count() const { return count_; }
-
- private:
   ShownSearch& shown_;
   std::set<std::string> known_;
   std::int64_t count_ = 0;
@@ -87,13 +94,15 @@ int run_check(int argc, const char* const* argv) {
   if (!read) return 0;
   const Config& config = *read;
   ShownSearch shown(stdout, /*quiet=*/false);
-  const DamageSearch search = shown.of(data_context(config).search);
+  DamageSearch search = shown.of(data_context(config).search);
+  search.ignored = data_context(config).ignored;
   Findings findings(shown);
   const DataSets data = load(config, findings, search);
   if (data.train) {
     for (const std::string& line : data_lines(config, data)) shown.print(line);
   }
-  for (const auto& [name, set] : named_sets(data)) findings.look_at(name, *set, search);
+  for (const auto& [name, set] : named_sets(data))
+    findings.look_at(config.data.name, name, *set, search);
   if (findings.count() == 0) return print("nothing is damaged\n");
   throw DataError(str(counted(findings.count(), "file or value", "files or values"),
                       findings.count() == 1 ? " is" : " are", " damaged, as said above"));

@@ -1,6 +1,3 @@
-#include <array>
-#include <cstdint>
-
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/data/data.h"
@@ -11,6 +8,7 @@
 #include "trainers/config/config.h"
 #include "trainers/config/config_options.h"
 #include "trainers/run/memory_report.h"
+#include "trainers/run/sample_place.h"
 
 namespace lockstep {
 int run_summary(int argc, const char* const* argv) {
@@ -25,8 +23,7 @@ int run_summary(int argc, const char* const* argv) {
   const Config& config = *read;
   const DataSets data = load_shown(config.data, data_context(config));
   const auto model = make_whole_model(config, data.train->type());
-  constexpr std::array<std::int64_t, 1> kFirst{0};
-  const at::Tensor inputs = data.train->batch(kFirst).inputs;
+  const at::Tensor inputs = made_batch({*data.train, {0}, "training"}).inputs;
   set_quiet(true);
   return launch(
       [&] {

@@ -217,8 +217,7 @@ class JobCheck {
     const auto step = [&] {
       const auto model = make_whole_model(own, data_.train->type());
       ZeroTrainer trainer(*model, zero_options(own, *model));
-      const std::int64_t first = 0;
-      const Batch batch = data_.train->batch({&first, 1});
+      const Batch batch = made_batch({*data_.train, {0}, "training"});
       try {
         (void)run_forward(*model, batch.inputs);
       } catch (const std::exception& error) {
