@@ -28,22 +28,14 @@ std::string with_place(const std::string& message, const std::string& place) {
   return before + last_place;
 }
 
-// Whether a place here would say nothing about the error: its cause is elsewhere.
+// Whether a place here would say nothing about the error: its cause is elsewhere. That of a file
+// that can't be opened, which is a system_error as well, is here.
 bool is_from_elsewhere(const std::exception& error) {
-  return is_out_of_memory(error) || dynamic_cast<const std::system_error*>(&error) != nullptr ||
+  const auto* const system = dynamic_cast<const std::system_error*>(&error);
+  const bool is_out_of_threads =
+      system != nullptr && system->code() == std::errc::resource_unavailable_try_again;
+  return is_out_of_memory(error) || is_out_of_threads ||
          dynamic_cast<const CommError*>(&error) != nullptr;
-}
-
-// Whether the error has a type that does not follow from its kind, so that rethrow_as() would lose
-// the type.
-bool is_of_own_type(const Error& error) {
-  // A ReplicaError with a nested exception has a type that derives from ReplicaError.
-  if (error.kind() == ErrorKind::replica) return false;
-  try {
-    throw_as(error.kind(), "");
-  } catch (const Error& plain) {
-    return typeid(error) != typeid(plain);
-  }
 }
 
 }  // namespace
@@ -83,9 +75,14 @@ bool is_of_torch(const std::exception& error) {
 }
 
 bool is_plain(const Error& error) {
-  const ErrorKind kind = error.kind();
-  return kind != ErrorKind::mismatch && kind != ErrorKind::aborted &&
-         std::string_view(error.type()) == traits_of(kind).name;
+  // A ReplicaError's type derives from it where an exception is nested, which rethrow_as() keeps.
+  if (error.kind() == ErrorKind::replica) return true;
+  if (error.kind() == ErrorKind::mismatch) return false;
+  try {
+    throw_as(error.kind(), "");
+  } catch (const Error& plain) {
+    return typeid(error) == typeid(plain);
+  }
 }
 
 void rethrow_as(const std::exception_ptr& error, const std::string& message) {
@@ -115,7 +112,7 @@ void rethrow_at(const std::string& place) {
     throw;
   } catch (const std::exception& error) {
     const auto* const ours = dynamic_cast<const Error*>(&error);
-    if (is_from_elsewhere(error) || (ours != nullptr && is_of_own_type(*ours))) throw;
+    if (is_from_elsewhere(error) || (ours != nullptr && !is_plain(*ours))) throw;
     rethrow_as(handled, with_place(error.what(), place));
   }
 }

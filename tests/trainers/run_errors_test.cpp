@@ -3,6 +3,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/replicas/first_failure.h"
+#include "framework/training/zero.h"
 #include "tests/catch.h"
 #include "tests/support/error_kinds.h"
 #include "trainers/run/run_checkpoints.h"
@@ -41,6 +42,19 @@ TEST_CASE("an error that ends a run keeps its type when it gains a note") {
   }
   CHECK_THROWS_AS(std::rethrow_exception(noted(std::make_exception_ptr(OwnError("bad")))),
                   OwnError);
+  // Types that their names do not tell.
+  const auto diverged = noted(std::make_exception_ptr(NonFiniteStep("bad")));
+  CHECK_THROWS_AS(std::rethrow_exception(diverged), NonFiniteStep);
+  CHECK(replicas::text_of(diverged) == "bad\na note");
+  const auto with_cause = noted(thrown_by([] {
+    try {
+      throw std::logic_error("worse");
+    } catch (...) {
+      std::throw_with_nested(ValueError("bad"));
+    }
+  }));
+  CHECK_THROWS_AS(std::rethrow_exception(with_cause), ValueError);
+  CHECK_THROWS_AS(std::rethrow_exception(with_cause), std::nested_exception);
   CHECK_THROWS_AS(std::rethrow_exception(noted(std::make_exception_ptr(std::logic_error("bad")))),
                   ReplicaError);
   // What is nested stays so with each further note.

@@ -1,8 +1,10 @@
 #include "framework/training/forward_place.h"
 
+#include <filesystem>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
@@ -111,6 +113,10 @@ TEST_CASE("an exception keeps its type where it gains its place, and an Error it
       if (x.numel() == 4) throw std::out_of_range("no such word");
       if (x.numel() == 5) C10_THROW_ERROR(IndexError, "no such row");
       if (x.numel() == 6) throw NonFiniteStep("diverged");
+      if (x.numel() == 8) throw std::filesystem::filesystem_error("no such folder", {});
+      if (x.numel() == 9) {
+        throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+      }
       return x;
     }
   } module;
@@ -130,6 +136,9 @@ TEST_CASE("an exception keeps its type where it gains its place, and an Error it
   // A type that its kind and name do not tell.
   CHECK_THROWS_AS(run_forward(module, at::ones({6})), NonFiniteStep);
   CHECK(run_forward(module, at::ones({7})).numel() == 7);
+  CHECK_THAT(error_of(module, at::ones({8})),
+             ContainsSubstring("no such folder") && ContainsSubstring(" (inputs Float (8))"));
+  CHECK_THROWS_AS(run_forward(module, at::ones({9})), std::system_error);
 }
 
 TEST_CASE("the second run draws no keys, calls no collectives and counts no statistics") {

@@ -194,6 +194,8 @@ void rethrow_with(const std::string& note, bool logs) {
   const std::exception_ptr handled = std::current_exception();
   try {
     throw;
+  } catch (const NonFiniteStep& error) {
+    throw NonFiniteStep(str(error.what(), "\n", note));
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::aborted) throw;  // another replica's error is the cause
     if (is_plain(error)) rethrow_as(handled, str(error.what(), "\n", note));
