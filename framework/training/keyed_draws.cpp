@@ -74,10 +74,10 @@ std::optional<Key> trainers_key(const Draw& draw) {
     clock = clock.fold(each->position.step).fold(each->position.microbatch);
   }
   if (std::exchange(last.clock, clock.bits()) != clock.bits()) last.calls.clear();
-  const bool trains = std::ranges::any_of(trainers, [](const auto& each) {
-    return each->module == nullptr || each->module->is_training();
-  });
-  Key key = clock.fold(draw.op).fold(draw.numbers).fold(trains);
+  Key key = clock.fold(draw.op).fold(draw.numbers);
+  for (const auto& each : trainers) {
+    key = key.fold(each->module == nullptr || each->module->is_training());
+  }
   if (!draw.is_alike) {
     for (const auto& each : trainers) key = key.fold(each->position.replica);
   }

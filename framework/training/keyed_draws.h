@@ -23,7 +23,10 @@ namespace lockstep::training {
 /// many elements its first tensor has, `trains` whether the module is in training mode, and `call`
 /// counts, from 0, what has the same key so far. So threads share nothing, other draws do not move
 /// these, and those of an evaluation none of training. With several trainers alive the last one's
-/// seed counts, and the places of all are folded, in the order in which they were made.
+/// seed counts, and of all the places, the modes (`trains`) and the replicas are folded, in the
+/// order in which they were made: who evaluates one network moves no draw of another's training.
+/// LibTorch's generator takes only the lower 32 bits of a key: of 100,000 draws of one operator
+/// about one pair has the same numbers.
 ///
 /// The replica is left out where replicas must have the same: of what is drawn into parameters
 /// (leaves that require a gradient, as torch::nn::init does), in ZeroTrainer::edit_parameters(),

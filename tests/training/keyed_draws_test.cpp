@@ -150,6 +150,30 @@ TEST_CASE("what an evaluation draws moves no draw of training") {
       {.axis_size = 2})();
 }
 
+TEST_CASE("with several trainers, too, what an evaluation draws moves no draw of training") {
+  pmap(
+      [] {
+        auto one = linear();
+        auto other = linear();
+        auto teacher = linear();  // which is never in training mode
+        teacher->eval();
+        const auto drawn = [&](std::vector<torch::nn::Linear> evaluated) {
+          const DataParallel first(*one, "i", {.seed = kSeed});
+          const DataParallel second(*other, "i", {.seed = kSeed});
+          const DataParallel third(*teacher, "i", {.seed = kSeed});
+          for (auto& network : evaluated) network->eval();
+          if (!evaluated.empty()) (void)at::rand({3});
+          for (auto& network : evaluated) network->train();
+          return at::rand({3});
+        };
+        const at::Tensor expected = drawn({});
+        expect(drawn({one}).equal(expected), "the first");
+        expect(drawn({other}).equal(expected), "the second");
+        expect(drawn({one, other}).equal(expected), "both");
+      },
+      {.axis_size = 2})();
+}
+
 TEST_CASE("trainers that live together draw by the steps of both") {
   pmap(
       [] {
