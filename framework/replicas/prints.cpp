@@ -27,6 +27,12 @@ std::int64_t printing_replica() {
   return job.callers.empty() ? 0 : job.callers[static_cast<std::size_t>(job.rank)];
 }
 
+// What a thread has printed of a line. It goes out at the latest when the thread ends.
+struct OpenLine {
+  std::string text;
+  ~OpenLine() { const LastLineEnds its; }
+};
+
 // Stands in std::cout's place. Each thread's text waits here for the end of its line. It has no
 // buffer of its own to share: every access of std::cout calls one of these functions.
 class Lines final : public std::streambuf {
@@ -60,13 +66,14 @@ class Lines final : public std::streambuf {
     return !has_line || pass_on(end + 1) ? count : 0;
   }
 
-  // What the first replica flushes is seen at once. Others' lines come whole.
+  // What the first replica flushes is seen at once, and so are threads of the program's own.
+  // Others' lines come whole.
   int sync() override { return printing_replica() != 0 || pass_on(waiting().size()) ? 0 : -1; }
 
  private:
   static std::string& waiting() {
-    thread_local std::string text;
-    return text;
+    thread_local OpenLine line;
+    return line.text;
   }
 
   bool pass_on(std::size_t count) {

@@ -23,7 +23,7 @@ class ReplicaPrints : private NonCopyable {
   std::streambuf* cout_before_ = nullptr;  // where it was replaced
 };
 
-/// Ends what this thread's replica has printed of a line.
+/// Ends what this thread has printed of a line.
 class LastLineEnds : private NonCopyable {
  public:
   LastLineEnds() = default;

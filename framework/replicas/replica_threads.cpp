@@ -15,6 +15,7 @@
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/kept_threads.h"
 #include "framework/replicas/machine.h"
+#include "framework/replicas/prints.h"
 #include "framework/replicas/thread_ends.h"
 #include "framework/tree/error_place.h"
 #include "framework/tree/grad.h"
@@ -152,7 +153,10 @@ void run_as(Environment& environment, const std::function<void()>& body) {
   const EnvironmentScope scope(&environment);
   try {
     member.cancellation->check();
-    body();
+    {
+      const LastLineEnds its;
+      body();
+    }
     member.seat->returned();
   } catch (const CollectiveMismatch& error) {
     member.seat->fell_out(error.verdict());

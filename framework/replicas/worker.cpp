@@ -11,7 +11,6 @@
 #include "framework/comm/network/tcp_communicator.h"
 #include "framework/comm/shared/shared_communicator.h"
 #include "framework/replicas/machine.h"
-#include "framework/replicas/prints.h"
 #include "framework/replicas/replica_threads.h"
 #include "framework/replicas/thread_ends.h"
 
@@ -77,10 +76,7 @@ void Worker::run(std::int64_t replica, const std::function<void()>& function) {
   const auto tell = [&](const std::string& text) {
     send_report(report_, {replica, ErrorKind::error, "Error", text});
   };
-  run_as(place, [&] {
-    const LastLineEnds its;
-    run_in_one_process(str("replica ", replica), function, tell);
-  });
+  run_as(place, [&] { run_in_one_process(str("replica ", replica), function, tell); });
 }
 
 void Worker::end(const std::exception_ptr& error, const std::string& reason) {

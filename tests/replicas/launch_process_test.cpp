@@ -2,6 +2,7 @@
 #include <csignal>
 #include <cstdio>
 #include <iostream>
+#include <thread>
 #include <tuple>
 
 #include <ATen/TensorOperators.h>
@@ -154,6 +155,42 @@ TEST_CASE("launch: a line is out when it ends, though its replica is killed then
         {.replicas = 2, .mode = mode});
     CHECK(ended.out == "seen\nand seen\n");
   }
+}
+
+TEST_CASE("launch: of a line without an end is out what is flushed, or whose thread ends") {
+  for (const LaunchMode mode : kModes) {
+    INFO(name_of(mode));
+    const Ended ended = launched(
+        [] {
+          if (axis_index("data") == 0) {
+            std::cout << "name? " << std::flush;
+            std::thread([] { std::cout << "and the town? "; }).join();
+            std::thread([] {
+              std::cout << "and more? " << std::flush;
+              (void)::raise(SIGKILL);
+            }).join();
+          }
+          meet();
+        },
+        {.replicas = 2, .mode = mode});
+    CHECK(ended.out == "name? and the town? and more? ");
+  }
+}
+
+TEST_CASE("launch: a line that a map's replica has left open ends with it") {
+  const Ended ended = launched(
+      [] {
+        const std::string inner = own_index() == 0 ? "inner\n" : "inner";
+        pmap([&] { std::cout << inner; }, {.axis_size = 1})();
+        meet();
+        std::cout << "outer\n";
+      },
+      {.replicas = 2, .mode = LaunchMode::threads, .prints = Prints::all});
+  CHECK(ended.status == 0);
+  auto lines = lines_of(ended.out);
+  std::ranges::sort(lines);
+  CHECK(lines ==
+        std::vector<std::string>{"[replica 1] inner", "[replica 1] outer", "inner", "outer"});
 }
 
 TEST_CASE("launch: inside a replica it is refused") {
