@@ -131,15 +131,20 @@ class FaultyLoss final : public Loss {
   std::string fault_;
 };
 
+// Of what it counts there is no figure, or of the figure no value.
 class FaultyMetric final : public Metric {
  public:
+  explicit FaultyMetric(bool counts) : counts_(counts) {}
   at::Tensor add(const at::Tensor& outputs, const at::Tensor& targets) const override {
     // Of a sample of zeros alone, which checks try, there is a figure.
-    if (outputs.abs().sum().item<double>() > 0) throw std::domain_error("no figure");
+    if (!counts_ && outputs.abs().sum().item<double>() > 0) throw std::domain_error("no figure");
     return at::zeros({1}, at::kDouble) + targets.sum();
   }
-  double value(const at::Tensor& sums) const override { return sums.item<double>(); }
+  double value(const at::Tensor& /*sums*/) const override { throw std::domain_error("no value"); }
   bool higher_is_better() const override { return false; }
+
+ private:
+  bool counts_;
 };
 
 // As many numbers as samples, as if they were rows.
@@ -199,8 +204,12 @@ void register_faulty_parts() {
       [](const FaultOptions& options, const SampleType& /*sample*/) -> std::shared_ptr<const Loss> {
         return std::make_shared<FaultyLoss>(options.fault);
       }));
-  register_metric({keys::choice("faulty", "throws"),
-                   [](const auto& /*loss*/) { return std::make_shared<FaultyMetric>(); }});
+  register_metric({keys::choice("faulty", "throws"), [](const auto& /*loss*/) {
+                     return std::make_shared<FaultyMetric>(/*counts=*/false);
+                   }});
+  register_metric({keys::choice("faulty_value", "throws at the end"), [](const auto& /*loss*/) {
+                     return std::make_shared<FaultyMetric>(/*counts=*/true);
+                   }});
   register_metric({keys::choice("growing", "has no sums"),
                    [](const auto& /*loss*/) { return std::make_shared<GrowingMetric>(); }});
   register_optimizer(optimizer_kind("faulty", "throws", [](const OptimizerOptions& /*options*/) {
@@ -212,7 +221,12 @@ Callbacks faulty_callbacks() {
   return {
       .before_first_step = [](Trainer&) { throw_if_asked("before_first_step"); },
       .after_step = [](Trainer&, const StepEnd&) { throw_if_asked("after_step"); },
-      .after_evaluation = [](Trainer&, const Evaluation&) { throw_if_asked("after_evaluation"); }};
+      .after_evaluation = [](Trainer&, const Evaluation&) { throw_if_asked("after_evaluation"); },
+      .needs_loss =
+          [](std::int64_t /*step*/) {
+            throw_if_asked("needs_loss");
+            return false;
+          }};
 }
 
 }  // namespace lockstep::testing

@@ -145,12 +145,16 @@ TEST_CASE("exceptions of losses, metrics, optimizers and callbacks name these") 
              ContainsSubstring(" (metric loss of an output of zeros, Float (1, 2))"));
   CHECK_THAT(runs.error_of("trainer.metrics=[faulty]"),
              ContainsSubstring(": no figure (metric 'faulty' of outputs Float (4, 2), targets Long "
-                               "(4); in the evaluation on the test set)"));
+                               "(4); in the evaluation on the test set, step 4)"));
+  CHECK_THAT(runs.error_of("trainer.metrics=[faulty_value]"),
+             ContainsSubstring(": no value (metric 'faulty_value'; in the evaluation on the test "
+                               "set, step 4)"));
   CHECK_THAT(runs.error_of("optimizer.name=faulty"),
              ContainsSubstring(" (in the optimizer's step 1 of parameter 'encoder.fc"));
-  for (const std::string callback : {"before_first_step", "after_step", "after_evaluation"}) {
+  for (const std::string callback :
+       {"before_first_step", "after_step", "needs_loss", "after_evaluation"}) {
     INFO(callback);
-    CHECK_THAT(runs.error_of("trainer.steps=1", 1, {}, {"FAULTY_CALLBACK=" + callback}),
+    CHECK_THAT(runs.error_of("trainer.steps=3", 1, {}, {"FAULTY_CALLBACK=" + callback}),
                ContainsSubstring(": the list is full (in the callback " + callback + ", step "));
   }
 }

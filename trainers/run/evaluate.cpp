@@ -217,7 +217,8 @@ Figures figures_of(const Objective& objective, const std::vector<at::Tensor>& co
   Figures figures;
   for (std::size_t i = 0; i < objective.metrics.size(); ++i) {
     const auto& [name, metric] = objective.metrics[i];
-    figures[name] = metric->value(counted[i]);
+    figures[name] = placed([&] { return str("metric '", name, "'"); },
+                           [&] { return metric->value(counted[i]); });
   }
   return figures;
 }

@@ -360,13 +360,14 @@ class Trainer::Run {
   }
 
   void tell_step() {
+    const std::optional<double> loss = loss_to_tell();
     in_callback("after_step", [&] {
       options_.callbacks.after_step(own_, {.step = state_.steps,
                                            .samples = state_.samples,
                                            .lr = state_.lr,
                                            .gradient_norm = state_.report.gradient_norm,
                                            .skipped = state_.report.skipped,
-                                           .loss = loss_to_tell(),
+                                           .loss = loss,
                                            .replica = axis_index(config_.launch.axis_name)});
     });
   }
@@ -375,7 +376,9 @@ class Trainer::Run {
   std::optional<double> loss_to_tell() {
     if (state_.is_logged) return state_.loss.item<double>();
     const auto& needs_loss = options_.callbacks.needs_loss;
-    if (!needs_loss || !needs_loss(state_.steps)) return std::nullopt;
+    bool is_needed = false;
+    if (needs_loss) in_callback("needs_loss", [&] { is_needed = needs_loss(state_.steps); });
+    if (!is_needed) return std::nullopt;
     return pmean(state_.loss, config_.launch.axis_name).item<double>();
   }
 
@@ -423,7 +426,7 @@ class Trainer::Run {
   void evaluate_on(const std::string& set, const Dataset& data) {
     if (state_.is_last()) checkpoints_.save_last(state_);
     const auto [figures, trained] =
-        placed([&] { return str("in the evaluation on the ", set, " set"); },
+        placed([&] { return str("in the evaluation on the ", set, " set, step ", state_.steps); },
                [&] { return figures_on(data); });
     const bool decides =
         set == kValidationSet && config_.checkpoint.best != "none" && evaluations_.owes(set);
