@@ -36,8 +36,7 @@ int run_export(int argc, const char* const* argv) {
   storage::ExportOptions options{.prefixes = {training::kParameters, training::kBuffers}};
   const CommandLine line{
       .program = program_name("export"),
-      .usage =
-          "--checkpoint DIR --to FILE.safetensors [--averaged] [--max-shard-size SIZE] [--force]",
+      .usage = "--checkpoint DIR --to FILE.safetensors [flags]",
       .what =
           "Writes a checkpoint's parameters and buffers to a safetensors file, under the "
           "model's names.",
