@@ -8,7 +8,7 @@ namespace {
 
 // Ours, and those of PyTorch, Lightning, Hugging Face, Keras and scikit-learn: what no rule of
 // nearest() finds, or finds wrong.
-constexpr std::pair<const char*, const char*> kWords[] = {
+constexpr std::pair<const char*, const char*> kOtherWords[] = {
     {"lr", "learning_rate base_lr init_lr"},
     {"loss", "criterion objective loss_fn"},
     {"schedule", "lr_scheduler scheduler lr_schedule lr_scheduler_type"},
@@ -58,7 +58,7 @@ std::string folded(std::string_view word) {
 std::vector<std::string> own_words(std::string_view word) {
   const std::string wanted = folded(word);
   std::vector<std::string> own;
-  for (const auto& [ours, others] : kWords) {
+  for (const auto& [ours, others] : kOtherWords) {
     std::istringstream all(others);
     for (std::string other; all >> other;) {
       if (other == wanted) own.emplace_back(ours);
