@@ -78,13 +78,25 @@ bool has_unsafe_stride(const ConvolutionShape& shape, bool backward) {
   return !all_are(shape.padding, 0) || (backward && is_narrow);
 }
 
+// Whether a result meets nothing but padding in some dimension.
+bool has_results_of_padding(const ConvolutionShape& shape) {
+  if (!is_convolution(shape)) return false;
+  const std::size_t dimensions = shape.weight.size() - 2;
+  const Sizes padding = for_all(shape.padding, dimensions);
+  const Sizes dilation = for_all(shape.dilation, dimensions);
+  for (std::size_t i = 0; i < dimensions; ++i) {
+    if (padding[i] > dilation[i] * (shape.weight[i + 2] - 1)) return true;
+  }
+  return false;
+}
+
 // In which gradients, of inputs and of weights, count.
 bool has_unsafe_bfloat16(const ConvolutionShape& shape, bool inputs, bool weights) {
   const bool is_safe = shape.type != c10::ScalarType::BFloat16 || TORCH_VERSION_MAJOR > 1;
   if (is_safe || shape.weight.size() < 3) return false;
   const bool is_narrow = shape.weight[1] < kLargestBlock;
-  return shape.transposed || (weights && !all_are(shape.dilation, 1)) ||
-         (inputs && is_pointwise(shape) && is_narrow);
+  return shape.transposed || has_results_of_padding(shape) ||
+         (weights && !all_are(shape.dilation, 1)) || (inputs && is_pointwise(shape) && is_narrow);
 }
 
 // Of images (batch, channels, rows, columns), every stride-th row and column.

@@ -22,8 +22,9 @@ struct ConvolutionShape {
 
 /// Whether oneDNN, with which LibTorch computes on CPUs, may fail in this convolution or, with
 /// `backward`, in its gradients. In bfloat16 with LibTorch 1.13, on CPUs with AVX-512, these may:
-/// transposed ones are computed as if they were not, and gradients are wrong of dilated ones and of
-/// 1x1 ones of fewer than 16 channels. With each version strided ones in channels_last may:
+/// transposed ones are computed as if they were not, gradients are wrong of dilated ones and of
+/// 1x1 ones of fewer than 16 channels, and with AMX those whose padding is a kernel's span or more
+/// write behind their results. With each version strided ones in channels_last may:
 ///
 ///   - 1x1, fewer than 16 channels: up to 3.12 the backward writes past its scratch memory on CPUs
 ///     with AVX2 or AVX-512 (github.com/uxlfoundation/oneDNN/issues/6035). The heap is damaged, or

@@ -195,6 +195,21 @@ TEST_CASE("strided convolutions with one column of results, or of padded points,
   check_safe(cases);
 }
 
+TEST_CASE("bfloat16 results of padding alone stay inside of their memory") {
+  ConvolutionCase c;
+  c.kernel_rows = c.kernel_columns = 2;
+  c.stride_rows = 3;
+  c.stride_columns = 7;
+  c.padding = 3;
+  c.dilation = 2;
+  c.in = 18;
+  c.out = 7;
+  c.rows = 5;
+  c.columns = 10;
+  c.half = c.weight_last = true;
+  check_safe({c});
+}
+
 TEST_CASE("dimensions of size one may have any stride, as slices leave them") {
   ConvolutionCase strided;  // of one column, of which every fifth is taken
   strided.stride_columns = 5;
