@@ -62,6 +62,7 @@
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/progress.h"
 #include "framework/telemetry/run_folder.h"
+#include "framework/telemetry/summary_writer.h"
 #include "framework/training/autocast.h"
 #include "framework/training/averaging_options.h"
 #include "framework/training/batch_norm.h"

@@ -46,4 +46,7 @@ struct ImageOptions {
 /// file at least, which has `bytes`.
 void check_size(const Image& image, std::size_t least, std::size_t bytes, const std::string& name);
 
+/// The bytes of a PNG file of the picture. Error if they can't be made. Any thread.
+[[nodiscard]] std::string encode_png(const Image& image);
+
 }  // namespace lockstep::formats

@@ -52,6 +52,10 @@ void randomness() {
 #include "framework_training_4.inc"
 }
 
+void curves(const Tensor& inputs) {
+#include "framework_training_7.inc"
+}
+
 void weights(const Tensor& inputs) {
 #include "trainers_1.inc"
 }

@@ -122,6 +122,14 @@ TEST_CASE("a PNG picture has the bytes of its file, whatever their kind") {
                {.channels = 1}) == Image{2, 3, 1, {1, 2, 3, 4, 5, 6}});
 }
 
+TEST_CASE("a picture written as PNG is read as it was") {
+  for (const std::int64_t channels : {1, 3}) {
+    const Image image{17, 31, channels, slopes(17, 31, static_cast<std::size_t>(channels))};
+    CHECK(decode(formats::encode_png(image), {.channels = channels}) == image);
+  }
+  CHECK_THROWS_AS(formats::encode_png({0, 0, 1, {}}), Error);
+}
+
 TEST_CASE("gamma, profiles and texts of a PNG file change nothing") {
   const std::string chunks =
       png_chunk("gAMA", std::string("\0\1\x86\xa0", 4)) + png_chunk("iCCP", "broken") +
