@@ -4,20 +4,24 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "framework/base/random.h"
 #include "framework/base/range.h"
 #include "framework/collectives/differentiable.h"
 #include "framework/comm/run_lock.h"
 
 namespace lockstep::collectives {
 
-AxisQueue::AxisQueue(AxisNames axis_name, bool overlap, std::source_location where)
+AxisQueue::AxisQueue(AxisNames axis_name, bool overlap, const char* track,
+                     std::source_location where)
     : axis_(std::move(axis_name)), where_(where) {
   const AxisCall call{"collectives that are started", axis_, where_};
   groups::ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
   if (!would_overlap(overlap, replicas.is_network())) return;
   // A channel that nobody else has: the number of this call, which all replicas count alike.
-  const auto number = current_environment()->next_call(replicas).number;
-  group_ = replicas.subgroup(consecutive(0, replicas.size()), number);
+  const auto call_number = current_environment()->next_call(replicas);
+  group_ = replicas.subgroup(consecutive(0, replicas.size()), call_number.number);
+  key_ = call_number.key;
+  if (watch::track_here != nullptr) track_ = watch::track_here->beside(track);
   thread_ = std::jthread([this](const std::stop_token& stop) { run_calls(stop); });
 }
 
@@ -61,6 +65,11 @@ AxisQueue::Call AxisQueue::start(comm::Verb verb, const Tensor& output, const Te
       --pending_;
     });
     if (failure_) std::rethrow_exception(failure_);
+    const bool gathers = verb.kind == comm::Verb::Kind::all_gather;
+    const watch::RecordedSpan span(
+        track_.get(), {.kind = gathers ? watch::SpanKind::gather : watch::SpanKind::reduction,
+                       .bytes = input.nbytes(),
+                       .id = Key(key_).fold(calls_begun_++).bits()});
     try {
       group_->call(verb);
     } catch (const ValueError&) {

@@ -15,6 +15,7 @@
 #include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
 #include "framework/collectives/in_place.h"
+#include "framework/watch/recorder.h"
 
 namespace lockstep::collectives {
 
@@ -28,7 +29,8 @@ namespace lockstep::collectives {
 /// failure of the job every later call has that error.
 class AxisQueue : private NonCopyable {
  public:
-  AxisQueue(AxisNames axis_name, bool overlap,
+  /// The replica's recorder has calls that go on beside it on a track of that name.
+  AxisQueue(AxisNames axis_name, bool overlap, const char* track = "started",
             std::source_location where = std::source_location::current());
   /// Gives up calls under way. Replicas that need this one for them wait to be ended, or time out.
   ~AxisQueue();
@@ -63,6 +65,9 @@ class AxisQueue : private NonCopyable {
   AxisNames axis_;
   std::source_location where_;
   std::shared_ptr<comm::Communicator> group_;  // nobody else's; none without overlap
+  std::unique_ptr<watch::Recorder::Track> track_;
+  std::uint64_t key_ = 0;          // of the queue, the same on all replicas
+  std::uint64_t calls_begun_ = 0;  // the thread's alone
   Mutex mutex_;
   std::condition_variable_any changed_;
   // The first may be being done, or just over.

@@ -13,6 +13,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/operand.h"
 #include "framework/tree/error_place.h"
+#include "framework/watch/recorder.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -107,11 +108,41 @@ Paths paths_here() {
   return {key.bits(), std::move(text)};
 }
 
-// "psum over 'data' at model.cpp:44", or which call's backward it is of.
+// "psum over 'data' at model.cpp:44"
+std::string site_of(const AxisCall& shown) {
+  return shown.operation + (" over " + shown.axes.text() + " at " + place_of(shown.where));
+}
+
+// The same, or which call's backward it is of.
 std::string title_of(const AxisCall& call) {
   if (current_forward != nullptr) return "the backward of " + current_forward->text;
-  const AxisCall& shown = call.shown();
-  return shown.operation + (" over " + shown.axes.text() + " at " + place_of(shown.where));
+  return site_of(call.shown());
+}
+
+// How the recorder calls it: all calls of one place alike.
+std::uint32_t recorded_name(const AxisCall& call, watch::Recorder::Track& track) {
+  const AxisCall& shown = current_forward != nullptr ? current_forward->call : call.shown();
+  // What a place has in this process alone is cheaper to compare than its text.
+  const auto number_of = [](const char* literal) {
+    return reinterpret_cast<std::uintptr_t>(literal);
+  };
+  Key key = Key(current_forward != nullptr ? 1 : 0)
+                .fold(number_of(shown.operation))
+                .fold(number_of(shown.where.file_name()))
+                .fold(shown.where.line());
+  for (const std::string& name : shown.axes.names()) key = key.fold(name);
+  return track.name(key.bits(), [&] {
+    return (current_forward != nullptr ? "the backward of " : "") + site_of(shown);
+  });
+}
+
+// As the replica's track has it. `id` is the same on all replicas of the call.
+watch::Recorder::Details recorded(const AxisCall& call, const Leaves& leaves, std::uint64_t id) {
+  watch::Recorder::Details details{.kind = watch::SpanKind::collective, .id = id};
+  if (watch::track_here == nullptr) return details;
+  details.name = recorded_name(call, *watch::track_here);
+  details.bytes = sum_of(leaves, &at::Tensor::nbytes);
+  return details;
 }
 
 Key fingerprint_of(const AxisCall& call, const Leaves& leaves, const Paths& paths,
@@ -186,10 +217,11 @@ class CollectiveBackward final : public torch::autograd::Node {
 
 // Of no elements there is no message. So that replicas which have some don't wait for it, all meet.
 void run_announced(const AxisCall& call, groups::ReplicaGroup& replicas,
-                   const watch::CallRecord& record, const Leaves& leaves,
+                   const watch::CallRecord& record, std::uint64_t id, const Leaves& leaves,
                    const std::function<void()>& run) {
   const bool sends = std::ranges::any_of(leaves, [](const auto& leaf) { return leaf.numel() > 0; });
   replicas.begin(record);
+  const watch::RecordedSpan span(watch::track_here, recorded(call, leaves, id));
   torch_placed([&] { return "in " + record.text; },
                [&] {
                  communicate(call, [&] {
@@ -213,7 +245,7 @@ Leaves in_graph(const AxisCall& call, groups::ReplicaGroup& replicas, const Leav
     Leaves results;
     const auto run = [&] { results = forward(operands); };
     if (communicates) {
-      run_announced(call, replicas, record, operands, run);
+      run_announced(call, replicas, record, number.key, operands, run);
     } else {
       torch_placed([&] { return "in " + record.text; }, run);
     }
@@ -252,8 +284,8 @@ void announced(const AxisCall& call, groups::ReplicaGroup& replicas, const Leave
     refuse_if_tracked(call, "what works on memory is not followed: use what returns its result");
   }
   const watch::CallRecord record = record_of(call, leaves, detail, false);
-  (void)current_environment()->next_call(replicas);
-  run_announced(call, replicas, record, leaves, run);
+  const auto number = current_environment()->next_call(replicas);
+  run_announced(call, replicas, record, number.key, leaves, run);
   if (!leaves.empty()) leaves[0].unsafeGetTensorImpl()->bump_version();
 }
 

@@ -54,7 +54,8 @@ Worker::Worker(const LaunchOptions& options, const JobPlan& plan, std::int64_t i
       run_lock_(options.timeout),
       communicator_(make_communicator(options, plan, index, store, memory)),
       local_(std::make_shared<groups::LocalReplicas>(static_cast<int>(index), communicator_,
-                                                     memory->board())) {
+                                                     memory->board())),
+      recorder_(memory->recorder()) {
   AxisLevel level{{{options.axis_name, options.replicas}}, 0, kJobCall};
   for (std::int64_t worker = 0; worker < plan.layout.workers(); ++worker) {
     const auto count = static_cast<std::size_t>(plan.layout.replicas_of_worker(worker).size);
@@ -72,6 +73,8 @@ void Worker::run(std::int64_t replica, const std::function<void()>& function) {
   Environment& place = *places_[static_cast<std::size_t>(replica - replicas_.offset)];
   const at::ThreadLocalStateGuard same_state(callers_state_);
   set_math_threads(math_threads_);
+  const auto track = recorder_->take(static_cast<int>(replica), "replica");
+  const watch::TrackScope recorded(track.get());
   const comm::RunLockScope running(replicas_.size > 1 ? &run_lock_ : nullptr);
   const auto tell = [&](const std::string& text) {
     send_report(report_, {replica, ErrorKind::error, "Error", text});

@@ -27,6 +27,7 @@
 #include "framework/replicas/job_plan.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/worker_process.h"
+#include "framework/watch/recorder.h"
 
 namespace lockstep::replicas {
 
@@ -70,6 +71,7 @@ class Worker {
   at::ThreadLocalState callers_state_;
   std::shared_ptr<comm::Communicator> communicator_;
   std::shared_ptr<groups::LocalReplicas> local_;
+  std::shared_ptr<watch::Recorder> recorder_;
   std::shared_ptr<comm::Cancellation> cancellation_ = std::make_shared<comm::Cancellation>();
   std::vector<std::unique_ptr<Environment>> places_;  // of its replicas, in order
 };

@@ -44,7 +44,7 @@ DataParallel::DataParallel(training::ModuleParameters parameters, const AxisName
       all_(std::move(parameters)),
       claims_("DataParallel", {training::ParameterClaim::gradients}, all_.names, all_.tensors),
       module_(checked(all_, options_), {"DataParallel", axis_, where}, options_, *this),
-      queue_(axis_, options_.overlap != Overlap::off, where) {}
+      queue_(axis_, options_.overlap != Overlap::off, "reductions", where) {}
 
 void DataParallel::backward(const at::Tensor& loss, const training::BackwardOptions& options,
                             bool is_last, std::source_location where) {

@@ -93,9 +93,9 @@ ZeroTrainer::ZeroTrainer(torch::nn::Module& module, ZeroOptions options, std::so
   const training::TrainerCall call({"ZeroTrainer", axis_, where});
   check_groups(options_.optimizer, parameters_.names);
   keep_buffers();
-  queue_ = std::make_unique<collectives::AxisQueue>(axis_, options_.overlap != Overlap::off, where);
-  gather_queue_ =
-      std::make_unique<collectives::AxisQueue>(axis_, options_.overlap != Overlap::off, where);
+  const bool overlap = options_.overlap != Overlap::off;
+  queue_ = std::make_unique<collectives::AxisQueue>(axis_, overlap, "reductions", where);
+  gather_queue_ = std::make_unique<collectives::AxisQueue>(axis_, overlap, "gathers", where);
   // Parameters must be cut before the first forward, and have values in it.
   if (options_.stage == 3 || deferred_.any()) lay_out(at::Tensor());
   if (deferred_.any()) {

@@ -121,7 +121,7 @@ std::unique_ptr<Recorder::Track> Recorder::take(int replica, std::string_view na
       TrackWords& words = this->words(replica, track);
       const bool fits = tries == 2 || read_text(words.name) == (tries == 0 ? name : "");
       if (fits && words.taken.replace(0, 1))
-        return std::make_unique<Track>(std::shared_ptr<TrackWords>(data_, &words), name);
+        return std::make_unique<Track>(*this, replica, track, name);
     }
   }
   return nullptr;
@@ -142,28 +142,32 @@ Recorder::Recording Recorder::read(int replica, std::size_t track, std::uint64_t
   return recording;
 }
 
-Recorder::Track::Track(std::shared_ptr<TrackWords> words, std::string_view name)
-    : words_(std::move(words)), begun_(words_->begun.load()) {
-  if (read_text(words_->name) == name) return;
-  words_->first.store(begun_);
-  write_text(words_->name, name);
+Recorder::Track::Track(const Recorder& recorder, int replica, std::size_t track,
+                       std::string_view name)
+    : recorder_(recorder),
+      replica_(replica),
+      words_(recorder.words(replica, track)),
+      begun_(words_.begun.load()) {
+  if (read_text(words_.name) == name) return;
+  words_.first.store(begun_);
+  write_text(words_.name, name);
 }
 
 Recorder::Track::~Track() {
-  words_->taken.store(0);
+  if (process_ == process_generation()) words_.taken.store(0);
 }
 
 std::uint32_t Recorder::Track::add_name(Known& known, std::uint64_t key, std::string_view text) {
   std::array<Word, kNameWords> words{};
   write_text(words, text);
   const std::string kept = read_text(words);
-  const std::uint64_t used = words_->names_used.load();
+  const std::uint64_t used = words_.names_used.load();
   std::uint32_t name = 1;
   // An owner before this one may have added it.
-  while (name <= used && name < kOthers && read_text(words_->names[name]) != kept) ++name;
+  while (name <= used && name < kOthers && read_text(words_.names[name]) != kept) ++name;
   if (name > used && name < kOthers) {
-    write_text(words_->names[name], text);
-    words_->names_used.store(name);
+    write_text(words_.names[name], text);
+    words_.names_used.store(name);
   }
   ++known_count_;
   known = {key, name};
@@ -171,15 +175,17 @@ std::uint32_t Recorder::Track::add_name(Known& known, std::uint64_t key, std::st
 }
 
 std::uint64_t Recorder::Track::begin(const Details& details, std::uint64_t at) noexcept {
+  if (process_ != process_generation()) return 0;
   write(details, at, 0);
   return begun_;
 }
 
 void Recorder::Track::end(std::uint64_t number, const Details& details,
                           std::uint64_t began) noexcept {
+  if (number == 0) return;
   const std::uint64_t now = recorder_now();
   if (begun_ - number < kSpans) {
-    words_->span(number).end.store(now);
+    words_.span(number).end.store(now);
   } else {
     write(details, began, now);
   }
@@ -188,7 +194,7 @@ void Recorder::Track::end(std::uint64_t number, const Details& details,
 void Recorder::Track::write(const Details& details, std::uint64_t began,
                             std::uint64_t ended) noexcept {
   const std::uint64_t number = ++begun_;
-  SpanWords& words = words_->span(number);
+  SpanWords& words = words_.span(number);
   words.stamp.store(stamp_of(number) - 1);
   words.begin.store(began);
   words.end.store(ended);
@@ -197,7 +203,7 @@ void Recorder::Track::write(const Details& details, std::uint64_t began,
   words.bytes.store(details.bytes);
   words.id.store(details.id);
   words.stamp.store(stamp_of(number));
-  words_->begun.store(number);
+  words_.begun.store(number);
 }
 
 }  // namespace lockstep::watch

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "framework/base/non_copyable.h"
+#include "framework/base/process.h"
+#include "framework/base/scoped_value.h"
 
 namespace lockstep::watch {
 
@@ -104,13 +106,21 @@ class Recorder {
   std::shared_ptr<std::byte> data_;
 };
 
-/// The writer of a track, free again when it is gone. One thread at a time. Beginning and ending a
+/// The writer of a track, free again when it is gone. One thread at a time; in a process that this
+/// one forks it records nothing. Beginning and ending a
 /// span takes two readings of the clock and a line of the cache: nothing is allocated or locked.
 class Recorder::Track : private NonCopyable {
  public:
   /// Use Recorder::take().
-  Track(std::shared_ptr<TrackWords> words, std::string_view name);
+  Track(const Recorder& recorder, int replica, std::size_t track, std::string_view name);
   ~Track();
+
+  /// The rings that it is one of.
+  [[nodiscard]] const Recorder& recorder() const noexcept { return recorder_; }
+  /// Another track of the same replica: see take().
+  [[nodiscard]] std::unique_ptr<Track> beside(std::string_view name) {
+    return recorder_.take(replica_, name);
+  }
 
   /// The number of `text`, which is put together only at the first time with this `key`: a hash of
   /// all that the text says. A text of more than 127 bytes is cut.
@@ -124,7 +134,7 @@ class Recorder::Track : private NonCopyable {
     }
   }
 
-  /// Returns the span's number.
+  /// Returns the span's number; 0 if it is not recorded.
   [[nodiscard]] std::uint64_t begin(const Details& details, std::uint64_t at) noexcept;
   /// `details` and `began` are those of begin().
   void end(std::uint64_t number, const Details& details, std::uint64_t began) noexcept;
@@ -138,10 +148,23 @@ class Recorder::Track : private NonCopyable {
   std::uint32_t add_name(Known& known, std::uint64_t key, std::string_view text);
   void write(const Details& details, std::uint64_t began, std::uint64_t ended) noexcept;
 
-  std::shared_ptr<TrackWords> words_;
+  Recorder recorder_;
+  int replica_;
+  TrackWords& words_;
+  std::uint64_t process_ = process_generation();
   std::uint64_t begun_;
   std::size_t known_count_ = 0;
   std::array<Known, kKnown> known_{};
+};
+
+/// The track of what this thread does: a replica's; nullptr outside of jobs, and in threads of
+/// maps.
+inline constinit thread_local Recorder::Track* track_here = nullptr;
+
+/// While this lives, what this thread does is recorded there.
+class TrackScope : ScopedValue<Recorder::Track*> {
+ public:
+  explicit TrackScope(Recorder::Track* track) noexcept : ScopedValue(track_here, track) {}
 };
 
 /// A span of what the calling thread does while this lives. Without a track it is none.

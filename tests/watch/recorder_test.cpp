@@ -201,6 +201,24 @@ TEST_CASE("what a killed process has recorded is still there", "[recorder]") {
   CHECK(recorder->read(1, 0).begun == 0);
 }
 
+TEST_CASE("a process that the owner of a track forks records nothing", "[recorder]") {
+  const Descriptor memory(comm::HostMemory::make_memory(1));
+  const auto recorder = comm::HostMemory(1, memory.get()).recorder();
+  auto track = recorder->take(0, "replica");
+  { const RecordedSpan span(track.get(), {SpanKind::data}); }
+  const testing::Ended end = testing::run_forked([&] {
+    { const RecordedSpan span(track.get(), {SpanKind::forward}); }
+    track.reset();  // which is still its owner's
+    return recorder->take(0, "replica") != nullptr && recorder->read(0, 0).begun == 1 ? 0 : 1;
+  });
+  CHECK(end.status == 0);
+  CHECK(recorder->read(0, 1).track == "replica");
+  { const RecordedSpan span(track.get(), {SpanKind::backward}); }
+  CHECK(numbers_of(recorder->read(0, 0).spans) == std::vector<std::uint64_t>{1, 2});
+  const auto beside = track->beside("reductions");
+  CHECK(recorder->read(0, 2).track == "reductions");
+}
+
 TEST_CASE("a recorder and what else the memory of a host has do not overlap", "[recorder]") {
   const Descriptor descriptor(comm::HostMemory::make_memory(2, 5));
   const auto memory = std::make_shared<comm::HostMemory>(2, descriptor.get());
