@@ -18,8 +18,9 @@ namespace {
 constexpr const char* kCheckHelp =
     R"(It prints what a run would say of its data, a line for each damaged file, row or value, and how many
 samples each set has. Of a table or an array with many wrong samples the first 100 are printed.
-Every sample is made once and dropped, in data.threads threads, or one a core: it must be possible,
-its values must be finite, and targets of classes be such. Nothing is trained or written. Exit status: 0 if all can be read, 2 if something is damaged.
+Every sample is made once and dropped, in data.threads threads, or one a core. A sample is damaged
+if it can't be made, if a value is not finite, or if its target is no class. Nothing is trained or
+written. Exit status: 0 if nothing is damaged, 2 if something is.
 )";
 
 // A file with more wrong values is most likely not what was meant.

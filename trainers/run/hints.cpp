@@ -39,11 +39,12 @@ std::string scale_text(const Objective& objective, const DataSets& data, const s
   const at::Tensor mean = targets.mean(0, /*keepdim=*/true).expand_as(targets);
   const double usual = objective.loss->mean(mean, targets).item<double>();
   constexpr double kFar = 10;
-  if (loss->second <= usual || (size < kFar && size > 1 / kFar)) return "";
+  const bool is_above = loss->second > usual;  // of NaN nothing is
+  if (!is_above || (size < kFar && size > 1 / kFar)) return "";
   return str("the ", set, " loss is above ", usual,
-             ", which the targets' mean would have. They are ", "about ", size,
-             " in size: data.normalize_targets: true gives the model targets of ",
-             "mean 0 and deviation 1");
+             ", which the targets' mean would have. Targets are about ", size,
+             " in size: data.normalize_targets: true gives the model targets of mean 0 and "
+             "deviation 1");
 }
 
 std::string busy_text(double waited_s, double seconds, std::int64_t math_threads) {
