@@ -180,7 +180,8 @@ void check_text(const std::string& text, const YamlSource& source) {
     const std::size_t content = line.find_first_not_of(" \t\r");
     // As text copied from web pages has it, where it looks like a blank.
     constexpr const char* kHardBlank = "\xc2\xa0";
-    const std::size_t behind_colon = line.substr(0, line.find('#')).find(str(":", kHardBlank));
+    const std::string plain = line.substr(0, line.find_first_of("#'\""));
+    const std::size_t behind_colon = plain.find(str(":", kHardBlank));
     const std::size_t hard =
         content != std::string::npos && line.find(kHardBlank) == content ? content : behind_colon;
     if (hard != std::string::npos) {
