@@ -428,7 +428,10 @@ bool is_list(const YamlNode& node, const std::string& items, const Report& repor
   if (node.kind != YamlNode::Kind::list) {
     std::string item;
     if (node.kind == YamlNode::Kind::scalar) {
-      item = items == "strings" ? yaml_text(node.text) : number_text(node.text, false);
+      const bool has_several = items != "maps" && node.text.find(',') != std::string::npos;
+      item = has_several          ? node.text
+             : items == "strings" ? yaml_text(node.text)
+                                  : number_text(node.text, false);
     }
     report(node.place, str("expected a list of ", items, ", found ", yaml_described(node),
                            item.empty() ? "" : str("; write [", cut(item), "]")));

@@ -242,6 +242,8 @@ TEST_CASE("an impossible value says the rule and the value") {
   check_problem("sizes:\n  list: [1,\n    0]", "3:5: sizes.list: must be at least 1, is 0");
   check_problem("sizes: {list: 3}",
                 "1:15: sizes.list: expected a list of integers, found '3'; write [3]");
+  check_problem("sizes:\n  list: 3,4",
+                "2:9: sizes.list: expected a list of integers, found '3,4'; write [3,4]");
 }
 
 TEST_CASE("samples that are good are read and printed as they are, bad ones are refused") {
@@ -480,6 +482,7 @@ TEST_CASE("what is not YAML is refused with its line and column") {
       "2",
       "2:9: " + hard);
   CHECK(read("paint: {text: a\xc2\xa0}  #:\xc2\xa0").text == "a\xc2\xa0");
+  CHECK(read("paint: {text: \":\xc2\xa0\"}").text == ":\xc2\xa0");
   CHECK_THAT(problems_in(std::string("paint\0", 6)),
              ContainsSubstring("1:6: the control character"));
   CHECK(read("\xef\xbb\xbfpaint: {number: 2}\r\nsizes: {small: 4}\r\n").small == 4);

@@ -244,7 +244,7 @@ int main(int argc, char** argv) {
   register_data(data_kind<ManyOptions>("many", "parity of more numbers", many_keys, load_many));
   register_data(data_kind("noted", "zeros", load<Noted>));
   register_data(data_kind("parity", "numbers, even or odd", load<Parity>));
-  register_data(data_kind("riddle", "parity, but not of the test", load_riddle));
+  register_data(data_kind("Riddle", "parity, but not of the test", load_riddle));
   register_model(model_kind(
       "zero", "a layer that starts at 0",
       [](const SampleType& sample, const Key& /*key*/) { return std::make_shared<Zero>(sample); }));

@@ -39,6 +39,7 @@ TEST_CASE("a program of one's own has train's commands for its models and data")
   CHECK_THAT(own_train(folder, {"keys", "zero"}).out,
              ContainsSubstring("model.init_from_strict: ") && !ContainsSubstring("model.hidden"));
   CHECK(own_train(folder, {"keys", "zerro"}).status == 2);
+  CHECK(own_train(folder, {"keys", "Riddle"}).status == 0);
 
   folder.write("parity.yaml", "model: {name: zero}\ndata: {name: parity}\n");
   const Ended summary = own_train(folder, {"summary", "--config", "parity.yaml"});
@@ -196,8 +197,8 @@ TEST_CASE("a loss of one's own is trained by, and a metric of one's own measured
 TEST_CASE("samples without targets are for predictions alone, whatever their source allows") {
   const TemporaryFolder folder;
   folder.write("job.yaml", "model: {name: zero}\ndata: {name: parity}\n");
-  const Flags riddle{"--set", "data.name=riddle"};
-  const std::string refusal = "riddle: its test set has no targets";
+  const Flags riddle{"--set", "data.name=Riddle"};
+  const std::string refusal = "Riddle: its test set has no targets";
   check_refused(folder, Flags{"--config", "job.yaml", "--output", "run"} + riddle, refusal);
   CHECK(!fs::exists(folder.path() / "run"));
   REQUIRE(own_train(folder, {"--config", "job.yaml", "--output", "run", "--quiet"}).status == 0);

@@ -86,17 +86,18 @@ std::string config_help(const std::optional<std::string>& name) {
   Config defaults;
   const std::vector<keys::Section> table = config_table(defaults);
   if (!name) return keys::keys_help(table);
+  const auto is_name = [&](const std::string& known) { return folded(known) == folded(*name); };
   std::string of_choices, of_sections, of_keys;
   std::vector<std::string> names, keys;
   for (const keys::Section& section : table) {
     for (const auto& [choice, help] : section.choices) {
       names.push_back(choice);
-      if (choice == folded(*name)) of_choices += keys::keys_help(section, choice);
+      if (is_name(choice)) of_choices += keys::keys_help(section, choice);
     }
   }
   for (const keys::Section& section : table) {
     names.push_back(section.name);
-    if (section.name == folded(*name)) of_sections += keys::keys_help({section});
+    if (is_name(section.name)) of_sections += keys::keys_help({section});
     const auto is_named = [&](const keys::ConfigKey& key) {
       return *name == key.name || *name == str(section.name, ".", key.name);
     };
