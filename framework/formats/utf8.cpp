@@ -52,8 +52,10 @@ std::string utf8_advice(const std::string& path, std::string_view text) {
     return static_cast<unsigned char>(byte) >= 0x80 && static_cast<unsigned char>(byte) < 0xa0;
   });
   const char* const name = is_utf16(text) ? "UTF-16" : is_windows ? "WINDOWS-1252" : "LATIN1";
-  return str("if that is ", name, ", this makes UTF-8 of it: iconv -f ", name, " -t UTF-8 '", path,
-             "' > NEW");
+  const bool is_packed = path.ends_with(".gz");
+  return str("if that is ", name,
+             ", this makes UTF-8 of it: ", is_packed ? str("zcat '", path, "' | ") : "",
+             "iconv -f ", name, " -t UTF-8 ", is_packed ? "" : str("'", path, "' "), "> NEW");
 }
 
 }  // namespace lockstep::formats

@@ -16,6 +16,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/formats/decimal.h"
+#include "framework/formats/utf8.h"
 #include "tests/catch.h"
 #include "tests/formats/idx_files.h"
 #include "tests/support/message_of.h"
@@ -152,6 +153,8 @@ TEST_CASE("text that is not in UTF-8 is refused with its place and what converts
               "e,y\n1,2\n") == of_file + "line 1: the header" + advice("LATIN1"));
   CHECK(error("x,y\n\x80 5,K\xf6ln\n") == of_file + "line 2: column 'x'" + advice("WINDOWS-1252"));
   CHECK(error(std::string("\xff\xfex\0,\0", 6)) == of_file + "it" + advice("UTF-16"));
+  CHECK_THAT(utf8_advice("a.csv.gz", "\xf6"),
+             ContainsSubstring(": zcat 'a.csv.gz' | iconv -f LATIN1 -t UTF-8 > NEW"));
   // Cut letters, ones that are longer than they need to be, halves of a pair, and too large ones.
   for (const char* const wrong : {"\xc3", "\xe2\x82", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80",
                                   "\xf0\x80\x80\xaf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80"}) {
