@@ -23,15 +23,17 @@ std::int64_t usable_cores() {
   return std::min<std::int64_t>(cores, cores_of_control_groups());
 }
 
-double waited_for_cores_s() {
-  double nanoseconds = 0;
+CoreTime core_time() {
+  CoreTime time;
   std::error_code ignored;
   for (const auto& thread : fs::directory_iterator("/proc/self/task", ignored)) {
-    double run = 0;
+    double ran = 0;
     double waited = 0;
-    if (std::ifstream(thread.path() / "schedstat") >> run >> waited) nanoseconds += waited;
+    if (!(std::ifstream(thread.path() / "schedstat") >> ran >> waited)) continue;
+    time.ran_s += ran * 1e-9;
+    time.waited_s += waited * 1e-9;
   }
-  return nanoseconds * 1e-9;
+  return time;
 }
 
 std::int64_t cores_of_control_groups(const fs::path& root) {

@@ -9,9 +9,13 @@ namespace lockstep {
 /// what the CPU quota of a container or job allows.
 [[nodiscard]] std::int64_t usable_cores();
 
-/// Seconds in which this process' living threads were ready to run and had no core, all together. 0
-/// where the system does not tell.
-[[nodiscard]] double waited_for_cores_s();
+/// What this process' living threads have had of the cores, all together, in seconds. 0 where the
+/// system does not tell.
+struct CoreTime {
+  double ran_s = 0;
+  double waited_s = 0;  ///< ready to run, but without a core
+};
+[[nodiscard]] CoreTime core_time();
 
 /// Whole cores that the CPU quotas of this process' control groups (versions 1 and 2) allow, at
 /// least 1: a quota of 2.5 cores is 2. Read from proc/self/cgroup and sys/fs/cgroup below `root`.

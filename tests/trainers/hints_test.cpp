@@ -25,12 +25,18 @@ TEST_CASE("keys for longer runs are told where the config has written them, and 
 }
 
 TEST_CASE("cores that others take are told where math threads wait for them") {
-  CHECK(busy_text(0.1, 5, 2).empty());
-  CHECK(busy_text(2.4, 5, 2).empty());
-  CHECK_THAT(busy_text(2.6, 5, 2),
+  const auto told = [](double waited_s, std::int64_t math_threads, double ran_s = 1) {
+    return busy_text({.ran_s = ran_s, .waited_s = waited_s}, 5, math_threads);
+  };
+  CHECK(told(0.1, 2).empty());
+  CHECK(told(2.4, 2).empty());
+  CHECK_THAT(told(2.6, 2),
              ContainsSubstring("in 5.0 s this process' threads waited for one 2.6 s, ") &&
                  ContainsSubstring("parallel.threads_per_replica: 1 "));
-  CHECK(busy_text(2.6, 5, 4).empty());
+  CHECK(told(2.6, 4).empty());
+  // Threads that make batches take the cores.
+  CHECK(told(2.6, 2, 7.6).empty());
+  CHECK(!told(2.6, 2, 7.4).empty());
 }
 
 TEST_CASE("targets far from 1 are told where their mean would predict better than the model") {

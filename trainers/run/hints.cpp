@@ -47,12 +47,13 @@ std::string scale_text(const Objective& objective, const DataSets& data, const s
              "deviation 1");
 }
 
-std::string busy_text(double waited_s, double seconds, std::int64_t math_threads) {
+std::string busy_text(const CoreTime& time, double seconds, std::int64_t math_threads) {
   constexpr double kMuch = 0.25;  // of the time, each
-  if (waited_s < kMuch * seconds * static_cast<double>(math_threads)) return "";
+  const double all = seconds * static_cast<double>(math_threads);
+  if (time.waited_s < kMuch * all || time.ran_s > (1 - kMuch) * all) return "";
   return str(
       "other programs take the cores: in ", formatted("%.1f", seconds),
-      " s this process' threads waited for one ", formatted("%.1f", waited_s),
+      " s this process' threads waited for one ", formatted("%.1f", time.waited_s),
       " s, and math threads wait for each other. parallel.threads_per_replica: 1 may be many "
       "times faster, and so may GOMP_SPINCOUNT=1000 in the environment, which keeps the bits");
 }

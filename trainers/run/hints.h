@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "framework/base/cores.h"
 #include "framework/data/data.h"
 #include "trainers/config/config.h"
 #include "trainers/run/evaluate.h"
@@ -20,9 +21,11 @@ namespace lockstep {
 [[nodiscard]] std::string scale_text(const Objective& objective, const DataSets& data,
                                      const std::string& set, const Figures& figures);
 
-/// That others take the cores of math threads, which wait for one another: in `seconds` this
-/// process' threads waited for cores for `waited_s`, all together. Costs most where a model is
+/// That others take the cores of math threads, which wait for one another: `time` is what this
+/// process' threads had in `seconds`. Not that threads of its own take them, such as those that
+/// make batches: then all together run as long as math threads could. Costs most where a model is
 /// small: steps have many pieces of work, and each waits for its last thread.
-[[nodiscard]] std::string busy_text(double waited_s, double seconds, std::int64_t math_threads);
+[[nodiscard]] std::string busy_text(const CoreTime& time, double seconds,
+                                    std::int64_t math_threads);
 
 }  // namespace lockstep

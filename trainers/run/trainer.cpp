@@ -489,9 +489,11 @@ class Trainer::Run {
     if (!cores_) return;
     const double seconds = std::chrono::duration<double>(Clock::now() - cores_->begin).count();
     if (seconds < kSome) return;
-    const double waited_s = waited_for_cores_s() - cores_->waited_s;
+    const CoreTime now = core_time();
+    const CoreTime since{.ran_s = now.ran_s - cores_->time.ran_s,
+                         .waited_s = now.waited_s - cores_->time.waited_s};
     cores_.reset();
-    hint(busy_text(waited_s, seconds, replicas::own_math_threads()));
+    hint(busy_text(since, seconds, replicas::own_math_threads()));
   }
 
   void hint(const std::string& text) {
@@ -577,10 +579,10 @@ class Trainer::Run {
   }
 
   using Clock = std::chrono::steady_clock;
-  // How long threads have waited for cores when the first step began.
+  // When the first step began, and what threads had had of the cores by then.
   struct CoresWatch {
     Clock::time_point begin = Clock::now();
-    double waited_s = waited_for_cores_s();
+    CoreTime time = core_time();
   };
 
   std::optional<CoresWatch> cores_;  // where that is to be looked at
