@@ -282,7 +282,7 @@ TEST_CASE("the help of a name has the keys of a config that picks it, with its d
   CHECK(config_help("AdamW") == config_help("adamw"));
   // A key, in all sections that have it.
   CHECK(keys_of("lr") == Sets{"optimizer.lr"});
-  CHECK(keys_of("optimizer.lr") == Sets{"optimizer.lr"});
+  CHECK(keys_of("Optimizer.LR") == Sets{"optimizer.lr"});
   CHECK(keys_of("steps") == Sets{"schedule.steps", "trainer.steps"});
   CHECK_THAT(config_help("dropout"), StartsWith("model.dropout: ") && EndsWith("only for gpt\n"));
   const auto unknown = [](const std::string& name) {

@@ -57,6 +57,12 @@ TEST_CASE("words that are no flags are said how they are given") {
   meant({"--output-dir", "a"}, "--output");
   meant({"-c", "a.yaml"}, "--config");
   meant({"-h"}, "--help");
+  meant({"--config", "a.yaml", "optimizer.lr", "0.1"}, "--set optimizer.lr=0.1");
+  const auto told = [](const std::vector<std::string>& arguments) {
+    return testing::message_of<ValueError>([&] { (void)parse_arguments(arguments); });
+  };
+  CHECK(told({"-n", "4"}) == "unknown flag -n; see train --help");  // several begin so
+  CHECK(told({"--config", "a.yaml", "stray"}) == "'stray' is no flag; see train --help");
 }
 
 TEST_CASE("--help-config still prints the table of keys, but the help has it no longer") {

@@ -61,11 +61,13 @@ bool parse_command_line(int argc, const char* const* argv, const CommandLine& li
     const std::string argument = argv[i];
     if (argument.rfind('-', 0) != 0 || (argument == "-" && line.operand)) {
       if (!line.operand || (!operands.empty() && !line.has_many)) {
-        std::string way = meant(argument, "");
-        // "--set key value" lacks its '='.
-        if (way.empty() && !given.empty() && given.back().second.value == argv[i - 1]) {
+        const bool has_value = i + 1 < argc && !std::string_view(argv[i + 1]).starts_with("--");
+        std::string way = meant(argument, has_value ? argv[i + 1] : "");
+        // "--set key value" lacks its '='. Of other flags that says nothing: "--config a.yaml b".
+        const bool is_set = i > 2 && std::string_view(argv[i - 2]) == "--set";
+        if (way.empty() && is_set) {
           const std::size_t value = std::min(argument.size(), argument.find_first_not_of('='));
-          way = meant(given.back().second.value, argument.substr(value));
+          way = meant(argv[i - 1], argument.substr(value));
         }
         fail(str("'", cut(argument), "' is no flag", way));
       }
@@ -83,10 +85,10 @@ bool parse_command_line(int argc, const char* const* argv, const CommandLine& li
                                                            : "";
       std::string way = meant(name, next.empty() ? "VALUE" : next);
       if (way.empty()) way = did_you_mean(name, all);
-      const auto in_full = std::ranges::find_if(all, [&](const std::string& known) {
+      const auto in_full = filtered(all, [&](const std::string& known) {
         return name == "-h" ? known == "--help" : name.size() == 2 && known.starts_with("-" + name);
       });
-      if (way.empty() && in_full != all.end()) way = str(" (did you mean '", *in_full, "'?)");
+      if (way.empty() && in_full.size() == 1) way = str(" (did you mean '", in_full[0], "'?)");
       fail(str("unknown flag ", cut(name), way));
     }
     std::string& value = given.emplace_back(&*flag, Argument{name, ""}).second.value;

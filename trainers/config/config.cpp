@@ -99,7 +99,7 @@ std::string config_help(const std::optional<std::string>& name) {
     names.push_back(section.name);
     if (is_name(section.name)) of_sections += keys::keys_help({section});
     const auto is_named = [&](const keys::ConfigKey& key) {
-      return *name == key.name || *name == str(section.name, ".", key.name);
+      return is_name(key.name) || is_name(str(section.name, ".", key.name));
     };
     of_keys += keys::keys_help({{section.name, filtered(section.keys, is_named)}});
     for (const keys::ConfigKey& key : section.keys) keys.push_back(key.name);
