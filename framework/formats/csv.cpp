@@ -355,7 +355,7 @@ std::string CsvFile::told(const Ragged& line) const {
              ", but the header has ", header_.size(),
              !separator_hint_.empty() ? separator_hint_
              : line.fields > header_.size()
-                 ? "; one with a separator in it needs quotes, and no separator ends a line"
+                 ? "; a field with a separator in it needs quotes, and a line must not end with one"
                  : "");
 }
 

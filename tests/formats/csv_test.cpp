@@ -89,9 +89,10 @@ TEST_CASE("blanks around a field in quotes are passed over") {
 TEST_CASE("what breaks the rules of CSV is an error with its line") {
   CHECK(csv_error("") == "it is empty, but must have a header");
   CHECK(csv_error("\xef\xbb\xbf") == "it is empty, but must have a header");
-  CHECK(csv_error("a,b\n1,2\n1,2,3\n") ==
-        "line 3: it has 3 fields, but the header has 2; one with a separator in it needs quotes, "
-        "and no separator ends a line");
+  CHECK(
+      csv_error("a,b\n1,2\n1,2,3\n") ==
+      "line 3: it has 3 fields, but the header has 2; a field with a separator in it needs quotes, "
+      "and a line must not end with one");
   CHECK(csv_error("a,b\n\"1\n\n\",2\n1\n") == "line 5: it has 1 field, but the header has 2");
   CHECK(csv_error("a,b\n1,2\n\n3,4\n") == "line 3: it is blank, but the header has 2");
   CHECK(csv_error("a,b\n1,\"2\n3,4\n") == "line 2: a quote opens here, and none closes it");
@@ -300,9 +301,9 @@ TEST_CASE("lines with too few or too many fields may be kept as rows that say no
     told.push_back(std::to_string(line.row) + ", " + file.told(line));
   }
   CHECK(told == std::vector<std::string>{"1, it has 1 field, but the header has 3",
-                                         "2, it has 5 fields, but the header has 3; one "
-                                         "with a separator in it needs quotes, and no separator "
-                                         "ends a line",
+                                         "2, it has 5 fields, but the header has 3; a field "
+                                         "with a separator in it needs quotes, and a line must "
+                                         "not end with one",
                                          "4, it has 2 fields, but the header has 3"});
   CHECK(file.text(0, 2) == "3");
   CHECK(file.text(3, 2) == "12");

@@ -291,7 +291,8 @@ TEST_CASE("train check names every wrong cell and ragged line of all tables, up 
       "train, sample 1: data file 'a.csv': line 3: column 'x': 'bad' is no finite number",
       "train, sample 2: data file 'a.csv': line 4: column 'y': 'none' is no finite number",
       "train: 3 samples, 2 damaged",
-      "validation, sample 1: data file 'b.csv': line 3: it has 3 fields, but the header has 2",
+      "validation, sample 1: data file 'b.csv': line 3: it has 3 fields, but the header has 2; a "
+      "field with a separator in it needs quotes, and a line must not end with one",
       "validation, sample 3: data file 'b.csv': line 5: it has 1 field, but the header has 2",
       "validation: 4 samples, 2 damaged"};
   for (int i = 0; i < 100; ++i) {

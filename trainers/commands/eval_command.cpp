@@ -129,7 +129,7 @@ int run_eval(int argc, const char* const* argv) {
       .program = program,
       .usage = "--checkpoint DIR [flags]",
       .what =
-          "Evaluates a checkpoint on the validation and the test set, as the run "
+          "Evaluates a checkpoint on the validation and the test set, as the run\n"
           "that saved it did, or on the sets that are named.",
       .flags = {checkpoint_flag(named),
                 {"--split", "SET",
