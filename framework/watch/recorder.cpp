@@ -69,8 +69,8 @@ std::string name_at(const TrackWords& track, std::uint64_t number) {
   return is_known ? printable(read_text(track.names[number])) : "";
 }
 
-// The span, if it is still there and can be one: what it says lies before `now`.
-bool read_span(TrackWords& track, std::uint64_t number, std::uint64_t now, Recorder::Span& span) {
+// The span, if it is still there and can be one: what it says is over.
+bool read_span(TrackWords& track, std::uint64_t number, Recorder::Span& span) {
   const SpanWords& words = track.span(number);
   const std::uint64_t stamp = words.stamp.load();
   span.number = number;
@@ -80,6 +80,7 @@ bool read_span(TrackWords& track, std::uint64_t number, std::uint64_t now, Recor
   span.id = words.id.load();
   const std::uint64_t what = words.what.load();
   if (stamp != stamp_of(number) || words.stamp.load() != stamp) return false;
+  const std::uint64_t now = recorder_now();  // not before: it may have ended just now
   const std::uint64_t kind = what & kKindMask;
   const std::uint64_t name = what >> kKindBits;
   const bool has_ended = span.end != 0;
@@ -131,13 +132,12 @@ Recorder::Recording Recorder::read(int replica, std::size_t track, std::uint64_t
   TrackWords& words = this->words(replica, track);
   Recording recording{
       .track = printable(read_text(words.name)), .begun = words.begun.load(), .spans = {}};
-  const std::uint64_t now = recorder_now();
   const std::uint64_t overwritten = recording.begun - std::min(recording.begun, kSpans);
   after = std::max({after, overwritten, words.first.load()});
   // The number of spans that are there is at most kSpans, whatever was written.
   for (std::uint64_t left = recording.begun - std::min(recording.begun, after); left > 0; --left) {
     Span span;
-    if (read_span(words, recording.begun - left + 1, now, span)) recording.spans.push_back(span);
+    if (read_span(words, recording.begun - left + 1, span)) recording.spans.push_back(span);
   }
   return recording;
 }
@@ -158,6 +158,7 @@ Recorder::Track::~Track() {
 }
 
 std::uint32_t Recorder::Track::add_name(Known& known, std::uint64_t key, std::string_view text) {
+  if (process_ != process_generation()) return kOthers;
   std::array<Word, kNameWords> words{};
   write_text(words, text);
   const std::string kept = read_text(words);

@@ -107,8 +107,8 @@ class Recorder {
 };
 
 /// The writer of a track, free again when it is gone. One thread at a time; in a process that this
-/// one forks it records nothing. Beginning and ending a
-/// span takes two readings of the clock and a line of the cache: nothing is allocated or locked.
+/// one forks it records nothing. Beginning and ending a span takes two readings of the clock and a
+/// line of the cache: nothing is allocated or locked.
 class Recorder::Track : private NonCopyable {
  public:
   /// Use Recorder::take().

@@ -180,6 +180,34 @@ TEST_CASE("readers get whole spans while their writer goes round the ring", "[re
   for (const std::uint64_t count : read) CHECK(count > 0);
 }
 
+TEST_CASE("readers miss no span that is still there, also of those that end meanwhile",
+          "[recorder]") {
+  Recorder recorder(1);
+  const auto track = recorder.take(0, "replica");
+  std::atomic<bool> is_over{false};
+  std::thread writer([&] {
+    while (!is_over) {
+      const RecordedSpan span(track.get(), {SpanKind::data});
+      for (int i = 0; i < 20; ++i) static_cast<void>(recorder_now());
+    }
+  });
+  std::uint64_t missed = 0;
+  for (std::uint64_t last = 0; last < 20 * kSpans;) {
+    const Recorder::Recording recording = recorder.read(0, 0, last);
+    // What has been overwritten by now, or is being so.
+    const std::uint64_t begun = recorder.read(0, 0, ~std::uint64_t{0}).begun + 1;
+    const std::uint64_t gone = std::max(last, begun - std::min(begun, kSpans));
+    const auto numbers = numbers_of(recording.spans);
+    for (std::uint64_t number = gone + 1; number <= recording.begun; ++number) {
+      if (!std::ranges::binary_search(numbers, number)) ++missed;
+    }
+    last = recording.begun;
+  }
+  is_over = true;
+  writer.join();
+  CHECK(missed == 0);
+}
+
 TEST_CASE("what a killed process has recorded is still there", "[recorder]") {
   const Descriptor memory(comm::HostMemory::make_memory(1, 3));
   const auto recorder = comm::HostMemory(1, memory.get()).recorder();
@@ -206,13 +234,18 @@ TEST_CASE("a process that the owner of a track forks records nothing", "[recorde
   const auto recorder = comm::HostMemory(1, memory.get()).recorder();
   auto track = recorder->take(0, "replica");
   { const RecordedSpan span(track.get(), {SpanKind::data}); }
+  const auto named = [&](std::uint64_t key, const char* text) {
+    return track->name(key, [&] { return std::string(text); });
+  };
   const testing::Ended end = testing::run_forked([&] {
+    static_cast<void>(named(1, "of the child"));
     { const RecordedSpan span(track.get(), {SpanKind::forward}); }
     track.reset();  // which is still its owner's
     return recorder->take(0, "replica") != nullptr && recorder->read(0, 0).begun == 1 ? 0 : 1;
   });
   CHECK(end.status == 0);
   CHECK(recorder->read(0, 1).track == "replica");
+  CHECK(named(2, "of the owner") == 1);
   { const RecordedSpan span(track.get(), {SpanKind::backward}); }
   CHECK(numbers_of(recorder->read(0, 0).spans) == std::vector<std::uint64_t>{1, 2});
   const auto beside = track->beside("reductions");
