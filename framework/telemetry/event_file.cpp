@@ -24,6 +24,7 @@ namespace lockstep::telemetry {
 namespace {
 
 constexpr std::string_view kBegin = "events.out.tfevents.";
+constexpr std::int64_t kLatest = 9'999'999'999;  // in the year 2286
 
 // What each byte does to a CRC-32C: of the polynomial 1EDC6F41, whose lowest bit stands first here.
 constexpr std::array<std::uint32_t, 256> kByteSums = [] {
@@ -62,8 +63,9 @@ fs::path new_name(const fs::path& folder) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with(kBegin)) continue;
     const std::string_view digits = std::string_view(name).substr(kBegin.size());
-    time = std::max(time,
-                    parse_number<std::int64_t>(digits.substr(0, digits.find('.'))).value_or(0) + 1);
+    const auto later = parse_number<std::int64_t>(digits.substr(0, digits.find('.'))).value_or(0);
+    // Of ten digits: names with more of them don't sort by their numbers.
+    if (later < kLatest) time = std::max(time, later + 1);
   }
   static std::atomic<int> count{0};
   return folder / str(kBegin, formatted("%010lld", static_cast<long long>(time)), ".", host_name(),

@@ -81,9 +81,10 @@ void set_histogram(events::Histogram& histogram, const at::Tensor& values) {
   histogram.set_num(static_cast<double>(values.numel()));
   histogram.set_sum(values.sum().item<double>());
   histogram.set_sum_squares(values.dot(values).item<double>());
-  const at::Tensor counts =
-      at::bincount(at::bucketize(values, kEnds, /*out_int32=*/false, /*right=*/true), {},
-                   static_cast<std::int64_t>(kLimits.size()));
+  const auto count = static_cast<std::int64_t>(kLimits.size());
+  // The largest double, which no end is beyond, counts in the last interval.
+  const at::Tensor places = at::bucketize(values, kEnds, /*out_int32=*/false, /*right=*/true);
+  const at::Tensor counts = at::bincount(places.clamp_max(count - 1), {}, count);
   const at::Tensor filled = counts.nonzero();
   const auto first = filled[0].item<std::int64_t>();
   const auto last = filled[-1].item<std::int64_t>();

@@ -180,6 +180,17 @@ TEST_CASE("a histogram counts each value in its interval", "[telemetry]") {
   }
 }
 
+TEST_CASE("a histogram has room for the largest and the smallest double", "[telemetry]") {
+  const TemporaryFolder home;
+  constexpr double kMost = std::numeric_limits<double>::max();
+  SummaryWriter(home.path()).add_histogram("h", at::tensor({kMost, 1e300, -kMost}, at::kDouble));
+  const std::string record = records_in(home.path())[0];
+  CHECK(packed(record, {5, 1, 5, 6}).back() == kMost);
+  const std::vector<double> counts = packed(record, {5, 1, 5, 7});
+  CHECK(counts.front() == 1);
+  CHECK(counts.back() == 2);
+}
+
 TEST_CASE("a picture is a PNG file of its bytes", "[telemetry]") {
   const TemporaryFolder home;
   write_samples(home.path());
@@ -227,13 +238,16 @@ TEST_CASE("a writer begins a file that is read after those there, and forgets th
   // As a host whose clock is ahead has left it.
   const std::string ahead = home.path("events.out.tfevents.4000000000.other.1.0");
   write_text(ahead, "");
+  const std::string no_time = home.path("events.out.tfevents.9223372036854775807.other");
+  write_text(no_time, "");
   SummaryWriter writer(home.path(), {.purge_step = 8});
   writer.add_scalar("loss", 1, 8);
   writer.close();
   writer.add_scalar("loss", 2, 9);
   const std::vector<fs::path> files = event_files(home.path());
-  REQUIRE(files.size() == 3);
+  REQUIRE(files.size() == 4);
   CHECK(files[0] == ahead);
+  CHECK(files[3] == no_time);
   CHECK(files[1].filename().string().starts_with("events.out.tfevents.4000000001."));
   const std::vector<std::string> first = event_records(files[1]);
   REQUIRE(first.size() == 4);
