@@ -141,7 +141,14 @@ Exported export_tensors(const CheckpointReader& reader, const fs::path& to,
   for (std::size_t i = 0; i < shards.size(); ++i) {
     paths.push_back(shard_path(to, i, shards.size()));
   }
-  if (shards.size() > 1) paths.emplace_back(to.string() + ".index.json");
+  const fs::path index = to.string() + ".index.json";
+  if (shards.size() > 1) paths.push_back(index);
+  // Programs that load by the name would take it for what is new.
+  const fs::path& other = shards.size() > 1 ? to : index;
+  std::error_code unknown;
+  require(!fs::exists(other, unknown), other.string(), " is of an earlier export in ",
+          shards.size() > 1 ? "one file" : "several files",
+          ": remove its files first, or name another file");
   std::vector<fs::path> targets = paths;  // to which links lead
   for (fs::path& path : targets) {
     std::error_code missing;
@@ -166,10 +173,10 @@ Exported export_tensors(const CheckpointReader& reader, const fs::path& to,
     for (const NamedTensor& each : shards[i]) places[each.name] = paths[i].filename().string();
   }
   if (shards.size() > 1) {
-    const nlohmann::ordered_json index{{"metadata", {{"total_size", exported.bytes}}},
-                                       {"weight_map", places}};
+    const nlohmann::ordered_json written_index{{"metadata", {{"total_size", exported.bytes}}},
+                                               {"weight_map", places}};
     auto file = std::make_unique<NewFile>(targets.back());
-    file->write(index.dump(2) + "\n");
+    file->write(written_index.dump(2) + "\n");
     files.add(std::move(file), targets.back());
   }
   files.keep();

@@ -35,8 +35,8 @@ struct Exported {
 /// they may replace others, once all are whole. After an error none of them is there, but for those
 /// that have replaced others by then. The checkpoint's checksums are compared first.
 ///
-/// ValueError if `to` does not end in .safetensors, or a file has one of the names already and is
-/// not replaced.
+/// ValueError if `to` does not end in .safetensors, a file has one of the names already and is not
+/// replaced, or an export of that name is there in several files instead of one, or in one instead.
 /// DataError if the checkpoint is damaged, has none of these tensors (or none instead) or two of
 /// one name. Error if a file can't be written.
 Exported export_tensors(const CheckpointReader& reader, const std::filesystem::path& to,

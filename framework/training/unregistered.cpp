@@ -35,7 +35,7 @@ void tell_unregistered(const ModuleParameters& parameters, const at::Tensor& los
       forms.size() == 1 ? " that requires a gradient, but is no parameter"
                         : " that require a gradient, but are no parameters",
       " of the module, and so not trained: ", listed(forms, 6),
-      "; register_module() and register_parameter() make them parameters (said once)"));
+      "; if they should be, register_module() or register_parameter() is missing (said once)"));
 }
 
 }  // namespace lockstep::training

@@ -210,9 +210,19 @@ TEST_CASE("an export that can't be written leaves nothing behind") {
   CHECK(refusal(sample.to(), {.prefixes = kModel.prefixes, .most_bytes = 1}) ==
         index + " exists already: name another file, or replace it with --force");
   CHECK(testing::read_text(index) == "mine");
+  // Programs that load by the name would take what is there for what is new.
+  CHECK(refusal(sample.to(), kModel) ==
+        index +
+            " is of an earlier export in several files: remove its files first, or name another "
+            "file");
+  fs::remove(index);
   (void)sample.write(kModel);
   CHECK(refusal(sample.to(), kModel) ==
         sample.to().string() + " exists already: name another file, or replace it with --force");
+  CHECK(refusal(sample.to(), {.prefixes = kModel.prefixes, .most_bytes = 1, .replaces = true}) ==
+        sample.to().string() +
+            " is of an earlier export in one file: remove its files first, or "
+            "name another file");
 
   // What is no file is not replaced.
   ExportOptions over = kModel;

@@ -102,9 +102,8 @@ TEST_CASE("parameters without a gradient are named once by a job") {
 TEST_CASE("parameters that the module has not registered are told once by a job") {
   const std::vector<std::string> expected{
       "lockstep: warning: the loss depends on 2 tensors that require a gradient, but are no "
-      "parameters of the module, and so not trained: Float (2), Float (2, 3); register_module() "
-      "and "
-      "register_parameter() make them parameters (said once)"};
+      "parameters of the module, and so not trained: Float (2), Float (2, 3); if they should "
+      "be, register_module() or register_parameter() is missing (said once)"};
   const std::string words = "the loss depends on";
   CHECK(lines_of_training<Unregistered>(words, [](Unregistered& model) {
           ZeroTrainer trainer(model, {.stage = 1, .accumulate = 2});
