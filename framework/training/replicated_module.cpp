@@ -45,7 +45,7 @@ void ReplicatedModule::check_batch_norms(const AxisCall& call) const {
   call.require(
       names.empty(), listed(names), names.size() == 1 ? " is a" : " are",
       " torch::nn::BatchNorm in training mode, which normalizes by each replica's own "
-      "samples: use lockstep::BatchNorm, or the option local_batch_norm if that is wanted");
+      "samples: use lockstep::BatchNorm; a loop of one's own has the option local_batch_norm");
 }
 
 void ReplicatedModule::check_initialization() const {

@@ -341,7 +341,7 @@ TEST_CASE("LibTorch's BatchNorm on several replicas is refused by name, unless i
         net->register_module("last", torch::nn::BatchNorm1d(2));
         const std::string rule =
             " torch::nn::BatchNorm in training mode, which normalizes by each replica's own "
-            "samples: use lockstep::BatchNorm, or the option local_batch_norm if that is wanted";
+            "samples: use lockstep::BatchNorm; a loop of one's own has the option local_batch_norm";
         ZeroOptions options;
         options.axis_name = "i";
         expect_contains(refusal([&] { const ZeroTrainer trainer(*net, options); }),
