@@ -304,6 +304,7 @@ std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile&
                   : data::values_of(cells, form, fits, fitted, options, rounded);
   }
   at::Tensor inputs = data::inputs_of(cells, form, fits, fitted, options, rounded);
+  cells.refuse_wrong_columns();
   rounded.warn();
   const std::vector<std::int64_t> shape{inputs.size(1)};
   return set_of(cells, std::move(inputs), std::move(targets),

@@ -27,6 +27,12 @@ MissingValues::MissingValues(const std::vector<std::string>& spellings) {
   }
 }
 
+std::string counts_text(const ColumnCounts& counts) {
+  const auto texts =
+      mapped(counts, [](const auto& entry) { return str(entry.first, " (", entry.second, ")"); });
+  return shortened(listed(texts, 10), 400);
+}
+
 TableCells::TableCells(std::string path, const formats::CsvFile& file, const CsvSetOptions& options,
                        const DataContext& context)
     : path_(std::move(path)),
@@ -81,7 +87,7 @@ void TableCells::find_missing(const std::vector<std::string>& inputs,
   std::vector<std::string> columns = inputs;
   std::ranges::copy(targets, std::back_inserter(columns));
   if (!allows_missing()) return refuse_missing(columns);
-  std::vector<std::pair<std::string, std::int64_t>> found;  // the columns with missing values
+  ColumnCounts found;  // the columns with missing values
   std::vector<bool> left_out(rows()), incomplete(rows());
   std::int64_t filled = 0, unpredicted = 0;
   for (std::size_t i = 0; i < columns.size(); ++i) {
@@ -107,20 +113,15 @@ void TableCells::find_missing(const std::vector<std::string>& inputs,
   }
   if (std::ranges::count(incomplete, true) > 0) incomplete_ = std::move(incomplete);
   if (std::ranges::count(left_out, true) > 0) left_out_ = std::move(left_out);
-  std::ranges::stable_sort(found, std::ranges::greater(), &decltype(found)::value_type::second);
+  std::ranges::stable_sort(found, std::ranges::greater(), &ColumnCounts::value_type::second);
   tell_missing(found, filled);
   if (unpredicted > 0) warn_of_missing(unpredicted);
 }
 
-void TableCells::tell_missing(const std::vector<std::pair<std::string, std::int64_t>>& found,
-                              std::int64_t filled) const {
+void TableCells::tell_missing(const ColumnCounts& found, std::int64_t filled) const {
   const auto dropped = std::ranges::count(left_out_, true);
   if (dropped + filled == 0) return;
-  const std::string places = shortened(
-      listed(mapped(found,
-                    [](const auto& entry) { return str(entry.first, " (", entry.second, ")"); }),
-             10),
-      400);
+  const std::string places = counts_text(found);
   if (dropped == std::ssize(left_out_) && dropped > 0) {
     formats::fail_file(path_, str("no row is left without those that miss a value: ", places,
                                   "; data.ignore takes columns out, and data.missing: mean fills "
@@ -155,13 +156,46 @@ bool TableCells::says_nothing(std::size_t row, std::size_t column) const {
 }
 
 void TableCells::add(std::size_t row, std::size_t column, const std::string& rule) {
-  if (!says_nothing(row, column)) add_missing(row, column, rule);
+  if (says_nothing(row, column)) return;
+  ++wrong_.try_emplace(column, Wrong{.row = row, .rule = rule}).first->second.count;
+  add_missing(row, column, rule);
 }
 
 void TableCells::add_missing(std::size_t row, std::size_t column, const std::string& rule) {
   if (leaves_out(row) || (keeps_ && is_ragged(row))) return;
   if (!keeps_) file_.refuse(row, column, rule);
   note(row, file_.told(row, column, rule));
+}
+
+std::size_t TableCells::count_values(std::size_t column) const {
+  std::size_t count = 0;
+  for (std::size_t row = 0; row < rows(); ++row) count += says_nothing(row, column) ? 0 : 1;
+  return count;
+}
+
+std::string TableCells::told_of_wrong(std::size_t column) const {
+  const auto& [row, rule, count] = wrong_.at(column);
+  const std::size_t values = count_values(column);
+  return str("line ", file_.line_of(row), ": ", file_.told(row, column, rule),
+             count == 1 ? ""
+                        : str("; so it is with ",
+                              count == values ? str("all ", count) : str(count, " of ", values),
+                              " values of the column"));
+}
+
+void TableCells::refuse_wrong(std::size_t column) const {
+  if (wrong_.contains(column)) formats::fail_file(path_, told_of_wrong(column));
+}
+
+void TableCells::refuse_wrong_columns() const {
+  if (!needs_targets_) return;
+  std::vector<std::string> texts;
+  for (const auto& [column, wrong] : wrong_) {
+    if (wrong.count > 1 && wrong.count == count_values(column)) {
+      texts.push_back(told_of_wrong(column));
+    }
+  }
+  if (!texts.empty()) formats::fail_file(path_, join(texts, "; "));
 }
 
 std::vector<std::int64_t> TableCells::kept() const {

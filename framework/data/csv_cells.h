@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "framework/data/csv.h"
@@ -36,6 +38,12 @@ class MissingValues {
   std::set<std::string, std::less<>> spellings_;
   std::array<bool, 256> last_bytes_{};  // of all spellings; hardly a number ends with one of them
 };
+
+/// Columns, and how many cells of each something is said of.
+using ColumnCounts = std::vector<std::pair<std::string, std::int64_t>>;
+
+/// For messages: "age (3), city (1)".
+[[nodiscard]] std::string counts_text(const ColumnCounts& counts);
 
 /// A table's cells: which are missing, which rows are left out for that, and what is wrong with the
 /// others. A wrong cell is an error, or, where damaged rows are kept, what batch() says of its row.
@@ -84,6 +92,11 @@ class TableCells {
   void add(std::size_t row, std::size_t column, const std::string& rule);
   /// The same, also for a missing value.
   void add_missing(std::size_t row, std::size_t column, const std::string& rule);
+  /// Throws the DataError of a column with cells that add() has noted, if it is one.
+  void refuse_wrong(std::size_t column) const;
+  /// The same of all columns of several cells that are all wrong: each is one fault, and not one a
+  /// row. Not of what is predicted.
+  void refuse_wrong_columns() const;
 
   /// The rows of the set, where some are left out.
   [[nodiscard]] std::vector<std::int64_t> kept() const;
@@ -101,8 +114,10 @@ class TableCells {
   [[nodiscard]] bool is_ragged(std::size_t row) const;
   void refuse_missing(const std::vector<std::string>& columns);
   void warn_of_missing(std::int64_t count) const;
-  void tell_missing(const std::vector<std::pair<std::string, std::int64_t>>& found,
-                    std::int64_t filled) const;
+  void tell_missing(const ColumnCounts& found, std::int64_t filled) const;
+  // What is wrong with a column, by its first such cell.
+  [[nodiscard]] std::string told_of_wrong(std::size_t column) const;
+  [[nodiscard]] std::size_t count_values(std::size_t column) const;  // that are checked
   void note(std::size_t row, const std::string& text);
 
   std::string path_;
@@ -116,6 +131,12 @@ class TableCells {
   // does not see it.
   std::vector<bool> left_out_, incomplete_, held_out_;
   DamagedRows rows_;
+  struct Wrong {
+    std::size_t row = 0;  // the first
+    std::string rule;
+    std::size_t count = 0;
+  };
+  std::map<std::size_t, Wrong> wrong_;  // columns
 };
 
 }  // namespace lockstep::data

@@ -18,6 +18,7 @@
 #include "framework/data/csv_names.h"
 #include "framework/data/csv_texts.h"
 #include "framework/formats/data_file.h"
+#include "framework/keys/yaml_text.h"
 
 namespace lockstep::data {
 namespace {
@@ -96,17 +97,36 @@ std::optional<std::int64_t> category_of(TableCells& cells, std::size_t row, std:
   return std::nullopt;
 }
 
-// Writes a column's categories from input `begin` on.
-void write_categories(TableCells& cells, const std::string& name, const ColumnForm& form,
-                      std::int64_t begin, const at::Tensor& into) {
+// Writes a column's categories from input `begin` on. Returns how many are of those that the
+// training set does not have.
+std::int64_t write_categories(TableCells& cells, const std::string& name, const ColumnForm& form,
+                              std::int64_t begin, const at::Tensor& into) {
   const NameTable names(form.categories);
   const std::size_t column = cells.file().column(name);
   const std::int64_t width = into.size(1);
   float* values = into.data_ptr<float>() + begin;
+  std::int64_t unseen = 0;
   for (std::size_t row = 0; row < cells.rows(); ++row, values += width) {
     std::fill_n(values, form.inputs(), 0.0F);
-    if (const auto place = category_of(cells, row, column, form, names)) values[*place] = 1;
+    const auto place = category_of(cells, row, column, form, names);
+    if (!place) continue;
+    values[*place] = 1;
+    const bool is_unseen = form.has_other && *place + 1 == form.inputs();
+    if (is_unseen && !cells.leaves_out(row)) ++unseen;
   }
+  return unseen;
+}
+
+// What is wrong with a cell that is no date, and what may read it.
+std::string no_date_rule(const TableCells& cells, std::size_t column, const std::string& format) {
+  const bool is_iso = format == kIsoDates;
+  const std::string rule = is_iso ? "is no date such as 2024-03-01 or 2024-03-01T12:30:00"
+                                  : str("is no date as data.date_format has it: '", format, "'");
+  const std::string other = date_format_of(cells, column);
+  if (!other.empty()) {
+    return str(rule, "; data.date_format: ", keys::yaml_text(other), " reads all of the column");
+  }
+  return str(rule, is_iso ? "; data.date_format says how others are written" : "");
 }
 
 // Writes the parts of a column's dates, the first of which has the place `first`.
@@ -116,14 +136,13 @@ void write_dates(TableCells& cells, const ColumnForm& form, const std::string& f
   std::vector<std::vector<double>> parts(
       form.date_parts.size(),
       std::vector<double>(cells.rows(), std::numeric_limits<double>::quiet_NaN()));
+  std::string rule;
   for (std::size_t row = 0; row < cells.rows(); ++row) {
     if (cells.allows_missing() && cells.is_missing(row, column)) continue;
     const auto moment = moment_of(cells.text(row, column), format);
     if (!moment) {
-      cells.add(row, column,
-                format == kIsoDates ? "is no date such as 2024-03-01 or 2024-03-01T12:30:00; "
-                                      "data.date_format says how others are written"
-                                    : str("is no date as data.date_format has it: '", format, "'"));
+      if (rule.empty()) rule = no_date_rule(cells, column, format);
+      cells.add(row, column, rule);
       continue;
     }
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -279,13 +298,19 @@ at::Tensor inputs_of(TableCells& cells, const NumberForm& form, bool fits, Fitte
                          .means = fitted.input_means},
                         count, into, rounded, on_text);
   columns.read(numbers);
+  ColumnCounts unseen;
   for (const auto& [i, place] : others) {
     const ColumnForm& of_column = fitted.forms[i];
     if (of_column.categories.empty()) {
       write_dates(cells, of_column, options.date_format, place, columns);
     } else {
-      write_categories(cells, place.column, of_column, place.input, into);
+      const auto found = write_categories(cells, place.column, of_column, place.input, into);
+      if (found > 0) unseen.emplace_back(place.column, found);
     }
+  }
+  if (!unseen.empty()) {
+    log_info(str("csv: '", cells.path(), "': values of categories that the training set does not ",
+                 "have take the input of data.unseen: ", counts_text(unseen)));
   }
   return into;
 }

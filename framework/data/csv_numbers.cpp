@@ -225,6 +225,7 @@ void NumberColumns::fit(std::span<const double> numbers, const NumberPlace& plac
   const bool is_known =
       std::ranges::any_of(numbers, [](double number) { return !std::isnan(number); });
   if (scales_.fills && !is_known) {
+    cells_.refuse_wrong(cells_.file().column(place.column));  // values that can't be read
     formats::fail_file(cells_.path(), str("the column '", cut(place.column),
                                           "' has no value in the training set, and so no mean: "
                                           "data.ignore leaves it out"));

@@ -80,9 +80,10 @@ std::string number_hint(const Names& texts) {
              hints[0] == usual ? "" : str(", with ", join(hints, " or ")));
 }
 
-// How the dates are written, if these are dates that are not ISO 8601's.
+// How the dates are written, if all of these are dates.
 std::string date_format_of(const Names& texts) {
-  for (const char* const format : {"%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y"}) {
+  for (const std::string& format :
+       Names{kIsoDates, "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y"}) {
     if (std::ranges::all_of(
             texts, [&](const auto& text) { return moment_of(text, format).has_value(); })) {
       return format;
@@ -108,11 +109,8 @@ std::string missing_advice(const std::vector<TextColumn>& texts, const CsvSetOpt
   Names words;
   for (const TextColumn& text : texts) std::ranges::copy(text.words, std::back_inserter(words));
   if (words.empty()) return "";
-  // Of the usual ones those that tables have most.
-  const bool are_usual = options.missing_values == CsvSetOptions::usual_missing_values();
   const bool are_errors = options.missing == CsvMissing::error;
-  return str("; data.missing_values: ",
-             yaml_list(are_usual ? Names{"", "NA"} : options.missing_values, words),
+  return str("; data.missing_values: ", yaml_list(options.missing_values, words),
              " counts such as missing",
              are_errors ? ", which data.missing: mean fills and drop leaves out" : "");
 }
@@ -141,6 +139,14 @@ std::optional<TextColumn> text_column(const TableCells& cells, const NumberForm&
   if (found.hint.empty()) found.date_format = date_format_of(others);
   if (found.hint.empty()) found.words = words_among(others, found.seen);
   return found;
+}
+
+std::string date_format_of(const TableCells& cells, std::size_t column) {
+  Names texts;
+  for (std::size_t row = 0; row < cells.rows(); ++row) {
+    if (!cells.says_nothing(row, column)) texts.emplace_back(cells.text(row, column));
+  }
+  return date_format_of(texts);
 }
 
 std::string shown(const TableCells& cells, const TextColumn& text) {

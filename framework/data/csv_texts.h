@@ -36,6 +36,9 @@ struct TextColumn {
 /// For messages: "'age' (line 4: 'unknown'; 2 of 100 values)".
 [[nodiscard]] std::string shown(const TableCells& cells, const TextColumn& text);
 
+/// The data.date_format by which all of a column's values are dates; "" if none is known.
+[[nodiscard]] std::string date_format_of(const TableCells& cells, std::size_t column);
+
 /// What is said of a column of numbers with a cell that is none, behind "is no finite number": how
 /// many are none, and what to write. Where damaged rows are kept, a warning says so instead.
 [[nodiscard]] std::string told_of_text(const TableCells& cells, const NumberForm& form,

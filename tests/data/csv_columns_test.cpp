@@ -4,8 +4,10 @@
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/data/csv.h"
+#include "framework/keys/yaml_text.h"
 #include "tests/catch.h"
 #include "tests/data/csv_error.h"
 #include "tests/data/same_batches.h"
@@ -17,6 +19,7 @@ namespace lockstep {
 namespace {
 
 using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
 using testing::csv_error;
 using testing::damage_of;
 using testing::floats_of;
@@ -145,13 +148,15 @@ TEST_CASE("texts among a column's numbers are told with all of such columns and 
   for (const bool finds : {false, true}) {
     INFO(finds);
     options.finds_categories = finds;
-    CHECK(csv_error<DataError>(options) ==
-          of_file +
-              "2 of 3 input columns have cells that are no numbers: 'b' (line 3: '-'; 2 of 6 "
-              "values), 't' (line 3: 'B 52'; 2 of 6 values); data.ignore: [b, t] leaves them out, "
-              "data.categories: [b, t] makes an input of each different text; "
-              "data.missing_values: [\"\", NA, \"-\", unknown] counts such as missing, which "
-              "data.missing: mean fills and drop leaves out");
+    CHECK_THAT(
+        csv_error<DataError>(options),
+        StartsWith(of_file +
+                   "2 of 3 input columns have cells that are no numbers: 'b' (line 3: '-'; 2 of 6 "
+                   "values), 't' (line 3: 'B 52'; 2 of 6 values); data.ignore: [b, t] leaves them "
+                   "out, data.categories: [b, t] makes an input of each different text; "
+                   "data.missing_values: [") &&
+            EndsWith(", \"-\", unknown] counts such as missing, which data.missing: mean fills "
+                     "and drop leaves out"));
   }
   options.finds_categories = false;
   options.categories = {"t"};
@@ -167,9 +172,15 @@ TEST_CASE("texts among a column's numbers are told with all of such columns and 
   options = {.file = folder.write("b.csv", "a,y\n1,1\n2,unknown\n3,3\n4,unknown\n5,5\n"),
              .target = {"y"}};
   CHECK_THAT(csv_error<DataError>(options),
-             EndsWith("line 3: column 'y': 'unknown' is no finite number, as are 2 of 5 values; "
-                      "data.missing_values: [\"\", NA, unknown] counts such as missing, which "
-                      "data.missing: mean fills and drop leaves out"));
+             ContainsSubstring("line 3: column 'y': 'unknown' is no finite number, as are 2 of 5 "
+                               "values; data.missing_values: [") &&
+                 EndsWith(", unknown] counts such as missing, which data.missing: mean fills and "
+                          "drop leaves out"));
+  // What counted as missing before is among them.
+  const Texts usual = CsvSetOptions::usual_missing_values();
+  const std::string list =
+      join(mapped(usual, [](const std::string& text) { return keys::yaml_text(text); }));
+  CHECK_THAT(csv_error<DataError>(options), ContainsSubstring("[" + list + ", unknown]"));
   options.target = {"a"};
   options.file = folder.write("c.csv", "a,y\n1,1\n");
   options.test_file = folder.write("d.csv", "a,y\n1,\"2,5\"\n3,4\n");
@@ -457,11 +468,57 @@ TEST_CASE("dates become numbers of their own, which are normalized as others") {
   options.date_format = "%d.%m.%Y";
   CHECK_THAT(csv_error<DataError>(options),
              EndsWith("line 2: column 'when': '2024-03-01' is no date as data.date_format has it: "
-                      "'%d.%m.%Y'"));
+                      "'%d.%m.%Y'; data.date_format: iso reads all of the column"));
   options.file = folder.write("b.csv", "a,when,y\n1,01.03.2024,1\n");
   options.date_parts = {"days"};
   options.normalize = false;
   CHECK(inputs_of(*load_csv(options).train) == Floats{1, 19783});
+}
+
+TEST_CASE("a column that is wrong as a whole is told once, and before what follows from it") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{
+      .file = folder.write("a.csv", "a,Tag,y\n1,22.04.2022,1\n2,NA,2\n3,1.05.2022,3\n"),
+      .target = {"y"},
+      .missing = CsvMissing::mean,
+      .dates = {"Tag"}};
+  const std::string rule =
+      "line 2: column 'Tag': '22.04.2022' is no date such as 2024-03-01 or 2024-03-01T12:30:00; "
+      "data.date_format: \"%d.%m.%Y\" reads all of the column";
+  const DataContext keeps{.keeps_damaged = true};
+  for (const CsvMissing missing : {CsvMissing::mean, CsvMissing::drop}) {
+    options.missing = missing;
+    CHECK_THAT(csv_error<DataError>(options), EndsWith("a.csv': " + rule));
+    CHECK_THAT(csv_error<DataError>(options, keeps),
+               EndsWith("a.csv': " + rule + "; so it is with all 2 values of the column"));
+  }
+  // Only a part of them, none of which has a mean; and one that is right.
+  options.missing = CsvMissing::mean;
+  options.file = folder.write("b.csv", "a,Tag,y\n1,22.04.2022,1\n2,NA,2\n");
+  CHECK_THAT(csv_error<DataError>(options, keeps), EndsWith("b.csv': " + rule));
+  options.file = folder.write("c.csv", "a,Tag,y\n1,22.04.2022,1\n2,x,2\n3,2022-04-23,3\n");
+  CHECK_THAT(damage_of(*load_csv(options, keeps).train, 1),
+             EndsWith("line 3: column 'Tag': 'x' is no date such as 2024-03-01 or "
+                      "2024-03-01T12:30:00; data.date_format says how others are written"));
+
+  // So are other columns of other sets. Of what is predicted each row is told.
+  options = {.file = folder.write("d.csv", "a,kind,y\n1,u,1\n2,v,2\n"),
+             .test_file = folder.write("e.csv", "a,kind,y\n1e300,w,1\n2e300,x,2\n"),
+             .target = {"y"},
+             .normalize = false,
+             .categories = {"kind"}};
+  CHECK_THAT(csv_error<DataError>(options, keeps),
+             ContainsSubstring("e.csv': line 2: column 'a': '1e300' is too large for float32; so "
+                               "it is with all 2 values of the column; line 2: column 'kind': 'w' "
+                               "is none of the training set's categories"));
+  const DataSets trained =
+      load_csv({.file = options.file, .target = {"y"}, .normalize = false, .categories = {"kind"}});
+  const DataSets predicted = load_csv(options, {.fitted = trained.fitted,
+                                                .needs_targets = false,
+                                                .wanted = {.train = false},
+                                                .keeps_damaged = true});
+  CHECK_THAT(damage_of(*predicted.test, 1),
+             ContainsSubstring("line 3: column 'a': '2e300' is too large"));
 }
 
 TEST_CASE("True and False are 1 and 0 where numbers are needed, and classes where these are") {

@@ -64,6 +64,14 @@ TEST_CASE("a table with names, categories, dates and gaps is trained on and pred
   check_status(predicted, 0);
   const auto lines = lines_of(predicted.out);
   REQUIRE(lines.size() == 3);
+  const auto told_once = [&](const std::string& text) {
+    const std::size_t at = predicted.err.find(text);
+    return at < predicted.err.size() && predicted.err.rfind(text) == at;
+  };
+  CHECK(told_once("1 missing value is filled by the training set's means"));
+  CHECK(
+      told_once("'new.csv': values of categories that the training set does not have take the "
+                "input of data.unseen: city (1)\n"));
   const double kiel = std::stod(lines[1].substr(lines[1].find(',') + 1));
   CHECK(kiel == Approx(155'000).epsilon(0.1));
   // A run goes on from what its checkpoint says of the table.
