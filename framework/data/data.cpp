@@ -72,7 +72,7 @@ DataSets load_split(const DataKind& kind, const keys::Picked& picked, const Data
         str("data.validation takes nothing: ", picked.name, " has a validation set of its own"));
     return sets;
   }
-  if (!sets.train) {
+  if (!sets.train && !own.wanted.train) {
     own.wanted = {.train = true, .validation = false, .test = false};
     sets.train = kind.load(picked, own).train;
   }

@@ -193,6 +193,23 @@ TEST_CASE("train predict writes what it could read, names the rest and ends with
                           ContainsSubstring("{\"index\":2,\"file\":\"light/0.png\","));
 }
 
+TEST_CASE("train check reads a table once, though its part for validation can't be taken") {
+  const TemporaryFolder folder;
+  folder.write("job.yaml",
+               "model: {name: linear}\n"
+               "data: {name: csv, file: a.csv, target: y, dates: [t], missing: mean,\n"
+               "  validation: 0.5}\n");
+  folder.write("a.csv", "t,x,y\n01.02.2022,1,1\n02.02.2022,,2\n03.02.2022,3,3\n");
+  const Ended end = train(folder.path(), {"check", "--config", "job.yaml"});
+  check_status(end, 2);
+  CHECK(end.err ==
+        "lockstep: csv: 'a.csv': 1 missing value is filled by the training set's means, or a "
+        "category of their own; missing: x (1)\n"
+        "lockstep: error: 1 file or value is damaged, as said above\n");
+  REQUIRE(lines_of(end.out).size() == 1);
+  CHECK_THAT(end.out, ContainsSubstring("'01.02.2022' is no date such as "));
+}
+
 TEST_CASE("train predict writes a table's rows that it could read, and names the rest") {
   const TemporaryFolder folder;
   folder.write("job.yaml",
