@@ -79,7 +79,14 @@ std::optional<double> convert(const YamlNode& node, const Rule<double>& /*rule*/
 
 template <std::integral T>
 std::optional<T> convert(const YamlNode& node, const Rule<T>& rule, const Report& report) {
-  if (!is_plain(node) || !is_integer(node.text)) return refuse_number(node, true, report);
+  if (!is_plain(node) || !is_integer(node.text)) {
+    // Where null is not known, 0 may be what turns it off.
+    const std::string zero =
+        yaml_described(node) == "nothing" && rule.holds(0) ? "; it may be 0" : "";
+    return refuse_number(node, true, [&](const YamlPosition& place, const std::string& message) {
+      report(place, message + zero);
+    });
+  }
   T value = 0;
   if (parse(node.text, value) == std::errc()) return value;
   const bool negative = node.text[0] == '-';

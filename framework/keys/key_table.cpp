@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "framework/base/other_words.h"
 #include "framework/base/text.h"
 #include "framework/keys/yaml_problems.h"
 
@@ -268,10 +269,22 @@ class Reading {
     return str(": write ", key.substr(0, end), ": {", cut(key.substr(end + 1)), ": …}");
   }
 
-  // Of an unknown key that is near to one elsewhere, or to a section: what may be meant.
+  // Of an unknown key that is another program's word for one elsewhere, all but the same, or near
+  // to a section: what may be meant. Others that only look alike are about other things.
   std::string meant_elsewhere(const std::string& key) {
     const std::string other = nearest_of_all(key);
-    return other.empty() ? "" : str(" (did you mean '", other, "'?)", home_of(other));
+    const bool is_known =
+        find(table_, other) != nullptr || std::ranges::count(own_words(key), other) > 0;
+    return is_known || is_misspelt(key, other)
+               ? str(" (did you mean '", other, "'?)", home_of(other))
+               : "";
+  }
+
+  // Of a key and the nearest of all: whether only some letters in it differ. Hardly anyone mistypes
+  // the first.
+  static bool is_misspelt(const std::string& key, const std::string& nearest) {
+    const auto [shorter, longer] = std::minmax(key.size(), nearest.size());
+    return shorter > 0 && longer - shorter <= 2 && folded(key)[0] == folded(nearest)[0];
   }
 
   // Of an override without a section: how it would be written.

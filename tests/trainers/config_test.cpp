@@ -172,6 +172,24 @@ TEST_CASE("keys and values as other programs call them are told by their names h
   told("trainer: {devices: 2}", "(did you mean 'replicas'?): it belongs under parallel");
   told("trainer: {warmup: 3}", "(did you mean 'warmup_steps'?): it belongs under schedule");
   told("optimizer: {warmup: 3}", "(did you mean 'warmup_steps'?): it belongs under schedule");
+  told("loss: {weight: [1, 2]}", "unknown key 'weight' in loss (did you mean 'class_weights'?)");
+  told("trainer: {ckpt_path: a}", "(did you mean 'init_from'?): it belongs under model");
+  told("trainer: {monitor: f1}", "(did you mean 'best'?): it belongs under checkpoint");
+  told("schedule: {name: cosine, T_max: 3}", "(did you mean 'steps'?)");
+  const auto told_of_data = [](const std::string& keys, const std::string& meant) {
+    CHECK_THAT(error_of_all("model: linear\ndata: {name: " + keys + "}"),
+               EndsWith("in data (did you mean '" + meant + "'?)"));
+  };
+  told_of_data("csv, file: a, target: y, sep: x", "separator");
+  told_of_data("csv, file: a, target: y, na_values: [x]", "missing_values");
+  told_of_data("image_folder, root: a, image_size: 8", "height");
+  told_of_data("image_folder, root: a, grayscale: true", "channels");
+  told_of_data("cifar10, augment: true", "crop");
+  CHECK_THAT(error_of_all("model: {name: linear, weights: a}\ndata: pmean_example"),
+             EndsWith("unknown key 'weights' in model (did you mean 'init_from'?)"));
+  // What only looks like a key elsewhere, here data.test_path, is no advice.
+  CHECK_THAT(error_of("trainer: {best_path: a}"),
+             ContainsSubstring("unknown key 'best_path' in trainer: its keys are "));
   told("criterion: mse", "(did you mean 'loss'?)");
   told("loss: mse", "(did you mean 'mean_squared_error'?)");
   told("loss: CrossEntropyLoss", "(did you mean 'cross_entropy'?)");
@@ -182,6 +200,9 @@ TEST_CASE("keys and values as other programs call them are told by their names h
        "nothing");
   told("parallel: {compression: null}", "expected one of none, bf16, found nothing");
   told("trainer: {clip_norm: none}", "expected a number, found 'none'; or write null");
+  told("trainer: {eval_every: null}",
+       "trainer.eval_every: expected an integer, found nothing; it may be 0");
+  told("trainer: {log_every: null}", "expected an integer, found nothing");
   told("parallel: {bucket_mb: null}", "expected a number, found nothing; or write auto");
   told("loss: {class_weights: balanced}",
        "loss.class_weights: 'balanced' is not known: write a number for each class, [0.7, 1.9], "
