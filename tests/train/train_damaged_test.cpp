@@ -256,7 +256,18 @@ TEST_CASE("train check names every damaged picture of all sets") {
         std::vector<std::string>{"train: 10 samples, none damaged",
                                  "validation: 4 samples, none damaged",
                                  "test: 4 samples, none damaged", "nothing is damaged"});
+  // Nor does it say so of what a run refuses at once.
+  const Flags refused = check + set("trainer.metrics=[r2] trainer.freeze=[x*]");
+  const Ended both = train(job.folder.path(), refused);
+  check_status(both, 2);
+  CHECK_THAT(both.err, ContainsSubstring("trainer.metrics: metric r2 is for numbers") &&
+                           ContainsSubstring("trainer.freeze: no parameter matches"));
+  CHECK_THAT(both.out, !ContainsSubstring("nothing is damaged"));
   job.damage();
+  const Ended all = train(job.folder.path(), refused);
+  check_status(all, 2);
+  CHECK_THAT(all.out, ContainsSubstring("trainer.metrics: metric r2 is for numbers") &&
+                          ContainsSubstring("test: 4 samples, 1 damaged"));
   fs::create_directories(job.folder.path("pictures/val/dark/more"));
   for (const std::string keys :
        {"data.threads=1", "data.threads=3", "data.on_damaged=skip", "data.cache=true"}) {

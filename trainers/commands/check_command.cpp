@@ -11,6 +11,7 @@
 #include "trainers/commands/shown_data.h"
 #include "trainers/config/config.h"
 #include "trainers/config/config_options.h"
+#include "trainers/run/check_job.h"
 
 namespace lockstep {
 namespace {
@@ -19,8 +20,9 @@ constexpr const char* kCheckHelp =
     R"(It prints what a run would say of its data, a line for each damaged file, row or value, and how many
 samples each set has. Of a table or an array with many wrong samples the first 100 are printed.
 Every sample is made once and dropped, in data.threads threads, or one a core. A sample is damaged
-if it can't be made, if a value is not finite, or if its target is no class. Nothing is trained or
-written. Exit status: 0 if nothing is damaged, 2 if something is.
+if it can't be made, if a value is not finite, or if its target is no class. What a run would refuse
+before its first step, such as metrics that do not fit the data, is told, too. Nothing is trained or
+written. Exit status: 0 if nothing is damaged or refused, 2 if something is.
 )";
 
 // A file with more wrong values is most likely not what was meant.
@@ -104,7 +106,22 @@ int run_check(int argc, const char* const* argv) {
   }
   for (const auto& [name, set] : named_sets(data))
     findings.look_at(config.data.name, name, *set, search);
-  if (findings.count() == 0) return print("nothing is damaged\n");
+  // What a run would say before its first step.
+  const auto check_run = [&] {
+    check_job(config, data);
+    check_initial_weights(config, data);
+  };
+  if (findings.count() == 0) {
+    check_run();
+    return print("nothing is damaged\n");
+  }
+  try {
+    if (data.train) check_run();
+  } catch (const ValueError& error) {
+    shown.print(error.what());
+  } catch (const Error&) {
+    // Of what is damaged, which is told already.
+  }
   throw DataError(str(counted(findings.count(), "file or value", "files or values"),
                       findings.count() == 1 ? " is" : " are", " damaged, as said above"));
 }
