@@ -194,7 +194,9 @@ TEST_CASE("what decides on the way needs a validation set, and a figure that it 
                         "samples, of which there are 20; is 1000"));
   CHECK(problem("checkpoint: {best: acuracy}\ntrainer: {eval_every: 2}\n", three) ==
         "test:3:14: checkpoint.best: 'acuracy' is none of the evaluation's figures (did you mean "
-        "'accuracy'?): these are loss, accuracy; or write none");
+        "'accuracy'?): these are loss, accuracy; trainer.metrics adds others; or write none");
+  CHECK_THAT(problem("checkpoint: {best: val_f1}\ntrainer: {eval_every: 2}\n", three),
+             ContainsSubstring("; trainer.metrics adds others, such as f1; or write none"));
   CHECK_THAT(problem("trainer: {metrics: [top_x]}\n", two),
              ContainsSubstring("test:3:11: trainer.metrics: "));
   CHECK_THAT(problem("loss: mean_squared_error\n", two),

@@ -237,12 +237,43 @@ class JobCheck {
            names.empty() ? "" : " ('" + cut(names[0]) + "')", ": there is nothing to learn");
   }
 
+  // Returns whether the loss fits such samples. What is wrong with the weights is told of their
+  // key.
+  bool check_loss(const SampleType& sample) {
+    try {
+      (void)make_loss(config_.loss, sample);
+      return true;
+    } catch (const ValueError& error) {
+      const std::string problem = error.what();
+      const std::string weights = "loss.class_weights";
+      if (!problem.starts_with(weights)) {
+        report("loss.name", problem);
+      } else {
+        const auto names =
+            mapped(data_.train->class_names(), [](const auto& name) { return cut(name); });
+        problems_.report(written_at(weights), [&] {
+          return str(problem, names.empty() ? "" : ", in this order: " + listed(names));
+        });
+      }
+      return false;
+    }
+  }
+
+  // Ends what is said of a checkpoint.best that is no figure.
+  [[nodiscard]] std::string remedy_of_best(const Objective& objective) const {
+    const std::string near = nearest(config_.checkpoint.best, metric_registry().names());
+    const bool is_new =
+        !near.empty() && std::ranges::count(objective.metrics, near, &NamedMetric::first) == 0;
+    return str("; trainer.metrics adds others", is_new ? ", such as " + near : "",
+               "; or write none");
+  }
+
   // The loss and the metrics fit the data, and what decides on the way has figures to decide by.
   void check_objective() {
     bool has_loss = true;
     for (const auto& set : {data_.train, data_.validation, data_.test}) {
       if (!set) continue;
-      has_loss &= check("loss.name", [&] { (void)make_loss(config_.loss, set->type()); });
+      has_loss &= check_loss(set->type());
     }
     const std::string& best = config_.checkpoint.best;
     const bool selects = best != "none";
@@ -251,7 +282,7 @@ class JobCheck {
       check("trainer.metrics", [&] {
         const Objective objective = make_objective(config_, data_.train->type(), data_.fitted);
         const auto find_best = [&] { (void)objective.metric(best); };
-        if (selects) check("checkpoint.best", find_best, "; or write none");
+        if (selects) check("checkpoint.best", find_best, remedy_of_best(objective));
       });
     for (const auto& [key, is_used] :
          {std::pair{"checkpoint.best", selects},
