@@ -134,7 +134,7 @@ TEST_CASE("train export writes one file, or several with an index, and never ove
   const TrainedRun run;
   const Ended one = train(run.folder.path(), kExport + Flags{"model.safetensors"});
   check_status(one, 0);
-  CHECK(one.out == "4 tensors of 24.9 KiB in\nmodel.safetensors\n");
+  CHECK(one.out == "4 tensors of 24.9 KiB in model.safetensors\n");
   CHECK(fs::file_size(run.folder.path() / "model.safetensors") > 25'000);
   check_refused(run.folder.path(), kExport + Flags{"model.safetensors"},
                 "model.safetensors exists already: name another file, or replace it with --force");
@@ -277,6 +277,8 @@ TEST_CASE("train predict writes what the model says of each sample, to stdout or
   CHECK_THAT(run.evaluations().back(),
              ContainsSubstring(str("test accuracy ", right / 10'000.0, ",")));
   CHECK(lines_of(csv({"--split", "train"}, "")).size() == 60'001);
+  CHECK(lines_of(csv({"--output", "-"}, line)) == lines);
+  CHECK_FALSE(std::filesystem::exists(run.folder.path() / "-"));
 
   const auto refuse = [&](const Flags& flags, const std::string& message) {
     check_refused(run.folder.path(), predict + flags, message);

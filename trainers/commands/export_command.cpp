@@ -79,7 +79,7 @@ int run_export(int argc, const char* const* argv) {
         "which --averaged writes\n";
   }
   text += str(counted(static_cast<std::int64_t>(exported.tensors), "tensor"), " of ",
-              text_of_bytes(exported.bytes), " in\n");
+              text_of_bytes(exported.bytes), " in", exported.files.size() == 1 ? " " : "\n");
   for (const auto& file : exported.files) text += file.string() + "\n";
   return print(text);
 }

@@ -194,7 +194,8 @@ int run_predict(int argc, const char* const* argv) {
            {"--top", "K", "Add the K likeliest classes, with names and probabilities",
             sets(options.top, number_of<std::int64_t>("an integer"))},
            {"--output", "FILE",
-            "The new file (default: stdout); without --force it must not exist yet", sets(output)},
+            "The new file (default, and -: stdout); without --force it must not exist yet",
+            sets(output)},
            {"--force", "", "Replace --output FILE, once the new one is whole", sets(is_forced)},
            set_flag(overrides,
                     "Sets a key of data, such as other files; may be repeated. The training "
@@ -205,6 +206,7 @@ int run_predict(int argc, const char* const* argv) {
       .has_many = true};
   if (!parse_command_line(argc, argv, line)) return print(help_text(line));
   if (split) (void)wanted_sets({*split});
+  if (output == formats::kStandardInput) output.reset();  // as others write stdout
   options.format = format_of(format, output);
   require(output || !is_forced, "--force needs --output FILE, which it replaces");
   if (output) output = checked_output(*output, is_forced);
