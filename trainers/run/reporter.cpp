@@ -128,14 +128,14 @@ void Reporter::warn(const std::string& text) {
   log_warning(text);
 }
 
-void Reporter::finish(const RunResult& result, bool goes_on) {
+void Reporter::finish(const RunResult& result, const std::string& words_of_best) {
   if (!metrics_) return;
   write_files(true, [&] { write_result(folder_, result); });
   if (result.skipped_steps > 0) {
     print(str("skipped steps:       ", result.skipped_steps, " of ", result.steps,
               ": the loss or a gradient was not finite"));
   }
-  if (result.best) print_best(*result.best, result.weights, goes_on ? "best so far, " : "best ");
+  if (result.best) print_best(*result.best, result.weights, words_of_best);
   print("parameters_sha256:   " + result.parameters_sha256);
   print(memory_text(*result.memory));
   if (lost_folder_.empty()) return;

@@ -69,8 +69,8 @@ class Reporter : private NonCopyable {
   void warn(const std::string& text);
   /// Ends the line of progress.
   void finish_line() { progress_.finish(); }
-  /// Writes and tells the result; what is best so far, if the run only stops and `goes_on` later.
-  void finish(const RunResult& result, bool goes_on);
+  /// Writes and tells the result, and the best step behind these words.
+  void finish(const RunResult& result, const std::string& words_of_best);
   /// Waits until the metrics are on the disk. Any thread.
   void sync() const {
     if (metrics_) metrics_->sync();

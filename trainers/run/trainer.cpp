@@ -517,6 +517,14 @@ class Trainer::Run {
     reporter_.print(str("stopped after step ", state_.steps, " of ", course_.total_steps, what));
   }
 
+  // Where the run only stops, the whole run may have no evaluation: see conclude().
+  [[nodiscard]] std::string words_of_best() const {
+    if (!stops_here()) return "best ";
+    return state_.is_each(config_.trainer.eval_every)
+               ? "best so far, "
+               : "best so far (the evaluation of a stop does not count), ";
+  }
+
   // The best step, with its weights' figures of the test set.
   std::optional<BestStep> conclude_best() {
     auto best = best_step_of(config_, options_.output, resume_, checkpoints_, evaluations_);
@@ -567,7 +575,7 @@ class Trainer::Run {
     result.parameters_sha256 = digest.finish();
     if (!buffers.empty()) result.buffers_sha256 = parameters_sha256(buffers);
     result.memory = memory;
-    reporter_.finish(result, /*goes_on=*/stops_here());
+    reporter_.finish(result, words_of_best());
     checkpoints_.check_last(evaluations_.have_decided());
     if (stops_here()) {
       tell_stop();
