@@ -41,6 +41,7 @@
 #include "trainers/config/config_options.h"
 #include "trainers/run/check_job.h"
 #include "trainers/run/data_record.h"
+#include "trainers/run/hints.h"
 #include "trainers/run/memory_report.h"
 #include "trainers/run/resume.h"
 
@@ -226,6 +227,9 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   if (config.checkpoint.saves()) take_records(config, data, options);
   if (flags.hosts.rank == 0 && !is_relaunched()) {
     for (const std::string& line : data_lines(config, data)) log_info(line);
+    const std::string line =
+        parameters_text(config, data.train->type(), options.resume.has_value());
+    if (!line.empty()) log_info(line);
   }
   const bool has_other_hosts = flags.hosts.count > 1;
   if (has_other_hosts && !is_relaunched()) {

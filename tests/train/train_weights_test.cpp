@@ -54,6 +54,8 @@ TEST_CASE("a run begins with the weights of model.init_from") {
       must_train(folder.path(), linear(1, "half") + set("model.init_from=one.safetensors "
                                                         "model.init_from_except=[b]"));
   CHECK_THAT(half.out, ContainsSubstring("original parameters: w = 2.625, b = 0\n"));
+  CHECK_THAT(half.err, ContainsSubstring("model: 2 of 2 parameters are trained; weights of "
+                                         "one.safetensors, but b of the model's own\n"));
 }
 
 TEST_CASE("a run that goes on needs no file of first weights any more") {
@@ -90,7 +92,7 @@ TEST_CASE("weights that do not fit are refused before the run, or left out where
   check_status(partial, 0);
   CHECK_THAT(partial.err, ContainsSubstring("lockstep: warning: model.init_from: "
                                             "small.safetensors: missing: 2.weight, 2.bias\n"));
-  CHECK(lines_of(partial.err).size() == 6);  // with four of the data and one of the job
+  CHECK(lines_of(partial.err).size() == 7);  // with four of the data and one each of model and job
   CHECK_THAT(wider.err,
              ContainsSubstring("; model.init_from_except leaves out those that a pattern is "
                                "for\n"));
@@ -119,6 +121,7 @@ TEST_CASE("parameters that trainer.freeze names stay as they are") {
     const Ended end = must_train(
         folder.path(), linear(1, "run") + set("trainer.freeze=[b] parallel.zero_stage=" + stage));
     CHECK_THAT(end.out, ContainsSubstring("updated parameters:  w = 2.625, b = 0\n"));
+    CHECK_THAT(end.err, ContainsSubstring("model: 1 of 2 parameters are trained\n"));
     export_run(folder.path(), "run");
     CHECK(fs::exists(folder.path() / "run.safetensors"));
     const Ended resumed = train(

@@ -8,6 +8,7 @@
 
 #include "framework/base/range.h"
 #include "framework/base/text.h"
+#include "trainers/config/config_options.h"
 
 namespace lockstep {
 
@@ -21,6 +22,21 @@ std::string late_text(const Config& config, std::int64_t steps) {
   if (late.empty()) return "";
   return str("the run has ", counted(steps, "step"), ", fewer than ", join(late), ": ",
              late.size() == 1 ? "this comes" : "these come", " at its end alone");
+}
+
+std::string parameters_text(const Config& config, const SampleType& sample, bool goes_on) {
+  const bool has_file = config.init.from && !goes_on;
+  if (config.trainer.freeze.empty() && !has_file) return "";
+  const auto parameters = make_model(config, sample)->parameters();
+  const auto trained =
+      filtered(parameters, [](const at::Tensor& value) { return value.requires_grad(); });
+  const std::int64_t all = sum_of(parameters, &at::Tensor::numel);
+  std::string text = str("model: ", sum_of(trained, &at::Tensor::numel), " of ",
+                         counted(all, "parameter"), " are trained");
+  if (!has_file) return text;
+  const auto& except = config.init.except;
+  return str(text, "; weights of ", *config.init.from,
+             except.empty() ? "" : str(", but ", listed(except), " of the model's own"));
 }
 
 std::string scale_text(const Objective& objective, const DataSets& data, const std::string& set,

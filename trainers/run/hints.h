@@ -16,6 +16,11 @@ namespace lockstep {
 /// they are about comes at its end alone.
 [[nodiscard]] std::string late_text(const Config& config, std::int64_t steps);
 
+/// How many of the model's parameters are trained, and with which weights a run begins that does
+/// not go on: where the config freezes some or names a file.
+[[nodiscard]] std::string parameters_text(const Config& config, const SampleType& sample,
+                                          bool goes_on);
+
 /// That targets of a table are far from 1 in size and stay as they are, where by the figures of
 /// `set` their mean would predict better than the model.
 [[nodiscard]] std::string scale_text(const Objective& objective, const DataSets& data,
