@@ -108,7 +108,13 @@ std::vector<BoundAxis> resolve(const Environment& here, const AxisCall& call) {
         if (levels[l].axes[a].name == *name) axes.push_back({l, a});
       }
     }
-    if (axes.size() == before) throw_unbound(call, *name, here.bound_names());
+    if (axes.size() == before) {
+      const bool spans_job = !levels[0].callers.empty();
+      throw_unbound(call, *name,
+                    here.bound_names() + (spans_job ? "; a map in a job spans the job's replicas, "
+                                                      "in place of the job's own axis"
+                                                    : ""));
+    }
     const bool has_nameless = std::ranges::any_of(levels, [](const AxisLevel& level) {
       return std::ranges::any_of(level.axes, &NamedAxis::nameless);
     });

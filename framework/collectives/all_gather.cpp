@@ -9,10 +9,7 @@ Leaves all_gather_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
                          const AxisIndexGroups& groups) {
   groups::ReplicaGroup& replicas = replicas_of(call, groups, GroupSizes::equal);
   check_leaves(leaves, call);
-  Cut cut{{}, tiled};
-  for (const Tensor& leaf : leaves) {
-    cut.dimensions.push_back(wrap_dimension(axis, leaf.dim() + (tiled ? 0 : 1), "axis", call));
-  }
+  const Cut cut{wrap_dimensions(leaves, axis, tiled ? 0 : 1, "axis", call), tiled};
   return differentiable(
       call, replicas, leaves,
       lockstep::str("axis ", axis, tiled ? ", tiled" : "", group_text(groups)),

@@ -16,10 +16,7 @@ Leaves all_to_all_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
   const bool one_axis = std::string_view(call.operation) == "pswapaxes";
   const Cut split =
       cut_of(leaves, split_axis, one_axis ? "axis" : "split_axis", size, options.tiled, call);
-  Cut concat{{}, options.tiled};
-  for (const Tensor& leaf : leaves) {
-    concat.dimensions.push_back(wrap_dimension(concat_axis, leaf.dim(), "concat_axis", call));
-  }
+  const Cut concat{wrap_dimensions(leaves, concat_axis, 0, "concat_axis", call), options.tiled};
   return differentiable(
       call, replicas, leaves,
       lockstep::str("split_axis ", split_axis, ", concat_axis ", concat_axis,

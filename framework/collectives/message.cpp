@@ -194,22 +194,29 @@ Leaves in_messages(const Leaves& leaves, std::int64_t slices, const MessageFunct
   return results;
 }
 
-std::int64_t wrap_dimension(std::int64_t dimension, std::int64_t dimensions, const char* what,
-                            const AxisCall& call) {
-  call.require(dimensions > 0, what, " ", dimension,
-               " is out of range; the tensor has no dimensions");
-  call.require(dimension >= -dimensions && dimension < dimensions, what, " ", dimension,
-               " is out of range; it must be in [", -dimensions, ", ", dimensions - 1, "]");
-  return dimension < 0 ? dimension + dimensions : dimension;
+std::vector<std::int64_t> wrap_dimensions(const Leaves& leaves, std::int64_t dimension,
+                                          std::int64_t further, const char* argument,
+                                          const AxisCall& call) {
+  std::vector<std::int64_t> wrapped;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const std::int64_t count = leaves[i].dim() + further;
+    at_leaf(leaves, i, [&] {
+      call.require(count > 0, argument, " ", dimension,
+                   " is out of range; the tensor has no dimensions");
+      call.require(dimension >= -count && dimension < count, argument, " ", dimension,
+                   " is out of range; it must be in [", -count, ", ", count - 1, "]");
+    });
+    wrapped.push_back(dimension < 0 ? dimension + count : dimension);
+  }
+  return wrapped;
 }
 
 Cut cut_of(const Leaves& leaves, std::int64_t dimension, const char* argument, std::int64_t slices,
            bool tiled, const AxisCall& call) {
-  Cut cut{{}, tiled};
+  Cut cut{wrap_dimensions(leaves, dimension, 0, argument, call), tiled};
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     at_leaf(leaves, i, [&] {
-      cut.dimensions.push_back(wrap_dimension(dimension, leaves[i].dim(), argument, call));
-      const std::int64_t length = leaves[i].size(cut.dimensions.back());
+      const std::int64_t length = leaves[i].size(cut.dimensions[i]);
       call.require(tiled ? length % slices == 0 : length == slices, argument, " ", dimension,
                    " has length ", length,
                    tiled ? "; tiled, it must be divisible by the group's size, "

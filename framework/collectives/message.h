@@ -79,9 +79,12 @@ void communicate(const AxisCall& call, const F& run) {
   }
 }
 
-/// `dimension` in [0, dimensions), counted from the end if negative. Throws ValueError with `what`.
-[[nodiscard]] std::int64_t wrap_dimension(std::int64_t dimension, std::int64_t dimensions,
-                                          const char* what, const AxisCall& call);
+/// `dimension` of each leaf, counted from the front also if negative; a leaf has `further` more of
+/// them than its own. Throws ValueError, naming the `argument` and the leaf, where it has not this.
+[[nodiscard]] std::vector<std::int64_t> wrap_dimensions(const Leaves& leaves,
+                                                        std::int64_t dimension,
+                                                        std::int64_t further, const char* argument,
+                                                        const AxisCall& call);
 
 /// How leaves are cut along one dimension of each into a slice a replica. Untiled: it is as long as
 /// there are slices, which do not have it. Tiled: each slice keeps one of its equal parts.

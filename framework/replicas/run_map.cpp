@@ -37,14 +37,18 @@ using torch::autograd::variable_list;
 using torch::autograd::impl::gradient_edge;
 using Tensors = std::vector<Tensor>;
 
-// run(), whose exceptions of LibTorch gain the map's call and the leaves, unless they have a place.
+// run(), whose exceptions that are no Errors, as of LibTorch or a map's at(), gain the map's call
+// and the leaves, unless they have a place.
 Tensors run_placed(const MapCall& options, const Tensors& leaves,
                    const std::function<Tensors()>& run) {
   try {
     return run();
   } catch (const std::exception& error) {
     const auto* const with_places = dynamic_cast<const c10::Error*>(&error);
-    if (!is_of_torch(error) || (with_places != nullptr && !with_places->context().empty())) throw;
+    if (dynamic_cast<const Error*>(&error) != nullptr ||
+        (with_places != nullptr && !with_places->context().empty())) {
+      throw;
+    }
     rethrow_at(lockstep::str("in ", text_of(options),
                              leaves.empty() ? "" : ", arguments " + forms_of(leaves)));
   }

@@ -1,5 +1,8 @@
 #include "framework/tree/grad.h"
 
+#include <stdexcept>
+#include <typeinfo>
+
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -94,6 +97,12 @@ std::pair<Tensor, Leaves> value_and_gradients(const std::function<Tensor(const L
   return {nested ? value : value.detach(), std::move(gradients)};
 }
 
+// Throws a T with the place in its message if the exception is one, and of no class made from it.
+template <typename T>
+void rethrow_same(const std::exception& error, const std::string& place) {
+  if (typeid(error) == typeid(T)) throw T(lockstep::str(error.what(), " (", place, ")"));
+}
+
 }  // namespace
 
 std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(const Leaves&)>& loss,
@@ -102,7 +111,14 @@ std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(co
   const auto place = [&] {
     return lockstep::str("in grad at ", place_of(where), ", leaves ", forms_of(leaves));
   };
-  return torch_placed(place, [&] { return value_and_gradients(loss, leaves, where); });
+  try {
+    return torch_placed(place, [&] { return value_and_gradients(loss, leaves, where); });
+  } catch (const std::logic_error& error) {
+    // The commonest of the standard library's, as of a map's at(): it stays what callers catch.
+    rethrow_same<std::out_of_range>(error, place());
+    rethrow_same<std::invalid_argument>(error, place());
+    throw;
+  }
 }
 
 }  // namespace lockstep::tree_detail

@@ -81,6 +81,11 @@ TEST_CASE("an axis that is not bound is named, with those that are") {
   CHECK_THROWS_WITH(axis_index_of(call("date")),
                     ContainsSubstring("axis 'date' is not bound here; bound: 'data', 'model'"));
   CHECK_THROWS_WITH(axis_index_of(call("")), ContainsSubstring("axis '' is not bound here"));
+  const auto spanning = environment({{{{"i", 2}}, 0, 1, {0, 0}, {0, 1}}});
+  const EnvironmentScope in_its_map(spanning.get());
+  CHECK_THROWS_WITH(axis_index_of(call("data")),
+                    ContainsSubstring("bound: 'i'; a map in a job spans the job's replicas, in "
+                                      "place of the job's own axis"));
 }
 
 TEST_CASE("axis names are each bound, and stand once") {

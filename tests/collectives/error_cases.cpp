@@ -12,6 +12,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
+#include "framework/collectives/all_to_all.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
 #include "tests/collectives/case_parts.h"
@@ -149,6 +150,11 @@ void wrong_tensors() {
   const std::map<std::string, std::pair<Tensor, Leaves>> tree{
       {"a", {at::ones({n}), {}}}, {"b", {at::ones({n}), {at::ones({n}), Tensor()}}}};
   ends("leaf ['b'].1[1] is an undefined tensor", [&] { (void)psum(tree, "i"); });
+  const std::map<std::string, Tensor> vectors{{"a", at::ones({n, n})}, {"b", at::ones({n})}};
+  const std::string range = str("it must be in [-2, 1] (leaf ['b'], Float (", n, "))");
+  ends(range, [&] { (void)all_gather(vectors, "i", {.axis = 2}); });
+  ends(str("it must be in [-1, 0] (leaf ['b'], Float (", n, "))"),
+       [&] { (void)all_to_all(vectors, "i", 0, 1); });
   const Leaves uneven{at::ones({n}), at::ones({n + 1, 2})};
   ends(str(", ", n, " (leaf [1], Float (", n + 1, ", 2))"),
        [&] { (void)psum_scatter(uneven, "i"); });

@@ -123,7 +123,7 @@ TEST_CASE("a replica that throws ends the call with the root cause") {
     CHECK_THROWS_AS(f(at::ones({4})), DataError);
     CHECK_THROWS_WITH(f(at::ones({4})), "replica 2: file is damaged");
   }
-  SECTION("another is nested with its text") {
+  SECTION("another is nested with its text and its place") {
     const auto f = pmap([&](const Tensor& x) {
       if (axis_index("i") == 1) throw std::out_of_range("beyond");
       return blocked(x);
@@ -132,7 +132,9 @@ TEST_CASE("a replica that throws ends the call with the root cause") {
       (void)f(at::ones({4}));
       FAIL("nothing was thrown");
     } catch (const ReplicaError& error) {
-      CHECK(std::string(error.what()) == "replica 1: beyond");
+      CHECK_THAT(error.what(), Catch::Matchers::StartsWith(
+                                   "replica 1: beyond (in pmap over 'i' at pmap_test.cpp:") &&
+                                   Catch::Matchers::EndsWith(", arguments Float ())"));
       CHECK_THROWS_AS(std::rethrow_if_nested(error), std::out_of_range);
     }
   }

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <source_location>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@
 
 #include "framework/tree/error_place.h"
 #include "tests/catch.h"
+#include "tests/support/message_of.h"
 
 using namespace lockstep;
 
@@ -191,4 +193,10 @@ TEST_CASE("LibTorch's exceptions name the call of grad, and the shapes of its le
         text_of([&] { (void)value_and_grad(aux, argnums<0>, has_aux)(given, x); })}) {
     CHECK_THAT(text, ContainsSubstring(" (in grad at grad_test.cpp:"));
   }
+  // What a map's at() throws stays what it is.
+  const std::map<std::string, Tensor> weights;
+  const auto missing = [&](const Tensor& at) { return at * weights.at("bias"); };
+  CHECK_THAT(testing::message_of<std::out_of_range>([&] { (void)grad(missing)(at::ones({3})); }),
+             ContainsSubstring(" (in grad at grad_test.cpp:") &&
+                 Catch::Matchers::EndsWith(", leaves Float (3))"));
 }
