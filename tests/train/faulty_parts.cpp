@@ -159,7 +159,7 @@ class GrowingMetric final : public Metric {
 
 class FaultyOptimizer final : public ElementwiseOptimizer {
  public:
-  FaultyOptimizer() : ElementwiseOptimizer({}) {}
+  FaultyOptimizer() : ElementwiseOptimizer(std::vector<std::string>{}) {}
 
  private:
   void run_on(const at::Tensor& parameter, const at::Tensor& gradient,
