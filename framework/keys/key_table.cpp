@@ -283,7 +283,7 @@ class Reading {
   // Of a key and the nearest of all: whether only some letters in it differ. Hardly anyone mistypes
   // the first.
   static bool is_misspelt(const std::string& key, const std::string& nearest) {
-    const auto [shorter, longer] = std::minmax(key.size(), nearest.size());
+    const auto [shorter, longer] = std::minmax({key.size(), nearest.size()});
     return shorter > 0 && longer - shorter <= 2 && folded(key)[0] == folded(nearest)[0];
   }
 
