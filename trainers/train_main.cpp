@@ -276,8 +276,8 @@ int train(const std::vector<const char*>& words, const Callbacks& callbacks) {
   return run(argc - its, words.data() + its, callbacks);
 }
 
-// What leaves main() before train_main(), such as a name that is registered twice, is told as what
-// train_main() catches.
+// Prints an Error that leaves main() before it calls train_main(), such as one of a name that is
+// registered twice, and ends with its status, as train_main() does with those that it catches.
 std::terminate_handler terminate_before = nullptr;
 
 [[noreturn]] void end_on_error() {

@@ -82,8 +82,9 @@ struct CsvSetOptions {
 /// DataError, with file, line and column, for missing values (all of a file), a field that is no
 /// number or date where one is needed, one that float32 can't hold, an empty class, a class and a
 /// category that the training set does not have, and a line with too few or too many fields: with
-/// `context.keeps_damaged` one of batch(), which names all that is wrong with the row, unless
-/// `context.needs_targets` is set and all cells of a column, of several, are wrong. Also for files
+/// `context.keeps_damaged` one of batch(), which names all that is wrong with the row. But if all
+/// cells of a column with several are wrong and `context.needs_targets` is set, one error of
+/// loading says so of the column. Also for files
 /// without rows, or with none left, a column without a value whose mean is needed, and where no
 /// label is a class. ValueError for columns that are not there or are named twice, no feature,
 /// no target, several targets of a classification, options whose rules are broken (`train keys`),

@@ -39,8 +39,9 @@ struct TextColumn {
 /// The data.date_format by which all of a column's values are dates; "" if none is known.
 [[nodiscard]] std::string date_format_of(const TableCells& cells, std::size_t column);
 
-/// What is said of a column of numbers with a cell that is none, behind "is no finite number": how
-/// many are none, and what to write. Where damaged rows are kept, a warning says so instead.
+/// The end of the message about a cell of a column of numbers that is no number: how many of the
+/// column's cells are none, and what to write. Where damaged rows are kept, it is logged as a
+/// warning instead, and the result is empty.
 [[nodiscard]] std::string told_of_text(const TableCells& cells, const NumberForm& form,
                                        const std::string& column, const CsvSetOptions& options);
 

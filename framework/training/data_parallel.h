@@ -71,8 +71,9 @@ class DataParallel : public training::ArchivedState, private training::Replicate
   /// those accumulated since the last call, is added to each parameter's .grad(), as a plain
   /// loss.backward() adds it, and PyTorch's DistributedDataParallel. So zero gradients after each
   /// step; a second call that finds the first one's says so once. A replica without samples passes
-  /// an undefined loss, which has no gradients. ValueError for a loss that needs no gradient or has
-  /// several elements, and for gradients that are not dense.
+  /// an undefined loss, which has no gradients. The first call warns of tensors that the loss needs
+  /// gradients of and the module has not registered. ValueError for a loss that needs no gradient
+  /// or has several elements, and for gradients that are not dense.
   void backward(const at::Tensor& loss, const training::BackwardOptions& options = {},
                 std::source_location where = std::source_location::current()) {
     backward(loss, options, /*is_last=*/true, where);

@@ -103,10 +103,12 @@ class ZeroTrainer : public training::ArchivedState, private training::Replicated
   /// step are the sum of its losses', averaged over the replicas: visit_gradients(). A replica
   /// without samples passes an undefined loss, which has no gradients. If the model has collectives
   /// inside, or blocks that stage 3 gathers, all replicas must run it: then pass a loss times 0.
-  /// Parameters without a gradient are named once in the log; from stage 2 on, and with overlap, a
-  /// model with collectives inside needs the same ones on all replicas. After an error the trainer
-  /// is of no use. ValueError for a loss that needs no gradient or has several elements, and for
-  /// one microbatch too many. With create_graph stage 3 keeps what it gathers until step().
+  /// Parameters without a gradient are named once in the log; the first call also warns of tensors
+  /// that the loss needs gradients of and the module has not registered. From stage 2 on, and with
+  /// overlap, a model with collectives inside needs the same ones on all replicas. After an error
+  /// the trainer is of no use. ValueError for a loss that needs no gradient or has several
+  /// elements, and for one microbatch too many. With create_graph stage 3 keeps what it gathers
+  /// until step().
   void backward(const at::Tensor& loss, const training::BackwardOptions& options = {},
                 std::source_location where = std::source_location::current());
   /// Clips (by max_norm / (norm + 1e-6), as PyTorch), updates all parameters with learning rate

@@ -16,9 +16,8 @@ class Workplace;
 
 /// What the command line asks for. Flags that a measurement does not have keep their defaults.
 struct Options {
-  std::string
-      measurement;   ///< "collectives", "vdot", "training", "checkpoint", "parts" or "recorder"
-  std::string text;  ///< --help or --version: to be printed, and nothing else done
+  std::string measurement;  ///< the command, such as "collectives"
+  std::string text;         ///< --help or --version: to be printed, and nothing else done
 
   std::vector<std::string> systems;  ///< empty: all that there are
   std::vector<std::string> pythons{"python3"};

@@ -104,8 +104,9 @@ int run_check(int argc, const char* const* argv) {
   if (data.train) {
     for (const std::string& line : data_lines(config, data)) shown.print(line);
   }
-  for (const auto& [name, set] : named_sets(data))
+  for (const auto& [name, set] : named_sets(data)) {
     findings.look_at(config.data.name, name, *set, search);
+  }
   // What a run would say before its first step.
   const auto check_run = [&] {
     check_job(config, data);
@@ -120,7 +121,7 @@ int run_check(int argc, const char* const* argv) {
   } catch (const ValueError& error) {
     shown.print(error.what());
   } catch (const Error&) {
-    // Of what is damaged, which is told already.
+    // Its cause is something damaged, which is told already.
   }
   throw DataError(str(counted(findings.count(), "file or value", "files or values"),
                       findings.count() == 1 ? " is" : " are", " damaged, as said above"));

@@ -74,4 +74,17 @@ std::string busy_text(const CoreTime& time, double seconds, std::int64_t math_th
       "times faster, and so may GOMP_SPINCOUNT=1000 in the environment, which keeps the bits");
 }
 
+std::string CoresWatch::text() {
+  constexpr double kSome = 5;
+  if (has_looked_) return "";
+  const auto age = std::chrono::steady_clock::now() - begin_;
+  const double seconds = std::chrono::duration<double>(age).count();
+  if (seconds < kSome) return "";
+  has_looked_ = true;
+  const CoreTime now = core_time();
+  return busy_text(
+      {.ran_s = now.ran_s - before_.ran_s, .waited_s = now.waited_s - before_.waited_s}, seconds,
+      math_threads_);
+}
+
 }  // namespace lockstep

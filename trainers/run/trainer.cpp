@@ -1,7 +1,6 @@
 #include "trainers/run/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <exception>
@@ -12,7 +11,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
-#include "framework/base/cores.h"
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
 #include "framework/base/range.h"
@@ -203,7 +201,8 @@ class Trainer::Run {
       reporter_.print_parameters("original parameters: ", *model_);
     }
     reporter_.begin();
-    if (reporter_.writes() && replicas::own_math_threads() > 1) cores_.emplace();
+    if (reporter_.writes() && replicas::own_math_threads() > 1)
+      cores_.emplace(replicas::own_math_threads());
     if (options_.stop_after > course_.total_steps) {
       reporter_.print(str("--stop-after ", options_.stop_after, " is beyond the run's last step, ",
                           course_.total_steps, ": it ends there"));
@@ -248,7 +247,7 @@ class Trainer::Run {
     const bool is_due = state_.is_each(config_.trainer.eval_every);
     if (is_due || (state_.is_last() && !stops_here())) evaluations_.owe_both();
     is_logged ? log() : reporter_.note(state_);
-    look_at_cores();
+    if (cores_) hint(cores_->text());
     bool is_stopped = false;
     reporter_.leave_out([&] {
       if (options_.callbacks.after_step) tell_step();
@@ -300,7 +299,7 @@ class Trainer::Run {
     reporter_.count(global_batch);
   }
 
-  // A model that has scores of more classes than there are trains, but never needs the rest.
+  // A model with more scores than there are classes trains, but never needs the rest of them.
   void tell_scores(std::int64_t scores) {
     const std::int64_t classes = data_.train->type().classes;
     if (classes == 0 || scores <= classes) return;
@@ -483,19 +482,6 @@ class Trainer::Run {
     return checkpoints_.save_after_failure(error, state_);
   }
 
-  // Once, when the run is some seconds old.
-  void look_at_cores() {
-    constexpr double kSome = 5;
-    if (!cores_) return;
-    const double seconds = std::chrono::duration<double>(Clock::now() - cores_->begin).count();
-    if (seconds < kSome) return;
-    const CoreTime now = core_time();
-    const CoreTime since{.ran_s = now.ran_s - cores_->time.ran_s,
-                         .waited_s = now.waited_s - cores_->time.waited_s};
-    cores_.reset();
-    hint(busy_text(since, seconds, replicas::own_math_threads()));
-  }
-
   void hint(const std::string& text) {
     if (!text.empty()) reporter_.print(text);
   }
@@ -586,14 +572,7 @@ class Trainer::Run {
     reporter_.print("results in           " + options_.output.string());
   }
 
-  using Clock = std::chrono::steady_clock;
-  // When the first step began, and what threads had had of the cores by then.
-  struct CoresWatch {
-    Clock::time_point begin = Clock::now();
-    CoreTime time = core_time();
-  };
-
-  std::optional<CoresWatch> cores_;  // where that is to be looked at
+  std::optional<CoresWatch> cores_;  // of the replica that tells, if it has several math threads
   ReplicaMemory memory_{.resident_at_start = resident_at_start()};
   Trainer& own_;
   const Config& config_;
