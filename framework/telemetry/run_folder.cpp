@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include "framework/base/descriptor.h"
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/logging.h"
@@ -164,6 +165,11 @@ RunFolderLock claim_run_folder(const fs::path& folder, std::string_view config,
 bool holds_run(const fs::path& folder) {
   std::error_code error;
   return !folder.empty() && fs::exists(folder / kRunFiles[0], error);  // "" is not this folder
+}
+
+bool run_goes_on_in(const fs::path& folder) {
+  const Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return opened.open() && ::flock(opened.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 void reclaim_run_folder(const RunFolderLock& lock, std::string_view config) {

@@ -44,6 +44,11 @@ class RunFolderLock {
 /// Whether a run has begun in the folder.
 [[nodiscard]] bool holds_run(const std::filesystem::path& folder);
 
+/// Whether a run goes on in the folder: whether another has its lock. Asks by taking a shared lock,
+/// which it gives back at once: a run that wants the folder in this moment waits for it, but one
+/// that claims it by claim_run_folder() is refused. False where nothing can be locked or opened.
+[[nodiscard]] bool run_goes_on_in(const std::filesystem::path& folder);
+
 /// The folder of checkpoints in a run's folder.
 inline constexpr const char* kCheckpointsFolder = "checkpoints";
 

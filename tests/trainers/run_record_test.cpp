@@ -1,0 +1,152 @@
+#include "trainers/report/run_record.h"
+
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <sys/stat.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/telemetry/run_folder.h"
+#include "tests/catch.h"
+#include "tests/support/files.h"
+#include "tests/support/message_of.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep::report {
+
+using namespace testing;
+namespace {
+
+const std::string kLines =
+    R"({"step":1,"elapsed_s":0.5,"samples":8,"loss":2.0,"lr":0.1,"parts":{"forward":0.25,"x":[3,4]}}
+{"step":2,"elapsed_s":1.5,"samples":16,"loss":null,"lr":0.1,"late":true}
+{"step":2,"elapsed_s":1.75,"samples":16,"weights":"averaged","validation_accuracy":0.5}
+{"step":3,"loss":1.0,"lr":0.1}
+)";
+
+// A folder with a config and these lines of metrics.
+fs::path made_run(const fs::path& folder, const std::string& lines = kLines) {
+  fs::create_directories(folder);
+  write_text(folder / "config.yaml", "model:\n  name: mlp\n");
+  write_text(folder / "metrics.jsonl", lines);
+  return folder;
+}
+
+TEST_CASE("a run's metrics are series by name, in short and point by point") {
+  const TemporaryFolder home;
+  const fs::path folder = made_run(home.path() / "run");
+  std::vector<MetricsLine> lines;
+  const RunRecord run = read_run(folder, [&](const MetricsLine& line) { lines.push_back(line); });
+  CHECK(run.lines == 4);
+  CHECK(run.end.step == 3);
+  CHECK(run.end.samples == 16);  // it does not say: those before
+  const SeriesSummary& loss = run.series.at("loss");
+  CHECK(loss.points == 3);
+  CHECK(loss.last.value == 1.0);
+  CHECK(loss.least->step == 3);
+  CHECK(loss.greatest->step == 1);
+  CHECK(loss.greatest->elapsed_s == 0.5);
+  CHECK(run.series.at("parts.forward").last.value == 0.25);
+  CHECK(run.series.at("parts.x.1").last.value == 4);
+  CHECK(run.series.at("late").last.value == 1);
+  CHECK(run.series.size() == 7);
+  REQUIRE(lines.size() == 4);
+  CHECK(std::isnan(lines[1].numbers.at(0).second));
+  CHECK(lines[2].texts == decltype(lines[2].texts){{"weights", "averaged"}});
+  CHECK(lines[2].elapsed_s == 1.75);
+}
+
+TEST_CASE("series are told apart by their values and steps, not by their times") {
+  const TemporaryFolder home;
+  const auto digest = [&](const std::string& name, const std::string& lines) {
+    return read_run(made_run(home.path() / name, lines)).series.at("loss").digest;
+  };
+  const std::string line = R"({"step":1,"elapsed_s":0.5,"loss":2.0})";
+  const auto first = digest("a", line + "\n");
+  CHECK(digest("b", R"({"step":1,"elapsed_s":7.5,"loss":2.0})") == first);
+  CHECK(digest("c", R"({"step":1,"elapsed_s":0.5,"loss":2.5})") != first);
+  CHECK(digest("d", R"({"step":2,"elapsed_s":0.5,"loss":2.0})") != first);
+}
+
+TEST_CASE("a last line that was cut off is passed over, any other damage is named") {
+  const TemporaryFolder home;
+  CHECK(read_run(made_run(home.path() / "cut", kLines + R"({"step":4,"lo)")).lines == 4);
+  CHECK(read_run(made_run(home.path() / "empty", "")).lines == 0);
+  // Longer than what is read at once.
+  const std::string text(3 << 20, 'x');
+  CHECK(read_run(made_run(home.path() / "long", str(R"({"step":1,"t":")", text, "\"}\n", kLines)))
+            .lines == 5);
+  std::string deep = R"({"step":1,"a":)";
+  for (int i = 0; i < 100; ++i) deep += R"({"a":)";
+  for (const std::string& damaged :
+       {std::string(R"({"step":4,"lo)"), std::string("[1]"), std::string("7"), std::string(""),
+        std::string(R"({"loss":1})"), std::string(R"({"step":1.5})"), std::string("{}}"),
+        deep + "1" + std::string(101, '}')}) {
+    const fs::path folder = made_run(home.path() / "damaged", kLines + damaged + "\n" + kLines);
+    INFO(damaged);
+    CHECK_THAT(message_of<DataError>([&] { (void)read_run(folder); }),
+               ContainsSubstring(str((folder / "metrics.jsonl").string(),
+                                     ":5: a line of metrics is a JSON object with a step, not '")));
+  }
+}
+
+TEST_CASE("a run's config is values by key, each on one line") {
+  const TemporaryFolder home;
+  const fs::path folder = made_run(home.path() / "run");
+  write_text(folder / "config.yaml",
+             "model: {name: mlp, hidden: [1024, 16]}\noptimizer:\n  lr: 1.0e-08\n  groups:\n"
+             "    - {pattern: \"*.b\", lr_scale: 0.5}\ndata:\n  root: \"a\\nb\"\n  none: null\n"
+             "  empty: {}\n");
+  const RunRecord run = read_run(folder);
+  CHECK(run.config == std::map<std::string, std::string>{
+                          {"model.name", "mlp"},
+                          {"model.hidden", "[1024, 16]"},
+                          {"optimizer.lr", "1.0e-08"},
+                          {"optimizer.groups", R"([{pattern: "*.b", lr_scale: 0.5}])"},
+                          {"data.root", R"("a\x0ab")"},
+                          {"data.none", "null"},
+                          {"data.empty", "{}"}});
+  write_text(folder / "config.yaml", "model: {");
+  CHECK_THAT(message_of<ValueError>([&] { (void)read_run(folder); }),
+             ContainsSubstring((folder / "config.yaml").string() + ":1:"));
+}
+
+TEST_CASE("what has become of a run follows from its lock, its result and its checkpoints") {
+  const TemporaryFolder home;
+  const fs::path folder = home.path() / "run";
+  CHECK(message_of<ValueError>([&] { (void)read_run(folder); }) ==
+        folder.string() + " is no run's folder: it has no config.yaml");
+  {
+    const RunFolderLock lock = claim_run_folder(folder, "a: 1\n");
+    CHECK(read_run(folder).status == RunStatus::running);
+    fs::create_directories(folder / "checkpoints/step-00000020");
+    fs::create_directories(folder / "checkpoints/step-00000040");
+    fs::create_directories(folder / "checkpoints/aside-step-00000060");
+    CHECK(read_run(folder).status == RunStatus::running);
+  }
+  RunRecord run = read_run(folder);
+  CHECK(run.status == RunStatus::stopped);
+  CHECK(run.checkpoint == 40);
+  CHECK(run.set_aside == std::vector<std::int64_t>{60});
+  CHECK(run.age_s < 100);
+  fs::remove_all(folder / "checkpoints");
+  CHECK(read_run(folder).status == RunStatus::failed);
+  const RunFolderLock lock(folder);
+  write_text(folder / "result.json", R"({"loss": 0.5})");
+  run = read_run(folder);
+  CHECK(run.status == RunStatus::ended);
+  CHECK(run.result["loss"] == 0.5);
+  write_text(folder / "result.json", "[]");
+  CHECK(message_of<DataError>([&] { (void)read_run(folder); }) ==
+        (folder / "result.json").string() + " is damaged: it is no JSON object");
+  fs::remove(folder / "result.json");
+  REQUIRE(::mkfifo((folder / "result.json").c_str(), 0600) == 0);  // nobody waits for a writer
+  CHECK_THAT(message_of<DataError>([&] { (void)read_run(folder); }), ContainsSubstring("a FIFO"));
+}
+
+}  // namespace
+}  // namespace lockstep::report

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace lockstep::report {
+
+/// What has become of a run, as far as its folder tells.
+enum class RunStatus {
+  running,  ///< its lock is held, and it has no result yet
+  ended,    ///< it has a result
+  stopped,  ///< neither: it goes on from its newest checkpoint with --resume auto
+  failed,   ///< neither, and it has no checkpoint
+};
+[[nodiscard]] const char* name_of(RunStatus status);
+
+/// One value of a series, and how far the run was.
+struct Point {
+  std::int64_t step = 0;
+  std::int64_t samples = 0;
+  double elapsed_s = 0;
+  double value = 0;  ///< NaN where the file has null: it was not finite
+};
+
+/// A line of metrics.jsonl.
+struct MetricsLine {
+  std::int64_t step = 0;
+  std::int64_t samples = 0;  ///< these two are those of the line before where it does not say
+  double elapsed_s = 0;
+  /// Its other fields, in their order, true as 1: "loss", "test_accuracy", whatever there is. Those
+  /// of objects and lists are called "parts.forward" and "parts.0".
+  std::vector<std::pair<std::string, double>> numbers = {};
+  std::vector<std::pair<std::string, std::string>> texts = {};
+
+  [[nodiscard]] Point point(double value) const { return {step, samples, elapsed_s, value}; }
+};
+using TakeLine = std::function<void(const MetricsLine& line)>;
+
+/// A series in short; all points are passed to a TakeLine.
+struct SeriesSummary {
+  std::int64_t points = 0;
+  Point last = {};
+  /// Of the finite values, the first of equal ones; none if none is finite.
+  std::optional<Point> least = {};
+  std::optional<Point> greatest = {};
+  std::uint64_t digest = 0;  ///< of all steps and values: series with equal ones are the same
+};
+
+/// What a run's folder says.
+struct RunRecord {
+  std::filesystem::path folder;
+  RunStatus status = RunStatus::failed;
+  double age_s = 0;  ///< since the run has last written a line of metrics, its result or its config
+  /// The config's values by "section.key", as YAML of one line: {"optimizer.lr", "0.1"}.
+  std::map<std::string, std::string> config = {};
+  nlohmann::ordered_json result = {};  ///< result.json; null until the run has ended
+  std::int64_t lines = 0;              ///< of metrics
+  Point end = {};                      ///< how far the last of them was; its value says nothing
+  std::map<std::string, SeriesSummary> series = {};
+  std::optional<std::int64_t> checkpoint = {};  ///< the newest one's step
+  /// Steps of checkpoints that the run left behind where it went on from an earlier one.
+  std::vector<std::int64_t> set_aside = {};
+};
+
+/// Reads a run's folder, whose run may go on meanwhile; each line of metrics is passed to `take`,
+/// too, and not kept. ValueError for a folder without a run (holds_run()) and a config that is no
+/// YAML; DataError for files that are damaged or can't be read, naming file and line.
+[[nodiscard]] RunRecord read_run(const std::filesystem::path& folder, const TakeLine& take = {});
+
+/// Passes the lines of a run's metrics.jsonl to `take`, in their order; none where there is no such
+/// file. A last line that a kill has cut off is passed over. DataError, naming file and line, for
+/// any other that is no JSON object with a whole number as "step".
+void read_metrics(const std::filesystem::path& folder, const TakeLine& take);
+
+}  // namespace lockstep::report
