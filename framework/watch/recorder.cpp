@@ -70,7 +70,8 @@ std::string name_at(const TrackWords& track, std::uint64_t number) {
 }
 
 // The span, if it is still there and can be one: what it says is over.
-bool read_span(TrackWords& track, std::uint64_t number, Recorder::Span& span) {
+bool read_span(TrackWords& track, std::uint64_t number, Recorder::Names names,
+               Recorder::Span& span) {
   const SpanWords& words = track.span(number);
   const std::uint64_t stamp = words.stamp.load();
   span.number = number;
@@ -89,7 +90,7 @@ bool read_span(TrackWords& track, std::uint64_t number, Recorder::Span& span) {
     return false;
   }
   span.kind = static_cast<SpanKind>(kind);
-  span.name = name_at(track, name);
+  if (names == Recorder::Names::read) span.name = name_at(track, name);
   return true;
 }
 
@@ -128,7 +129,8 @@ std::unique_ptr<Recorder::Track> Recorder::take(int replica, std::string_view na
   return nullptr;
 }
 
-Recorder::Recording Recorder::read(int replica, std::size_t track, std::uint64_t after) const {
+Recorder::Recording Recorder::read(int replica, std::size_t track, std::uint64_t after,
+                                   Names names) const {
   TrackWords& words = this->words(replica, track);
   Recording recording{
       .track = printable(read_text(words.name)), .begun = words.begun.load(), .spans = {}};
@@ -137,7 +139,7 @@ Recorder::Recording Recorder::read(int replica, std::size_t track, std::uint64_t
   // The number of spans that are there is at most kSpans, whatever was written.
   for (std::uint64_t left = recording.begun - std::min(recording.begun, after); left > 0; --left) {
     Span span;
-    if (read_span(words, recording.begun - left + 1, span)) recording.spans.push_back(span);
+    if (read_span(words, recording.begun - left + 1, names, span)) recording.spans.push_back(span);
   }
   return recording;
 }

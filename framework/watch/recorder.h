@@ -17,14 +17,14 @@ namespace lockstep::watch {
 
 /// What a replica does in a span of its time.
 enum class SpanKind : std::uint8_t {
-  step,        ///< a step of training, around the others; its id is its number
+  step,        ///< a step of training, around the others
   data,        ///< waits for a batch
   forward,     ///< of a microbatch, with its loss
   backward,    ///< of a microbatch, with the reductions that go on in its thread
-  reduction,   ///< of a bucket of gradients
-  collective,  ///< a call that a replica has announced, from its arrival to its end
+  reduction,   ///< of a bucket of gradients: the call, or the wait for it where it goes on beside
+  collective,  ///< another call that a replica has announced, from its arrival to its end
   update,      ///< of parameters
-  gather,      ///< of parameters that other replicas have updated
+  gather,      ///< of parameters that other replicas have updated, as a reduction
   evaluation,
   checkpoint,
   pause  ///< its process was stopped
@@ -45,7 +45,7 @@ struct TrackWords;
 /// has 1.3 MiB of addresses, of which only used pages take memory.
 ///
 /// How long a replica has waited for others in a call, and for whom, follows from all their spans
-/// with its id: the last to begin is whom the others waited for.
+/// with its id: the last to begin is whom the others waited for (step_times.h).
 ///
 /// Any thread of any process that shares the memory may read; a track has one writer. Readers trust
 /// nothing that they read: a span that is being written, that was overwritten or that no writer can
@@ -63,7 +63,9 @@ class Recorder {
     SpanKind kind;
     std::uint32_t name = 0;   ///< Track::name(); 0: none
     std::uint64_t bytes = 0;  ///< that it moves
-    std::uint64_t id = 0;     ///< of a call: equal on all its replicas, and no other call's
+    /// Of a call: equal on all its replicas and for all spans of it, and no other call's. Of
+    /// another span the number of its step; 0 where its writer knows none.
+    std::uint64_t id = 0;
   };
   /// As it is read.
   struct Span {
@@ -94,10 +96,15 @@ class Recorder {
   /// ValueError if there is no such replica.
   [[nodiscard]] std::unique_ptr<Track> take(int replica, std::string_view name);
 
+  /// Whether a reader wants the spans' names, which take most of its time.
+  enum class Names { read, left_out };
   /// What is still there of a track's spans with numbers greater than `after`. Those that go on may
   /// be read again when they have ended, with the same number. A span that lasts until its place is
   /// another's stands at its end once more, with a new number.
-  [[nodiscard]] Recording read(int replica, std::size_t track, std::uint64_t after = 0) const;
+  [[nodiscard]] Recording read(int replica, std::size_t track, std::uint64_t after = 0,
+                               Names names = Names::read) const;
+
+  [[nodiscard]] int replicas() const noexcept { return replicas_; }
 
  private:
   [[nodiscard]] TrackWords& words(int replica, std::size_t track) const;
@@ -160,6 +167,15 @@ class Recorder::Track : private NonCopyable {
 /// The track of what this thread does: a replica's; nullptr outside of jobs, and in threads of
 /// maps.
 inline constinit thread_local Recorder::Track* track_here = nullptr;
+
+/// What kind of span the calls of this thread are.
+inline constinit thread_local SpanKind call_kind_here = SpanKind::collective;
+
+/// While this lives, the calls of this thread are reductions, or gathers.
+class CallKindScope : ScopedValue<SpanKind> {
+ public:
+  explicit CallKindScope(SpanKind kind) noexcept : ScopedValue(call_kind_here, kind) {}
+};
 
 /// While this lives, what this thread does is recorded there.
 class TrackScope : ScopedValue<Recorder::Track*> {

@@ -1,0 +1,345 @@
+#include "framework/watch/step_times.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+#include "framework/base/range.h"
+
+namespace lockstep::watch {
+namespace {
+
+using Span = Recorder::Span;
+
+// A replica that takes so much longer than the others makes steps longer by this part.
+constexpr double kSlow = 0.1;
+
+struct Interval {
+  std::uint64_t begin;
+  std::uint64_t end;
+};
+
+double seconds(std::uint64_t nanoseconds) {
+  return static_cast<double>(nanoseconds) * 1e-9;
+}
+
+bool is_call(const Span& span) {
+  return span.kind == SpanKind::collective || span.kind == SpanKind::reduction ||
+         span.kind == SpanKind::gather;
+}
+
+TimePart part_of(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::data:
+      return TimePart::data;
+    case SpanKind::forward:
+      return TimePart::forward;
+    case SpanKind::backward:
+      return TimePart::backward;
+    case SpanKind::reduction:
+    case SpanKind::collective:
+    case SpanKind::gather:
+      return TimePart::communication;
+    case SpanKind::update:
+      return TimePart::update;
+    case SpanKind::evaluation:
+      return TimePart::evaluation;
+    case SpanKind::checkpoint:
+      return TimePart::checkpoint;
+    case SpanKind::pause:
+      return TimePart::pause;
+    case SpanKind::step:
+      break;
+  }
+  return TimePart::other;
+}
+
+Interval intersection(const Interval& a, const Interval& b) {
+  const std::uint64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+// How long any of `others`, one after another, lasts in the interval.
+std::uint64_t shared(const Interval& interval, const std::vector<Interval>& others) {
+  std::uint64_t sum = 0;
+  auto other = std::ranges::upper_bound(others, interval.begin, {}, &Interval::end);
+  for (; other != others.end() && other->begin < interval.end; ++other) {
+    const Interval both = intersection(interval, *other);
+    sum += both.end - both.begin;
+  }
+  return sum;
+}
+
+// The spans of the replica's own thread, with its steps, outer ones before inner ones.
+std::vector<Span> own_spans(const ReplicaRecording& recording) {
+  std::vector<Span> spans;
+  for (const auto& track : recording.tracks) {
+    if (track.track != "replica") continue;
+    std::ranges::copy_if(track.spans, std::back_inserter(spans),
+                         [](const Span& span) { return span.end != 0; });
+  }
+  const auto has = [&](SpanKind kind) { return std::ranges::count(spans, kind, &Span::kind) > 0; };
+  if (!has(SpanKind::step)) {
+    const SpanKind last = has(SpanKind::update) ? SpanKind::update : SpanKind::backward;
+    std::map<std::uint64_t, std::uint64_t> ends;  // by step
+    for (const Span& span : spans) {
+      if (span.kind == last) ends[span.id] = std::max(ends[span.id], span.end);
+    }
+    for (auto end = ends.begin(); end != ends.end(); ++end) {
+      const auto before = ends.find(end->first - 1);
+      if (before == ends.end() || before->second >= end->second) continue;
+      spans.push_back(
+          {.kind = SpanKind::step, .begin = before->second, .end = end->second, .id = end->first});
+    }
+  }
+  std::ranges::stable_sort(spans, {}, [](const Span& span) {
+    return std::tuple(span.begin, ~span.end, span.kind != SpanKind::step);
+  });
+  return spans;
+}
+
+// When each replica has come to each call, by its id.
+using Arrivals = std::map<std::uint64_t, std::vector<std::pair<std::uint64_t, int>>>;
+
+Arrivals arrivals_of(const std::vector<ReplicaRecording>& recordings) {
+  Arrivals arrivals;
+  for (const ReplicaRecording& recording : recordings) {
+    for (const auto& track : recording.tracks) {
+      for (const Span& span : track.spans) {
+        if (!is_call(span) || span.id == 0) continue;
+        // A call that goes on beside the replica is also what the replica later waits for.
+        auto& all = arrivals[span.id];
+        const auto own =
+            std::ranges::find(all, recording.replica, [](auto& a) { return a.second; });
+        if (own == all.end()) {
+          all.emplace_back(span.begin, recording.replica);
+        } else {
+          own->first = std::min(own->first, span.begin);
+        }
+      }
+    }
+  }
+  return arrivals;
+}
+
+// Divides a replica's time among its steps and their parts.
+class Division {
+ public:
+  Division(const ReplicaRecording& recording, const Arrivals& arrivals)
+      : replica_(recording.replica), arrivals_(arrivals) {
+    for (const auto& track : recording.tracks) {
+      for (const Span& span : track.spans) {
+        if (span.kind == SpanKind::pause && span.end != 0)
+          pauses_.push_back({span.begin, span.end});
+      }
+    }
+    for (const Span& span : own_spans(recording)) add(span);
+    pass(std::numeric_limits<std::uint64_t>::max());
+    for (const auto& track : recording.tracks) {
+      if (track.track != "replica") add_hidden(track.spans);
+    }
+  }
+
+  [[nodiscard]] const std::map<std::int64_t, ReplicaTimes>& steps() const { return steps_; }
+
+ private:
+  // The next span in the order of own_spans().
+  void add(const Span& span) {
+    pass(span.begin);
+    if (!open_.empty()) count(open_.back(), span.begin);
+    cursor_ = span.begin;
+    open_.push_back(span);
+    if (span.kind != SpanKind::step) return wait(span);
+    step_ = &steps_[static_cast<std::int64_t>(span.id)];
+    bounds_.push_back({{span.begin, span.end}, step_});
+  }
+
+  // Ends the spans that end until `time`.
+  void pass(std::uint64_t time) {
+    while (!open_.empty() && open_.back().end <= time) {
+      const Span span = open_.back();
+      count(span, span.end);
+      open_.pop_back();
+      if (span.kind == SpanKind::step) step_ = nullptr;
+    }
+  }
+
+  // Counts the time since the last moment for the part that the innermost span is of.
+  void count(const Span& innermost, std::uint64_t time) {
+    const Interval interval{cursor_, std::max(cursor_, time)};
+    cursor_ = interval.end;
+    if (step_ == nullptr) return;
+    const TimePart part = part_of(innermost.kind);
+    const std::uint64_t paused = shared(interval, pauses_);
+    step_->parts[static_cast<std::size_t>(part)] += seconds(interval.end - interval.begin - paused);
+    step_->parts[static_cast<std::size_t>(TimePart::pause)] += seconds(paused);
+    if (part == TimePart::communication) exposed_.push_back(interval);
+  }
+
+  // Who ends a call before another comes to it has not waited for that one.
+  void wait(const Span& span) {
+    const auto found = arrivals_.find(span.id);
+    if (step_ == nullptr || !is_call(span) || found == arrivals_.end()) return;
+    std::pair<std::uint64_t, int> last{0, replica_};
+    for (const auto& arrival : found->second) {
+      if (arrival.first <= span.end) last = std::max(last, arrival);
+    }
+    if (last.second == replica_ || last.first <= span.begin) return;
+    const Interval interval{span.begin, last.first};
+    const std::uint64_t paused = shared(interval, pauses_);
+    step_->waited_for[last.second] += seconds(interval.end - interval.begin - paused);
+  }
+
+  void add_hidden(const std::vector<Span>& spans) {
+    for (const Span& span : spans) {
+      if (!is_call(span)) continue;
+      const auto ends = [](const Step& step) { return step.bounds.end; };
+      auto step = std::ranges::upper_bound(bounds_, span.begin, {}, ends);
+      for (; step != bounds_.end() && step->bounds.begin < span.end; ++step) {
+        const Interval within = intersection(step->bounds, {span.begin, span.end});
+        step->times->hidden += seconds(within.end - within.begin - shared(within, exposed_));
+      }
+    }
+  }
+
+  struct Step {
+    Interval bounds;
+    ReplicaTimes* times;
+  };
+
+  int replica_;
+  const Arrivals& arrivals_;
+  std::vector<Interval> pauses_;
+  std::vector<Span> open_;  // that contain the moment, the innermost last
+  std::uint64_t cursor_ = 0;
+  std::map<std::int64_t, ReplicaTimes> steps_;
+  ReplicaTimes* step_ = nullptr;  // in which the moment is
+  std::vector<Step> bounds_;
+  std::vector<Interval> exposed_;
+};
+
+}  // namespace
+
+double ReplicaTimes::total() const {
+  return std::accumulate(parts.begin(), parts.end(), 0.0);
+}
+
+double ReplicaTimes::waited() const {
+  return sum_of(waited_for, [](const auto& wait) { return wait.second; });
+}
+
+ReplicaTimes& ReplicaTimes::operator+=(const ReplicaTimes& more) {
+  std::ranges::transform(parts, more.parts, parts.begin(), std::plus());
+  hidden += more.hidden;
+  for (const auto& [replica, waited] : more.waited_for) waited_for[replica] += waited;
+  return *this;
+}
+
+std::map<int, ReplicaTimes> StepTimes::sums() const {
+  std::map<int, ReplicaTimes> sums;
+  for (const auto& [step, replicas] : steps) {
+    for (const auto& [replica, times] : replicas) sums[replica] += times;
+  }
+  return sums;
+}
+
+double StepTimes::waiting_share() const {
+  const auto replicas = sums();
+  const double total = sum_of(replicas, [](const auto& each) { return each.second.total(); });
+  const double waited = sum_of(replicas, [](const auto& each) { return each.second.waited(); });
+  return total > 0 ? waited / total : 0;
+}
+
+std::optional<StepTimes::Slow> StepTimes::slow() const {
+  std::map<int, double> more;  // by replica, than the slowest of the others
+  double total = 0;
+  for (const auto& [step, replicas] : steps) {
+    double longest = 0;
+    for (const auto& [replica, times] : replicas) {
+      double others = 0;
+      for (const auto& [other, its] : replicas) {
+        if (other != replica) others = std::max(others, its.own());
+      }
+      more[replica] += times.own() - others;
+      longest = std::max(longest, times.total());
+    }
+    total += longest;
+  }
+  if (more.size() < 2 || total <= 0) return std::nullopt;
+  const auto most =
+      std::ranges::max_element(more, {}, [](const auto& each) { return each.second; });
+  if (most->second <= kSlow * total) return std::nullopt;
+  return Slow{.replica = most->first,
+              .seconds_a_step = most->second / static_cast<double>(steps.size()),
+              .share = most->second / total};
+}
+
+StepTimes step_times(const std::vector<ReplicaRecording>& recordings, std::int64_t first_step,
+                     std::int64_t last_step) {
+  const Arrivals arrivals = arrivals_of(recordings);
+  StepTimes all;
+  for (const ReplicaRecording& recording : recordings) {
+    const Division division(recording, arrivals);
+    for (const auto& [step, times] : division.steps()) {
+      if (step >= first_step && step <= last_step)
+        all.steps[step].emplace(recording.replica, times);
+    }
+  }
+  std::erase_if(all.steps,
+                [&](const auto& step) { return step.second.size() < recordings.size(); });
+  return all;
+}
+
+std::vector<ReplicaRecording> read_replicas(const Recorder& recorder, const TrackNumbers& after,
+                                            Recorder::Names names) {
+  std::vector<ReplicaRecording> recordings;
+  for (int replica = 0; replica < recorder.replicas(); ++replica) {
+    ReplicaRecording recording{.replica = replica};
+    bool is_used = false;
+    for (std::size_t track = 0; track < Recorder::kTracks; ++track) {
+      const auto last = after.find({replica, track});
+      const std::uint64_t number = last == after.end() ? 0 : last->second;
+      Recorder::Recording its = recorder.read(replica, track, number, names);
+      is_used = is_used || its.begun > 0;
+      recording.tracks.push_back(std::move(its));
+    }
+    if (is_used) recordings.push_back(std::move(recording));
+  }
+  return recordings;
+}
+
+StepWatch::StepWatch(const Recorder::Track* track) {
+  if (track != nullptr) recorder_ = track->recorder();
+}
+
+StepTimes StepWatch::next() {
+  if (!recorder_) return {};
+  const auto recordings = read_replicas(*recorder_, after_, Recorder::Names::left_out);
+  StepTimes times = step_times(recordings, last_step_ + 1);
+  if (times.steps.empty()) return times;
+  last_step_ = times.steps.rbegin()->first;
+  for (const ReplicaRecording& recording : recordings) forget(recording);
+  return times;
+}
+
+// What was before the last step is not read again. That step is: where it ends, the next may begin.
+void StepWatch::forget(const ReplicaRecording& recording) {
+  std::uint64_t begin = 0;  // of that step
+  for (const auto& track : recording.tracks) {
+    const auto first = std::ranges::find_if(track.spans, [&](const Span& span) {
+      const bool has_number = span.kind == SpanKind::step || span.kind == SpanKind::update ||
+                              span.kind == SpanKind::backward;
+      return has_number && span.id == static_cast<std::uint64_t>(last_step_);
+    });
+    if (track.track == "replica" && first != track.spans.end()) begin = first->begin;
+  }
+  for (std::size_t track = 0; track < recording.tracks.size(); ++track) {
+    std::uint64_t& after = after_[{recording.replica, track}];
+    for (const Span& span : recording.tracks[track].spans) {
+      if (span.end == 0 || span.begin >= begin) break;
+      after = span.number;
+    }
+  }
+}
+
+}  // namespace lockstep::watch

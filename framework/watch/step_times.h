@@ -1,0 +1,113 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "framework/watch/recorder.h"
+
+namespace lockstep::watch {
+
+/// What a replica's time in a step went to. A moment counts once, for the innermost of its spans.
+enum class TimePart : std::uint8_t {
+  data,
+  forward,
+  backward,
+  communication,  ///< in calls that the replica itself makes or waits for: what is exposed of them
+  update,
+  evaluation,
+  checkpoint,
+  pause,  ///< its process was stopped, whatever it did
+  other
+};
+inline constexpr std::array kTimeParts{"data",          "forward", "backward",
+                                       "communication", "update",  "evaluation",
+                                       "checkpoint",    "pause",   "other"};
+
+/// A replica's recordings. Times of replicas that are looked at together are of one clock: who puts
+/// those of several hosts together has brought them to it.
+struct ReplicaRecording {
+  int replica = 0;
+  std::vector<Recorder::Recording> tracks{};  ///< of which one is called "replica"
+};
+
+/// A replica's part of a step, or of several; in seconds.
+struct ReplicaTimes {
+  std::array<double, kTimeParts.size()> parts{};
+  double hidden = 0;  ///< calls that went on beside the replica while it did not wait for any
+  /// By replica, how long this one has waited for it in calls: from the own arrival until the last
+  /// one's, which is whom all others wait for. A part of TimePart::communication.
+  std::map<int, double> waited_for{};
+
+  [[nodiscard]] double of(TimePart part) const { return parts[static_cast<std::size_t>(part)]; }
+  [[nodiscard]] double total() const;
+  [[nodiscard]] double waited() const;
+  /// What is the replica's alone, and no other's fault: all but communication.
+  [[nodiscard]] double own() const { return total() - of(TimePart::communication); }
+  ReplicaTimes& operator+=(const ReplicaTimes& more);
+};
+
+/// What replicas did in steps that all of them have recorded wholly.
+struct StepTimes {
+  std::map<std::int64_t, std::map<int, ReplicaTimes>> steps{};  ///< by step and replica
+
+  /// By replica, over all steps.
+  [[nodiscard]] std::map<int, ReplicaTimes> sums() const;
+  /// The part of the replicas' time that they wait for others in calls; 0 without any steps.
+  [[nodiscard]] double waiting_share() const;
+
+  struct Slow {
+    int replica = 0;
+    /// By so many seconds a step is shorter if it does no more than the slowest of the others.
+    double seconds_a_step = 0;
+    double share = 0;  ///< the same as a part of the steps' time
+  };
+  /// The replica that makes steps longer by more than a tenth: its own time is longer than that of
+  /// the slowest of the others, over all steps. None if there is no such, or one replica alone.
+  [[nodiscard]] std::optional<Slow> slow() const;
+};
+
+/// A step is what a span of that kind says. In a loop without any it ends with the last update of
+/// its number, or the last backward where a trainer updates nothing, and begins where the step
+/// before ends. Spans that still go on, and steps that are not whole, are left out. Calls of which
+/// only some replicas are given (those of one host) are known as these have recorded them. Any
+/// thread.
+[[nodiscard]] StepTimes step_times(
+    const std::vector<ReplicaRecording>& recordings, std::int64_t first_step = 0,
+    std::int64_t last_step = std::numeric_limits<std::int64_t>::max());
+
+/// Numbers of spans by replica and track.
+using TrackNumbers = std::map<std::pair<int, std::size_t>, std::uint64_t>;
+
+/// What is recorded now of all replicas that have recorded anything, which are those of this host:
+/// their kTracks tracks, of which some may be empty, with the spans after these numbers.
+[[nodiscard]] std::vector<ReplicaRecording> read_replicas(
+    const Recorder& recorder, const TrackNumbers& after = {},
+    Recorder::Names names = Recorder::Names::read);
+
+/// Tells a replica, now and then, what this host's replicas did since the last time. A call reads
+/// what they have recorded since then: microseconds a step. For one thread.
+class StepWatch {
+ public:
+  /// Of the replicas that `track` (track_here) is one of; nullptr: of none.
+  explicit StepWatch(const Recorder::Track* track);
+
+  /// The steps that have ended since the last call, as far as their spans are still there: after a
+  /// collective of all replicas behind a step, as the one by which a loss is averaged, that step is
+  /// the last.
+  [[nodiscard]] StepTimes next();
+
+ private:
+  void forget(const ReplicaRecording& recording);
+
+  std::optional<Recorder> recorder_;
+  TrackNumbers after_;
+  std::int64_t last_step_ = 0;
+};
+
+}  // namespace lockstep::watch
