@@ -26,6 +26,7 @@
 #include "framework/data/data.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/launch.h"
+#include "framework/replicas/machine.h"
 #include "framework/replicas/process_memory.h"
 #include "framework/replicas/stop_signals.h"
 #include "framework/telemetry/metrics.h"
@@ -204,6 +205,8 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
           flags.hosts.replicas, " of ", counted(config.launch.replicas, "replica"), " in all");
   // Before data are read and the model is tried: what then runs out ends in other ways.
   replicas::prepare_memory(config.launch);
+  // What is tried here may start no threads: a process that has some can't be forked.
+  replicas::set_math_threads(1);
   options.callbacks = callbacks;
   if (checkpoint) options.resume = resume_point(*checkpoint, flags.resume_with_changes, config);
   if (place.resume == "auto" && !options.resume) tell_beginning();

@@ -92,11 +92,12 @@ bool has_results_of_padding(const ConvolutionShape& shape) {
 
 // In which gradients, of inputs and of weights, count.
 bool has_unsafe_bfloat16(const ConvolutionShape& shape, bool inputs, bool weights) {
-  const bool is_safe = shape.type != c10::ScalarType::BFloat16 || TORCH_VERSION_MAJOR > 1;
-  if (is_safe || shape.weight.size() < 3) return false;
+  if (shape.type != c10::ScalarType::BFloat16 || shape.weight.size() < 3) return false;
+  if (has_results_of_padding(shape)) return true;
+  if (TORCH_VERSION_MAJOR > 1) return false;
   const bool is_narrow = shape.weight[1] < kLargestBlock;
-  return shape.transposed || has_results_of_padding(shape) ||
-         (weights && !all_are(shape.dilation, 1)) || (inputs && is_pointwise(shape) && is_narrow);
+  return shape.transposed || (weights && !all_are(shape.dilation, 1)) ||
+         (inputs && is_pointwise(shape) && is_narrow);
 }
 
 // Of images (batch, channels, rows, columns), every stride-th row and column.
