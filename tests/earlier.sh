@@ -73,7 +73,7 @@ program=trainers/train hosts=1
 for config in "$tree"/configs/*.yaml; do
   name=$(basename "$config" .yaml)
   [[ -e $earlier/configs/$name.yaml ]] || { echo "$name: not in ${commit:0:7}"; continue; }
-  flags=(--config "$config" --set trainer.steps=3)
+  flags=(--config "$config" --set trainer.steps=3 --set trainer.log_every=1)
   case $name in
     # Of a table with data.validation means are now those of the rest alone: with a validation file they are as before.
     csv_regression) flags+=(--set data.features=[a,b,c,d,e] --set data.validation_file=friedman_test.csv) ;;

@@ -26,6 +26,7 @@ struct StepVote {
   bool has_edited_gradients = false;  ///< the program has written the means that it was shown
   std::uint32_t told = 0;             ///< flags of the program's own
   std::uint64_t gradients = 0;        ///< of SameGradients
+  double number = 0;                  ///< of the program's own, too
 };
 
 /// The votes of all replicas, in their order.

@@ -128,8 +128,10 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
                          .has_unused = module_.unused().any(),
                          .has_edited_gradients = check_gradients(call),
                          .told = std::exchange(told_, 0),
-                         .gradients = module_.same_gradients().take()};
+                         .gradients = module_.same_gradients().take(),
+                         .number = std::exchange(number_, 0)};
   const training::StepVotes votes = update_->exchange(own);
+  numbers_ = mapped(votes.votes, &training::StepVote::number);
   check_learning_rates(votes.votes, call);
   module_.same_gradients().compare(mapped(votes.votes, &training::StepVote::gradients));
   if (votes.any(&training::StepVote::has_replaced)) {

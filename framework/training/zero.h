@@ -119,6 +119,12 @@ class ZeroTrainer : public training::ArchivedState, private training::Replicated
   /// for what they must decide alike: to stop, or that a file is written. StepReport has the
   /// answer.
   void tell(std::uint32_t flags) noexcept { told_ |= flags; }
+  /// A number of this replica's that the next step() tells likewise, such as its part of a loss; 0
+  /// where none is told.
+  void tell_number(double number) noexcept { number_ = number; }
+  /// The numbers of all replicas, in their order, that the last step() has told; also after one
+  /// that threw, if last_step() counts it.
+  [[nodiscard]] const std::vector<double>& told_numbers() const noexcept { return numbers_; }
   /// After a step's last backward and before step(): calls `visit` with each mean gradient, before
   /// clipping, in float32 for half types. One bucket is gathered at a time. All replicas together.
   /// At stage 0, with a worker for each replica, .grad() is that gradient as well (not of half
@@ -232,7 +238,9 @@ class ZeroTrainer : public training::ArchivedState, private training::Replicated
   std::int64_t steps_ = 0;
   bool is_updating_ = false;  // or an update has thrown
   std::int64_t updates_ = 0;
-  std::uint32_t told_ = 0;     // in the next step
+  std::uint32_t told_ = 0;  // in the next step
+  double number_ = 0;       // likewise
+  std::vector<double> numbers_;
   bool has_bad_loss_ = false;  // one of the step was not finite
   bool is_released_ = false;
   bool shows_averages_ = false;

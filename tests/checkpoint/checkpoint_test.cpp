@@ -473,10 +473,13 @@ TEST_CASE("what a replica tells arrives on all with the step, by any and by all"
     ZeroTrainer trainer(model, adam(1));
     const bool is_last = axis_index("data") == 2;
     trainer.tell(is_last ? 6U : 4U);
+    trainer.tell_number(is_last ? -0.1 : 1e300);
     const StepReport told = train_step(trainer, model, 0, 1, "data");
     expect(told.told_by_any == 6 && told.told_by_all == 4, "the flags arrive");
+    expect(trainer.told_numbers() == std::vector<double>{1e300, 1e300, -0.1}, "and the numbers");
     const StepReport silent = train_step(trainer, model, 1, 1, "data");
     expect(silent.told_by_any == 0 && silent.told_by_all == 0, "they are told once");
+    expect(trainer.told_numbers() == std::vector<double>(3, 0.0), "and so are numbers");
   });
 }
 

@@ -121,11 +121,16 @@ TEST_CASE("a loss that is not finite is noticed at its step, not at the next lin
        {"parallel.backend=auto", "parallel.backend=gloo", "parallel.zero_stage=2"}) {
     const Ended end = train(folder.path(),
                             Flags{"--config", config_file("pmean_linear.yaml"), "--output", flags} +
-                                set("optimizer.lr=1e30 trainer.steps=5 trainer.log_every=5 "
+                                set("optimizer.lr=1e30 trainer.steps=5 trainer.log_every=2 "
                                     "trainer.non_finite=skip " +
                                     flags));
     check_status(end, 0);
     CHECK(result_of(folder.path() / flags).at("skipped_steps") == 4);
+    // The mean of the steps whose loss is finite: the first alone.
+    const auto lines = read_json_lines(folder.path() / flags / "metrics.jsonl");
+    CHECK(lines[0].at("loss").is_number());
+    CHECK((lines[1].at("step") == 4 && lines[1].at("loss").is_null()));
+    CHECK_THAT(end.out, ContainsSubstring("step 2/5  epoch 2  loss " + lines[0]["loss"].dump()));
     CHECK_THAT(end.err, ContainsSubstring("warning: step 2 is skipped: the loss is not finite ("));
   }
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iostream>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -81,6 +82,15 @@ std::int64_t from_to(Draws& random, std::int64_t first, std::int64_t last) {
 
 std::string one_of(Draws& random, const std::vector<std::string>& all) {
   return all[random() % all.size()];
+}
+
+// The loss of each line of metrics that has one, by step.
+std::map<std::int64_t, double> losses_in(const fs::path& output) {
+  std::map<std::int64_t, double> losses;
+  for (const nlohmann::json& line : metrics_of(output)) {
+    if (line.contains("loss")) losses[line.at("step")] = line.at("loss");
+  }
+  return losses;
 }
 
 // What callbacks are told, by replica 0.
@@ -186,7 +196,10 @@ TEST_CASE("a run in parts ends as the whole one, whatever its figures and its pa
           tensors_of(checkpoints_of(whole) / "latest"));
     CHECK(said_in(checkpoints_of(parts) / "latest") == said_in(checkpoints_of(whole) / "latest"));
     CHECK(fs::exists(checkpoints_of(parts) / "best") == fs::exists(checkpoints_of(whole) / "best"));
-    // The first part's end has an evaluation of the test set of its own.
+    // The first part's end has a line and an evaluation of the test set of its own.
+    auto losses = losses_in(parts);
+    if (!losses_in(whole).contains(cut)) losses.erase(cut);
+    CHECK(losses == losses_in(whole));
     if (!fails) {
       std::erase(told, str("test after ", cut));
       std::erase(expected, str("test after ", cut));

@@ -74,7 +74,7 @@ void Reporter::note(const RunState& state) {
 
 void Reporter::log(const RunState& state) {
   if (metrics_) {
-    reported_loss_ = state.told_loss();
+    reported_loss_ = state.told_mean();
     const ProgressState progress = progress_of(state);
     progress_.update(progress);
     Values line{{"epoch", progress.epoch},

@@ -47,7 +47,7 @@ class Reporter : private NonCopyable {
   void count(std::int64_t samples) { line_samples_ += samples; }
   /// For steps without a line of their own: what is shown and looked at by time.
   void note(const RunState& state);
-  /// A line of progress and of metrics. `state.loss` is that of all replicas.
+  /// A line of progress and of metrics, about the steps of `state.losses`.
   void log(const RunState& state);
   /// As evaluation_text() has it, and a line of metrics.
   void tell_evaluation(const RunState& state, const std::string& set, const Figures& figures,

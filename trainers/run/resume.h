@@ -23,6 +23,10 @@ inline constexpr std::int64_t kSafeConvolutions = 2;
 inline const std::string kBestCount = "best_step";
 inline const std::string kElapsedFigure = "elapsed_s";
 inline const std::string kLossFigure = "loss";
+// Of the steps that the next line of metrics is about: their losses' sum, and how many had a finite
+// one. Not there: none. Where an older version has saved, that line begins at the checkpoint.
+inline const std::string kLossSumFigure = "loss_sum";
+inline const std::string kLossStepsCount = "loss_steps";
 inline const std::string kBestFigures = "best_";
 inline const std::string kEvalFigures = "eval_";  // of the test set
 inline const std::string kValidationFigures = "validation_";

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include <ATen/core/Tensor.h>
@@ -9,8 +10,23 @@
 
 namespace lockstep {
 
+/// The mean of the losses of some steps, one by one in their order, so that it can be saved between
+/// any two of them. Losses that are not finite are left out.
+struct LossMean {
+  double sum = 0;
+  std::int64_t steps = 0;
+
+  void add(double loss) {
+    if (!std::isfinite(loss)) return;
+    sum += loss;
+    ++steps;
+  }
+  /// NaN where there was none.
+  [[nodiscard]] double value() const { return sum / static_cast<double>(steps); }
+};
+
 /// Where a run is, between steps and in the midst of one. The same on all replicas, but for `loss`
-/// of a step that is not logged.
+/// in the midst of a step.
 struct RunState {
   std::int64_t steps = 0;      ///< done
   std::int64_t last_step = 0;  ///< of the run; before its course's end if it ends early
@@ -19,15 +35,18 @@ struct RunState {
   std::int64_t skipped_steps = 0;
   double lr = 0;          ///< of the last step
   StepReport report{};    ///< of the last step
-  at::Tensor loss{};      ///< this replica's part of the last step's; where it is logged, of all
-  bool is_logged = true;  ///< so `loss` is that of all replicas
+  at::Tensor loss{};      ///< the last step's, of all replicas; in its midst this replica's part
+  LossMean losses{};      ///< of the steps since the last line that log_every has made
+  bool is_logged = true;  ///< the last step has a line
   bool agrees = true;     ///< all replicas, as far as is known
   bool ends_now = false;  ///< a callback has asked for that
 
-  /// The loss in as few digits as it has: one in a table's unit is in float64, others in float32.
-  [[nodiscard]] double told_loss() const {
-    return loss.scalar_type() == at::kDouble ? loss.item<double>()
-                                             : shortest_decimal(loss.item<float>());
+  /// The last step's loss in as few digits as it has: one in a table's unit is in float64, others
+  /// in float32. And the mean in as many.
+  [[nodiscard]] double told_loss() const { return as_told(loss.item<double>()); }
+  [[nodiscard]] double told_mean() const { return as_told(losses.value()); }
+  [[nodiscard]] double as_told(double value) const {
+    return loss.scalar_type() == at::kDouble ? value : shortest_decimal(static_cast<float>(value));
   }
   [[nodiscard]] bool is_last() const noexcept { return steps == last_step; }
   /// Whether what comes every so many steps comes now; 0: it never does.

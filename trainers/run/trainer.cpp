@@ -5,10 +5,13 @@
 #include <cstddef>
 #include <exception>
 #include <source_location>
+#include <span>
 #include <sstream>
 #include <utility>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
@@ -17,7 +20,7 @@
 #include "framework/base/text.h"
 #include "framework/checkpoint/weights.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/collectives/psum.h"
+#include "framework/reduce/reduce.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/machine.h"
 #include "framework/telemetry/digest.h"
@@ -126,6 +129,21 @@ std::int64_t last_step_of(const Course& course, std::int64_t stop_after) {
   return std::clamp(stop_after, course.first_step, course.total_steps);
 }
 
+// The mean of what each replica has told, in this type: with the bits that pmean() gives.
+at::Tensor mean_of(const std::vector<double>& told, at::ScalarType type) {
+  const at::Tensor values = at::tensor(told).to(type);
+  const at::Tensor mean = at::empty({}, type);
+  const auto bytes_of = [](const at::Tensor& tensor) {
+    return static_cast<std::byte*>(tensor.data_ptr());
+  };
+  const auto inputs = mapped(values.unbind(), [&](const at::Tensor& value) {
+    return static_cast<const std::byte*>(bytes_of(value));
+  });
+  reduce::reduce(inputs, std::span(bytes_of(mean), mean.nbytes()),
+                 type == at::kDouble ? ElementType::float64 : ElementType::float32, ReduceOp::mean);
+  return mean;
+}
+
 // Whether a model is small enough for its parameters to be printed.
 bool is_readable(const Model& model) {
   return sum_of(model.parameters(), &at::Tensor::numel) <= 16;
@@ -186,6 +204,9 @@ class Trainer::Run {
     require<DataError>(info.step == point.info.step, point.checkpoint.string(),
                        " was replaced since the run began");
     state_.skipped_steps = count_of(point, kSkippedCount);
+    if (const auto sum = entry_of(info.figures, kLossSumFigure)) {
+      state_.losses = {*sum, count_of(point, kLossStepsCount)};
+    }
     // Where it is not known, it is not until the next step.
     const double loss = entry_of(info.figures, kLossFigure).value_or(std::nan(""));
     state_.loss = at::full({}, loss, objective_.scales.empty() ? at::kFloat : at::kDouble);
@@ -285,6 +306,7 @@ class Trainer::Run {
     }
     state_.lr = rate_(state_.steps);
     update();
+    take_loss();
     state_.samples = end;
     ++state_.steps;
     if (state_.report.skipped && ++state_.skipped_steps == 1) {
@@ -335,7 +357,9 @@ class Trainer::Run {
   // rate is not to blame.
   void update() {
     const std::int64_t step = state_.steps + 1;
-    const bool is_finite = std::isfinite(state_.loss.item<double>());
+    const double loss = state_.loss.item<double>();
+    const bool is_finite = std::isfinite(loss);
+    zero_->tell_number(loss);
     if (!is_finite) feed_.check_samples("the loss", step);
     try {
       state_.report = zero_->step(state_.lr);
@@ -348,14 +372,21 @@ class Trainer::Run {
     if (state_.report.skipped && is_finite) feed_.check_samples("a gradient", step);
   }
 
+  // After an update: each replica has told the others its part.
+  void take_loss() {
+    state_.loss = mean_of(zero_->told_numbers(), state_.loss.scalar_type());
+    state_.losses.add(state_.loss.item<double>());
+  }
+
   void log() {
-    state_.loss = pmean(state_.loss, config_.launch.axis_name);
     state_.is_logged = true;
     const double value = state_.loss.item<double>();
     require<Error>(std::isfinite(value) || config_.zero.non_finite == NonFinite::skip,
                    "the loss is ", value, " at step ", state_.steps,
                    "; training has diverged: try a smaller optimizer.lr or a trainer.clip_norm");
     reporter_.log(state_);
+    // A line that is only there because the run ends or stops is none for a run that goes on.
+    if (state_.is_each(config_.trainer.log_every)) state_.losses = {};
   }
 
   void tell_step() {
@@ -373,12 +404,13 @@ class Trainer::Run {
 
   // That of all replicas, where it is logged or a callback needs it.
   std::optional<double> loss_to_tell() {
-    if (state_.is_logged) return state_.loss.item<double>();
     const auto& needs_loss = options_.callbacks.needs_loss;
-    bool is_needed = false;
-    if (needs_loss) in_callback("needs_loss", [&] { is_needed = needs_loss(state_.steps); });
-    if (!is_needed) return std::nullopt;
-    return pmean(state_.loss, config_.launch.axis_name).item<double>();
+    bool is_told = state_.is_logged;
+    if (!is_told && needs_loss) {
+      in_callback("needs_loss", [&] { is_told = needs_loss(state_.steps); });
+    }
+    if (!is_told) return std::nullopt;
+    return state_.loss.item<double>();
   }
 
   // Evaluates and saves after the last step that was done. Returns whether the run is to stop.
@@ -465,8 +497,10 @@ class Trainer::Run {
     info.counts[kSkippedCount] = state_.skipped_steps;
     info.figures[kElapsedFigure] = reporter_.elapsed_s();
     if (resume_ != nullptr && !resume_->waived.empty()) info.texts[kWaivedText] = resume_->waived;
-    if (state_.is_last() && state_.is_logged) {
-      info.figures[kLossFigure] = state_.loss.item<double>();
+    if (state_.is_last()) info.figures[kLossFigure] = state_.loss.item<double>();
+    if (state_.losses.steps > 0) {
+      info.figures[kLossSumFigure] = state_.losses.sum;
+      info.counts[kLossStepsCount] = state_.losses.steps;
     }
     evaluations_.add_to(info);
     return info;
@@ -477,7 +511,10 @@ class Trainer::Run {
     const std::int64_t steps = zero_->last_step() - earlier_steps_;
     if (steps == course_.first_step) return "";
     // It may have failed between the update and the count.
-    if (steps > state_.steps) state_.samples = feed_.sampler().end_of_step(state_.samples);
+    if (steps > state_.steps) {
+      state_.samples = feed_.sampler().end_of_step(state_.samples);
+      take_loss();
+    }
     state_.steps = steps;
     return checkpoints_.save_after_failure(error, state_);
   }

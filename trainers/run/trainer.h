@@ -26,10 +26,11 @@ struct StepEnd {
   std::int64_t samples =
       0;          ///< of all replicas, since the run began, with those that drop_last leaves out
   double lr = 0;  ///< of its update: the schedule's after step - 1 steps
-  double gradient_norm = 0;    ///< before clipping
-  bool skipped = false;        ///< a gradient or loss was not finite; nothing has changed
-  std::optional<double> loss;  ///< of all replicas; only in steps that are logged, or that need it
-  std::int64_t replica = 0;    ///< the one that is told, alike but for this
+  double gradient_norm = 0;  ///< before clipping
+  bool skipped = false;      ///< a gradient or loss was not finite; nothing has changed
+  /// Of all replicas, in this step alone; only in steps that are logged, or that need it.
+  std::optional<double> loss;
+  std::int64_t replica = 0;  ///< the one that is told, alike but for this
 };
 
 /// The figures of a data set after a step.
@@ -51,7 +52,7 @@ struct Callbacks {
   std::function<void(Trainer& trainer, const StepEnd& step)> after_step{};
   std::function<void(Trainer& trainer, const Evaluation& evaluation)> after_evaluation{};
   /// Whether after_step is to have the loss of this step, which is counted from 1, though it is not
-  /// logged: replicas then exchange one number more. The same on all of them. None: no such step.
+  /// logged. The same on all replicas. None: no such step.
   std::function<bool(std::int64_t step)> needs_loss{};
 };
 
