@@ -48,8 +48,8 @@ struct TrainedRun {
 TEST_CASE("each command of train has its help, and unknown ones are refused with the nearest") {
   const TemporaryFolder folder;
   const Ended all = train(folder.path(), {"--help"});
-  for (const std::string command :
-       {"export", "inspect", "eval", "predict", "sample", "summary", "check", "list", "keys"}) {
+  for (const std::string command : {"export", "inspect", "eval", "predict", "sample", "summary",
+                                    "check", "runs", "list", "keys"}) {
     CHECK_THAT(all.out, ContainsSubstring("\n  train " + command + " "));
     const Ended help = train(folder.path(), {command, "--help"});
     CHECK(help.status == 0);
@@ -70,11 +70,11 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
              ContainsSubstring("\ncosine     falls along half a cosine\n"));
   check_refused(folder.path(), {"evla", "--help"},
                 "unknown command 'evla' (did you mean 'eval'?): there are run, export, inspect, "
-                "eval, predict, sample, summary, check, list, keys; see train --help");
+                "eval, predict, sample, summary, check, runs, list, keys; see train --help");
   check_refused(folder.path(), {"modles"},
                 "unknown command 'modles' (did you mean 'models', now 'list models'?): there are "
-                "run, export, inspect, eval, predict, sample, summary, check, list, keys; see "
-                "train --help");
+                "run, export, inspect, eval, predict, sample, summary, check, runs, list, keys; "
+                "see train --help");
   check_refused(folder.path(), {"list", "modles"},
                 "there is no list 'modles' (did you mean 'models'?); there are models, datasets, "
                 "losses, optimizers, schedules, metrics");
@@ -85,6 +85,12 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
   check_refused(folder.path(), {"inspect"},
                 "a checkpoint's folder is needed; see train inspect --help");
   check_refused(folder.path(), {"inspect", "a", "b"}, "'b' is no flag; see train inspect --help");
+  check_refused(folder.path(), {"runs"},
+                "there is no folder runs of runs: name one, or begin a run");
+  check_refused(folder.path(), {"runs", "--format", "xml"},
+                "--format: xml: must be text, csv or json");
+  fs::create_directories(folder.path() / "runs/none");
+  CHECK(train(folder.path(), {"runs"}).out == "there are no runs in runs\n");
   check_refused(folder.path(), {"eval"}, "--checkpoint DIR is needed; see train eval --help");
   check_refused(folder.path(), {"inspect", "none"}, "checkpoint none: No such file or directory");
   check_refused(folder.path(), {"eval", "--checkpoint", "none"},

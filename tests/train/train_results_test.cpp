@@ -102,6 +102,15 @@ TEST_CASE("the pmean example ends where it must, in processes as in threads") {
       CHECK(entries(folder.path() / launch) == 4);
     }
     CHECK(digest_of(folder.path() / "processes") == digest_of(folder.path() / "threads"));
+    if (n != 2) continue;
+    const auto runs =
+        nlohmann::json::parse(must_train(folder.path(), {"runs", ".", "--format", "json"}).out);
+    REQUIRE(runs.size() == 2);
+    for (const auto& run : runs) {
+      CHECK(run["status"] == "ended");
+      CHECK(run["figures"]["loss"]["last"] == result_of(folder.path() / run["run"])["loss"]);
+      CHECK(run["parameters_sha256"] == digest_of(folder.path() / "threads"));
+    }
   }
 }
 

@@ -55,6 +55,8 @@ TEST_CASE("Ctrl-C and SIGTERM end a run at a step, with a checkpoint from which 
       CHECK_THAT(end.out, ContainsSubstring("with a checkpoint: --output " + name +
                                             " --resume auto goes on"));
       CHECK(!fs::exists(run / "result.json"));
+      const Ended listed = must_train(folder.path(), {"runs", name, "--format", "csv"});
+      CHECK_THAT(listed.out, ContainsSubstring(str(",", name, ",stopped,")));
       // As the message says it, with the config that the folder has.
       const Ended again = must_train(folder.path(), Flags{"--output", name, "--resume", "auto"});
       CHECK_THAT(again.out, ContainsSubstring("going on after step "));

@@ -134,6 +134,15 @@ Flag checkpoint_flag(std::optional<std::string>& checkpoint) {
           }};
 }
 
+Flag table_format_flag(std::string& format) {
+  return {"--format", "FORMAT", "text (default), or csv or json for programs",
+          sets(format, [](const std::string& name) {
+            require(name == "text" || name == "csv" || name == "json", cut(name),
+                    ": must be text, csv or json");
+            return name;
+          })};
+}
+
 void check_folder_of(const std::string& flag, const std::filesystem::path& file) {
   const std::filesystem::path folder = file.parent_path();
   std::error_code missing;

@@ -41,6 +41,8 @@ struct Flags {
 
 /// Rows that several commands have.
 [[nodiscard]] Flag checkpoint_flag(std::optional<std::string>& checkpoint);
+/// --format of what is text, or csv or json for programs.
+[[nodiscard]] Flag table_format_flag(std::string& format);
 /// Throws ValueError, naming the flag, if the folder of its new file is not there.
 void check_folder_of(const std::string& flag, const std::filesystem::path& file);
 /// --set of `program`, which takes keys of `sections` alone: the rest is a checkpoint's. Without

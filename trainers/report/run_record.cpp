@@ -213,6 +213,8 @@ void add(const Point& point, SeriesSummary& series) {
   ++series.points;
   series.last = point;
   if (!std::isfinite(point.value)) return;
+  series.sum += point.value;
+  ++series.finite;
   if (!series.least || point.value < series.least->value) series.least = point;
   if (!series.greatest || point.value > series.greatest->value) series.greatest = point;
 }

@@ -1,0 +1,76 @@
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/base/text.h"
+#include "framework/telemetry/progress.h"
+#include "framework/telemetry/run_folder.h"
+#include "trainers/commands/command_line.h"
+#include "trainers/commands/flags.h"
+#include "trainers/report/run_table.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kRunsHelp =
+    R"(FOLDER is the folder of runs (default: runs), or one run's. What holds no run is passed over.
+
+A run is running, has ended, has stopped, so that --resume auto goes on from its newest checkpoint,
+or has failed without one. Its age is the time since it last wrote something. Figures are those that
+were last measured; "best" is the best so far of the one that is sorted by, or else of the figure by
+which the validation set decides. --sort accuracy is by the validation set's accuracy or, of runs
+without one, by the test set's; --sort best_accuracy by the best so far. test_best_… are of the test
+set, by the weights of the best step. On a narrow terminal what matters least is left out.
+)";
+
+// The runs in the folder, the one that has written last first.
+std::vector<report::ListedRun> runs_in(const fs::path& folder) {
+  if (holds_run(folder)) return {report::listed_run(folder)};
+  std::error_code error;
+  require(fs::is_directory(folder, error), "there is no folder ", folder.string(),
+          " of runs: name one, or begin a run");
+  std::vector<report::ListedRun> runs;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (holds_run(entry.path())) runs.push_back(report::listed_run(entry.path()));
+  }
+  require(!error, "the folder ", folder.string(), " can't be read: ", error.message());
+  std::ranges::sort(runs, [](const auto& a, const auto& b) {
+    return a.record.age_s != b.record.age_s ? a.record.age_s < b.record.age_s : a.name < b.name;
+  });
+  return runs;
+}
+
+}  // namespace
+
+int run_runs(int argc, const char* const* argv) {
+  std::optional<std::string> sort;
+  std::string format = "text";
+  fs::path folder = "runs";
+  const CommandLine line{
+      .program = program_name("runs"),
+      .usage = "[FOLDER] [flags]",
+      .what =
+          "Lists runs with what has become of them, their figures and their age, the latest "
+          "first.",
+      .flags = {{"--sort", "METRIC", "The best first by this metric, such as accuracy", sets(sort)},
+                table_format_flag(format)},
+      .more = kRunsHelp,
+      .operand = [&](const std::string& given) { folder = given; }};
+  if (!parse_command_line(argc, argv, line)) return print(help_text(line));
+  std::vector<report::ListedRun> runs = runs_in(folder);
+  if (sort && !runs.empty()) report::sort_runs(runs, *sort);
+  if (format == "csv") return print(report::runs_csv(runs));
+  if (format == "json") return print(report::json_line(report::runs_json(runs)));
+  if (runs.empty()) return print(str("there are no runs in ", folder.string(), "\n"));
+  return print(report::runs_text(runs, sort, terminal_columns(stdout)));
+}
+
+}  // namespace lockstep

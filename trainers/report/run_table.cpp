@@ -1,0 +1,297 @@
+#include "trainers/report/run_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "framework/base/number_text.h"
+#include "framework/base/range.h"
+#include "framework/base/text.h"
+#include "framework/base/text_table.h"
+#include "framework/formats/csv.h"
+#include "framework/keys/yaml_text.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kBest = "best_";
+
+// A figure of a run, or its best value.
+struct Sorting {
+  std::string name;
+  bool is_best = false;
+
+  [[nodiscard]] const Figure* figure(const ListedRun& run) const {
+    return find_figure(run.figures, name);
+  }
+  [[nodiscard]] std::optional<double> value(const ListedRun& run) const {
+    const Figure* found = figure(run);
+    if (found == nullptr || (is_best && !found->best)) return std::nullopt;
+    const double value = is_best ? found->best->value : found->last.value;
+    return std::isfinite(value) ? std::optional(value) : std::nullopt;
+  }
+};
+
+Sorting sorting_by(const std::string& name) {
+  const bool is_best = name.starts_with(kBest);
+  return {is_best ? name.substr(kBest.size()) : name, is_best};
+}
+
+// "3 min": the largest unit of which there is one at least.
+std::string shown_age(double seconds) {
+  const std::vector<std::pair<double, const char*>> units{
+      {86400, " d"}, {3600, " h"}, {60, " min"}};
+  for (const auto& [size, unit] : units) {
+    if (seconds >= size) return formatted("%.0f", std::floor(seconds / size)) + unit;
+  }
+  return formatted("%.0f s", std::floor(seconds));
+}
+
+// A column of the table for people; `rank` 0 is the last to be left out.
+struct Column {
+  int rank;
+  char alignment;
+  std::string name;
+  std::vector<std::string> cells = {};
+};
+
+std::string text_of(const std::vector<Column>& columns, int max_rank) {
+  std::string alignment;
+  TextTable rows(columns.front().cells.size() + 1);
+  for (const Column& column : columns) {
+    if (column.rank > max_rank) continue;
+    alignment += column.alignment;
+    rows[0].push_back(column.name);
+    for (std::size_t i = 1; i < rows.size(); ++i) rows[i].push_back(column.cells[i - 1]);
+  }
+  return table_text(rows, alignment);
+}
+
+std::size_t width_of(const std::string& text) {
+  std::size_t width = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    width = std::max(width, end - begin);
+    begin = end + 1;
+  }
+  return width;
+}
+
+// The figure whose best value is shown where none is asked for: that by which the validation set
+// decides.
+const Figure* deciding_figure(const ListedRun& run) {
+  const auto metric = run.record.config.find("checkpoint.best");
+  const bool is_named = metric != run.record.config.end() && metric->second != "none";
+  const std::string name = "validation_" + (is_named ? metric->second : "loss");
+  const auto found = std::ranges::find(run.figures, name, &Figure::name);
+  return found == run.figures.end() ? nullptr : &*found;
+}
+
+std::string best_cell(const ListedRun& run, const std::optional<Sorting>& sorting) {
+  const Figure* figure = sorting ? sorting->figure(run) : deciding_figure(run);
+  if (figure == nullptr || !figure->best) return "";
+  return str(figure->name, " ", shown_best(*figure->best));
+}
+
+Json number(std::optional<double> value) {
+  return value && std::isfinite(*value) ? Json(*value) : Json();
+}
+
+Json run_json(const ListedRun& run, const std::vector<std::string>& config_keys) {
+  if (!run.damage.empty())
+    return {{"run", run.name}, {"status", "damaged"}, {"damage", run.damage}};
+  const RunRecord& record = run.record;
+  Json json{{"run", run.name},
+            {"folder", record.folder.string()},
+            {"status", name_of(record.status)},
+            {"step", record.end.step},
+            {"samples", record.end.samples},
+            {"elapsed_s", number(record.end.elapsed_s)},
+            {"age_s", number(record.age_s)},
+            {"samples_per_s", number(samples_per_s(record))}};
+  if (record.checkpoint) json["checkpoint"] = *record.checkpoint;
+  if (const auto restarts = record.result.find("restarts"); restarts != record.result.end()) {
+    json["restarts"] = *restarts;
+  }
+  Json& figures = json["figures"] = Json::object();
+  for (const Figure& figure : run.figures) {
+    Json& entry = figures[figure.name] = {{"last", number(figure.last.value)}};
+    if (!figure.best) continue;
+    entry["best"] = figure.best->value;
+    entry["best_step"] = figure.best->step;
+  }
+  json["parameters_sha256"] = parameters_sha256(record);
+  for (const std::string& key : config_keys) {
+    const auto value = record.config.find(key);
+    json["config"][key] = value == record.config.end() ? Json() : Json(value->second);
+  }
+  return json;
+}
+
+// A field of CSV.
+std::string field_of(const Json& value) {
+  if (value.is_null()) return "";
+  if (value.is_string()) return value.get<std::string>();
+  return value.is_number_float() ? shortest_text(value.get<double>()) : value.dump();
+}
+
+}  // namespace
+
+ListedRun listed_run(const fs::path& folder) {
+  const fs::path path = folder.has_filename() ? folder : folder.parent_path();
+  ListedRun run{.name = path.filename().string()};
+  try {
+    run.record = read_run(path);
+    run.figures = figures_of(run.record);
+  } catch (const Error& error) {
+    run.damage = error.what();
+    run.record.age_s = std::numeric_limits<double>::infinity();  // behind those that are known
+  }
+  return run;
+}
+
+void sort_runs(std::vector<ListedRun>& runs, const std::string& name) {
+  const Sorting sorting = sorting_by(name);
+  const Figure* first = nullptr;
+  for (const ListedRun& run : runs) {
+    if (first == nullptr) first = sorting.figure(run);
+  }
+  if (first == nullptr) {
+    std::vector<std::string> known = figure_names(runs);
+    const auto full_names = known;
+    for (const std::string& full : full_names) {
+      const std::size_t prefix = full.find('_');
+      if (prefix != std::string::npos) known.push_back(full.substr(prefix + 1));
+    }
+    throw ValueError(str("no run here has the figure '", cut(name), "'", did_you_mean(name, known),
+                         "; there ", full_names.size() == 1 ? "is " : "are ",
+                         full_names.empty() ? "none" : join(full_names)));
+  }
+  const std::optional<bool> is_higher = higher_is_better(first->name);
+  require(is_higher.has_value(), "which ", first->name,
+          " is the better is not known: this program has no such metric");
+  std::ranges::stable_sort(runs, [&](const ListedRun& a, const ListedRun& b) {
+    const auto of_a = sorting.value(a);
+    const auto of_b = sorting.value(b);
+    if (!of_a || !of_b) return of_a.has_value();
+    return *is_higher ? *of_a > *of_b : *of_a < *of_b;
+  });
+}
+
+std::string runs_text(const std::vector<ListedRun>& runs,
+                      const std::optional<std::string>& sorted_by, std::optional<int> columns) {
+  const auto sorting = sorted_by ? std::optional(sorting_by(*sorted_by)) : std::nullopt;
+  std::vector<ListedRun> whole;
+  std::string damaged;
+  for (const ListedRun& run : runs) {
+    if (run.damage.empty()) {
+      whole.push_back(run);
+    } else {
+      damaged += printable(str("damaged: ", run.name, ": ", run.damage)) + "\n";
+    }
+  }
+  if (whole.empty()) return damaged;
+  std::vector<Column> table;
+  const auto add = [&](int rank, char alignment, const std::string& name, const auto& cell) {
+    table.push_back({rank, alignment, name, mapped(whole, cell)});
+  };
+  add(0, 'l', "run", [](const ListedRun& run) { return printable(run.name); });
+  add(1, 'l', "status",
+      [](const ListedRun& run) { return std::string(name_of(run.record.status)); });
+  add(3, 'r', "step", [](const ListedRun& run) { return str(run.record.end.step); });
+  int rank = 4;
+  for (const std::string& name : figure_names(whole)) {
+    const bool is_sorted_by = sorting && std::ranges::any_of(whole, [&](const ListedRun& run) {
+                                const Figure* figure = sorting->figure(run);
+                                return figure != nullptr && figure->name == name;
+                              });
+    add(is_sorted_by ? 1 : rank++, 'r', name, [&](const ListedRun& run) {
+      const auto figure = std::ranges::find(run.figures, name, &Figure::name);
+      return figure == run.figures.end() ? "" : shown_value(figure->last.value);
+    });
+  }
+  add(2, 'l', "best", [&](const ListedRun& run) { return best_cell(run, sorting); });
+  add(2, 'r', "age", [](const ListedRun& run) { return shown_age(run.record.age_s); });
+  std::string text = text_of(table, rank);
+  while (columns && rank > 0 && width_of(text) > static_cast<std::size_t>(*columns)) {
+    text = text_of(table, --rank);
+  }
+  return text + damaged;
+}
+
+Json runs_json(const std::vector<ListedRun>& runs, const std::vector<std::string>& config_keys) {
+  Json json = Json::array();
+  for (const ListedRun& run : runs) json.push_back(run_json(run, config_keys));
+  return json;
+}
+
+std::string runs_csv(const std::vector<ListedRun>& runs,
+                     const std::vector<std::string>& config_keys) {
+  std::vector<std::string> header{"run",       "folder", "status",   "step",       "samples",
+                                  "elapsed_s", "age_s",  "restarts", "checkpoint", "samples_per_s"};
+  const std::size_t fixed = header.size();
+  const std::vector<std::string> figures = figure_names(runs);
+  for (const std::string& name : figures) {
+    for (const char* form : {"", "best_", "best_step_"}) header.push_back(form + name);
+  }
+  header.insert(header.end(), {"parameters_sha256", "damage"});
+  header.insert(header.end(), config_keys.begin(), config_keys.end());
+  std::string text = formats::csv_line(header);
+  for (const Json& run : runs_json(runs, config_keys)) {
+    const auto field = [](const Json& object, const std::string& name) {
+      return object.contains(name) ? field_of(object[name]) : "";
+    };
+    std::vector<std::string> fields;
+    for (std::size_t i = 0; i < fixed; ++i) fields.push_back(field(run, header[i]));
+    for (const std::string& name : figures) {
+      const Json figure = run.value("figures", Json::object()).value(name, Json::object());
+      for (const char* part : {"last", "best", "best_step"}) fields.push_back(field(figure, part));
+    }
+    for (const char* name : {"parameters_sha256", "damage"}) fields.push_back(field(run, name));
+    const Json config = run.value("config", Json::object());
+    for (const std::string& key : config_keys) fields.push_back(field(config, key));
+    text += formats::csv_line(fields);
+  }
+  return text;
+}
+
+std::string json_line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string printable(const std::string& text) {
+  std::string shown;
+  for (const char letter : text) {
+    const std::string code = keys::control_code(letter);
+    shown += code.empty() ? std::string(1, letter) : "\\x" + code;
+  }
+  return shown;
+}
+
+std::string shown_value(double value) {
+  return std::isfinite(value) ? str(value) : "not finite";
+}
+
+std::string shown_best(const Point& best) {
+  return str(shown_value(best.value), " at ", best.step);
+}
+
+std::vector<std::string> figure_names(const std::vector<ListedRun>& runs) {
+  std::vector<std::string> names;
+  for (const ListedRun& run : runs) {
+    for (const Figure& figure : run.figures) {
+      if (std::ranges::count(names, figure.name) == 0) names.push_back(figure.name);
+    }
+  }
+  return names;
+}
+
+}  // namespace lockstep::report

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "trainers/report/figures.h"
+#include "trainers/report/run_record.h"
+
+namespace lockstep::report {
+
+/// A run of a list, as it is called there, with its figures.
+struct ListedRun {
+  std::string name;
+  RunRecord record = {};
+  std::vector<Figure> figures = {};
+  std::string damage = {};  ///< why its folder can't be read; then nothing else is known
+};
+
+/// Reads the folder of a run; what is wrong with it becomes `damage`.
+[[nodiscard]] ListedRun listed_run(const std::filesystem::path& folder);
+
+/// The best first, by the figure that is meant by `name` (find_figure()), or by its best value
+/// where it begins with "best_"; runs without one last. ValueError, with the nearest name, for a
+/// figure that no run has, and for one of a metric that this program does not know.
+void sort_runs(std::vector<ListedRun>& runs, const std::string& name);
+
+/// A table for people, a line a run: the figures last measured and the best one, of `sorted_by` or,
+/// without, of the validation set's deciding metric. With a terminal's `columns` what matters least
+/// is left out where a line would be longer. Names are printable.
+[[nodiscard]] std::string runs_text(const std::vector<ListedRun>& runs,
+                                    const std::optional<std::string>& sorted_by,
+                                    std::optional<int> columns);
+
+/// The same for programs: an object a run, with these keys of its config.
+[[nodiscard]] nlohmann::ordered_json runs_json(const std::vector<ListedRun>& runs,
+                                               const std::vector<std::string>& config_keys = {});
+/// And as a table with a header, in which each figure has a column for its last value, one for its
+/// best and one for the step of that.
+[[nodiscard]] std::string runs_csv(const std::vector<ListedRun>& runs,
+                                   const std::vector<std::string>& config_keys = {});
+
+/// JSON as one line, with its end. Names may hold any bytes: what is no UTF-8 is replaced.
+[[nodiscard]] std::string json_line(const nlohmann::ordered_json& json);
+
+/// A name or message for people, on one line: control characters of ASCII as "\x0a".
+[[nodiscard]] std::string printable(const std::string& text);
+/// A value as tables show it: "0.9023".
+[[nodiscard]] std::string shown_value(double value);
+/// "0.91 at 3500".
+[[nodiscard]] std::string shown_best(const Point& best);
+
+/// The names of all figures, in the order in which runs have them.
+[[nodiscard]] std::vector<std::string> figure_names(const std::vector<ListedRun>& runs);
+
+}  // namespace lockstep::report
