@@ -11,6 +11,7 @@
 
 #include "framework/base/non_copyable.h"
 #include "framework/base/process.h"
+#include "framework/base/record.h"
 #include "framework/base/scoped_value.h"
 
 namespace lockstep::watch {
@@ -30,6 +31,9 @@ enum class SpanKind : std::uint8_t {
   pause  ///< its process was stopped
 };
 [[nodiscard]] const char* name_of(SpanKind kind) noexcept;
+constexpr SpanKind last_of(SpanKind) noexcept {
+  return SpanKind::pause;
+}
 
 /// The recorder's clock: this host's steady clock, in nanoseconds. Its processes share it.
 [[nodiscard]] inline std::uint64_t recorder_now() noexcept {
@@ -76,11 +80,13 @@ class Recorder {
     std::uint64_t end = 0;    ///< … and then; 0: it goes on, or its writer was killed in it
     std::uint64_t bytes = 0;
     std::uint64_t id = 0;
+    LOCKSTEP_FIELDS(number, kind, name, begin, end, bytes, id)
   };
   struct Recording {
     std::string track;        ///< "replica", "reductions"; "" if nobody has used it
     std::uint64_t begun = 0;  ///< how many spans it ever had
     std::vector<Span> spans;  ///< by number
+    LOCKSTEP_FIELDS(track, begun, spans)
   };
 
   /// Rings for `replicas` in this process' own memory.

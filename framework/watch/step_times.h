@@ -34,6 +34,7 @@ inline constexpr std::array kTimeParts{"data",          "forward", "backward",
 struct ReplicaRecording {
   int replica = 0;
   std::vector<Recorder::Recording> tracks{};  ///< of which one is called "replica"
+  LOCKSTEP_FIELDS(replica, tracks)
 };
 
 /// A replica's part of a step, or of several; in seconds.

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "framework/base/record.h"
+#include "framework/watch/step_times.h"
+
+namespace lockstep::watch {
+
+/// What all replicas of a job have done in some of its steps, on one clock: that of host 0's
+/// recorder, in nanoseconds. It is put together from the rings of all hosts.
+struct Trace {
+  /// The memory that a worker's process has at a time.
+  struct Memory {
+    std::int32_t worker = 0;
+    std::uint64_t at = 0;
+    std::uint64_t bytes = 0;
+    LOCKSTEP_FIELDS(worker, at, bytes)
+  };
+  struct Host {
+    std::string name{};
+    std::int64_t offset = 0;  ///< what was added to its clock's times …
+    std::uint64_t error = 0;  ///< … and how far that may be off
+    bool is_cut = false;      ///< it had more spans than a trace has
+    std::vector<ReplicaRecording> replicas{};
+    std::vector<Memory> memory{};
+    LOCKSTEP_FIELDS(name, offset, error, is_cut, replicas, memory)
+  };
+
+  std::int64_t first = 0;                         ///< step …
+  std::int64_t last = 0;                          ///< … to step, both included
+  std::map<std::string, std::string> versions{};  ///< by name: "lockstep", "libtorch"
+  std::vector<Host> hosts{};                      ///< by number
+};
+
+}  // namespace lockstep::watch
