@@ -37,6 +37,13 @@ Leaves psum_scatter_leaves(const AxisCall& call, const Leaves& leaves, std::int6
 /// each. With N replicas a leaf of shape (a, b) gives (N, a, b), or tiled (N a, b), for axis 0. As
 /// jax.lax.all_gather.
 ///
+///   y[r]  = [x[0] x[1] … x[N-1]]
+///   dx[r] = dy[0][r] + dy[1][r] + … + dy[N-1][r]
+///
+///   replica  x      → y                dy             → dx
+///   0        [1 2]    [[1 2] [3 4]]    [[1 0] [0 1]]    [1 1]
+///   1        [3 4]    [[1 2] [3 4]]    [[0 1] [5 0]]    [5 1]
+///
 /// Derivative: psum_scatter of the gradients. Trees and errors: as psum; a ValueError too for an
 /// axis out of range.
 template <Tree T>
@@ -52,6 +59,13 @@ template <Tree T>
 /// This replica's piece of psum(x): with N replicas, piece i of the scatter dimension goes to
 /// replica i of the axis (or of this replica's group). Bitwise that piece of psum(x), so that
 /// all_gather(psum_scatter(x)) is psum(x). Booleans are counted in int64. As jax.lax.psum_scatter.
+///
+///   y[r]  = x[0][r] + x[1][r] + … + x[N-1][r]
+///   dx[r] = [dy[0] dy[1] … dy[N-1]]
+///
+///   replica  x              → y          dy     → dx
+///   0        [[1 2] [3 4]]    [6 8]      [1 0]    [[1 0] [0 5]]
+///   1        [[5 6] [7 8]]    [10 12]    [0 5]    [[1 0] [0 5]]
 ///
 /// Derivative: all_gather of the gradients. Trees and errors: as psum; ValueErrors too if the
 /// dimension is out of range or its length does not suit the number of replicas.

@@ -33,6 +33,13 @@ Leaves all_to_all_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
 /// concat_axis counts in the result; tiled, (N a, b) gives (a, N b). Dtypes stay; negative axes
 /// count from the end. As jax.lax.all_to_all.
 ///
+///   y[r][s]  = x[s][r]     with split_axis 0 and concat_axis 0
+///   dx[r][s] = dy[s][r]
+///
+///   replica  x              → y                dy             → dx
+///   0        [[1 2] [3 4]]    [[1 2] [5 6]]    [[1 0] [2 0]]    [[1 0] [3 0]]
+///   1        [[5 6] [7 8]]    [[3 4] [7 8]]    [[3 0] [4 0]]    [[2 0] [4 0]]
+///
 /// Derivative: all_to_all of the gradients with split_axis and concat_axis exchanged. Trees and
 /// errors: as psum; ValueErrors too if an axis is out of range or split_axis' length does not suit.
 template <Tree T>
@@ -48,6 +55,13 @@ template <Tree T>
 /// Exchanges the axis of the replicas with the dimension `axis`, which is as long as there are
 /// replicas: slice r of replica s is slice s of the result on replica r. all_to_all with both axes
 /// `axis`; shapes stay. As jax.lax.pswapaxes.
+///
+///   y[r][s]  = x[s][r]     with axis 0
+///   dx[r][s] = dy[s][r]
+///
+///   replica  x      → y        dy     → dx
+///   0        [1 2]    [1 3]    [5 6]    [5 7]
+///   1        [3 4]    [2 4]    [7 8]    [6 8]
 ///
 /// Derivative: pswapaxes of the gradients. Errors: as all_to_all.
 template <Tree T>

@@ -11,15 +11,40 @@ namespace lockstep {
 
 /// This replica's index along the axis, in [0, axis_size(axis_name)); of several names the
 /// row-major index over them. Throws NameError if a name is not bound. As jax.lax.axis_index.
+///
+///   axis_index({"a", "b"}) = axis_index("a") * axis_size("b") + axis_index("b")
+///
+///   replica  y
+///   0        0
+///   1        1
+///   2        2
+///
+/// No derivative: a number that depends on no tensor. No communication.
 [[nodiscard]] std::int64_t axis_index(const AxisNames& axis_name,
                                       std::source_location where = std::source_location::current());
 
 /// axis_index as an int64 tensor of shape [], for tensor arithmetic (at::where, index_select). In a
 /// shard_map with check_vma it is tracked to vary over the axis, where axis_index is a ValueError.
+///
+///   replica  y
+///   0        0
+///   1        1
+///   2        2
+///
+/// No derivative: its dtype has none.
 [[nodiscard]] Tensor axis_index_tensor(
     const AxisNames& axis_name, std::source_location where = std::source_location::current());
 
 /// How many replicas the axis has. As jax.lax.axis_size.
+///
+///   axis_size({"a", "b"}) = axis_size("a") * axis_size("b")
+///
+///   replica  y
+///   0        3
+///   1        3
+///   2        3
+///
+/// No derivative, and no communication.
 [[nodiscard]] std::int64_t axis_size(const AxisNames& axis_name,
                                      std::source_location where = std::source_location::current());
 

@@ -41,31 +41,32 @@ struct CommonZeros {
 void barrier(const AxisNames& axis_name, const AxisIndexGroups& axis_index_groups = {},
              std::source_location where = std::source_location::current());
 
-/// x = replica `source`'s x.
+/// x = replica `source`'s x. No derivative.
 void pbroadcast_(const Tensor& x, const AxisNames& axis_name, std::int64_t source,
                  std::source_location where = std::source_location::current());
 
-/// x = psum(x). Not for booleans, whose sum is no boolean.
+/// x = psum(x). Not for booleans, whose sum is no boolean. No derivative.
 void psum_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options = {},
            std::source_location where = std::source_location::current());
 
-/// x = pmean(x). Floating types only.
+/// x = pmean(x). Floating types only. No derivative.
 void pmean_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options = {},
             std::source_location where = std::source_location::current());
 
 /// output = the own slice of psum(input), both taken as flat: psum_scatter of `input` as (axis
-/// size, output.numel()). `output` may be that slice of `input`; other overlap is a ValueError.
+/// size, output.numel()). `output` may be that slice of `input`; other overlap is a ValueError. No
+/// derivative.
 void psum_scatter_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                        const AxisIndexGroups& axis_index_groups = {},
                        std::source_location where = std::source_location::current());
 
-/// The same with pmean(input). Floating types only.
+/// The same with pmean(input). Floating types only. No derivative.
 void pmean_scatter_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                         const AxisIndexGroups& axis_index_groups = {},
                         std::source_location where = std::source_location::current());
 
 /// output = the replicas' inputs end to end, taken as flat. `input` may be the replica's own slice
-/// of `output`; any other overlap is a ValueError.
+/// of `output`; any other overlap is a ValueError. No derivative.
 void all_gather_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                      const AxisIndexGroups& axis_index_groups = {},
                      std::source_location where = std::source_location::current());

@@ -18,6 +18,13 @@ Leaves index_of_extremum(const AxisCall& call, ReduceOp extremum, const Leaves& 
 /// equal values the lowest index counts; a NaN counts as the largest. As jax.lax.pargmax, which
 /// does not say what NaNs do.
 ///
+///   y[r] = the lowest s for which x[s] = max(x[0], x[1], …, x[N-1])
+///
+///   replica  x      → y
+///   0        [1 9]    [1 0]
+///   1        [5 2]    [1 0]
+///   2        [5 4]    [1 0]
+///
 /// No derivative: the result requires no gradient. Trees and errors: as psum.
 template <Tree T>
 [[nodiscard]] T pargmax(const T& x, const AxisNames& axis_name,
@@ -28,6 +35,13 @@ template <Tree T>
 }
 
 /// The index of the replica with the smallest value; a NaN counts as the smallest. See pargmax.
+///
+///   y[r] = the lowest s for which x[s] = min(x[0], x[1], …, x[N-1])
+///
+///   replica  x      → y
+///   0        [1 9]    [0 1]
+///   1        [5 2]    [0 1]
+///   2        [5 4]    [0 1]
 template <Tree T>
 [[nodiscard]] T pargmin(const T& x, const AxisNames& axis_name,
                         std::source_location where = std::source_location::current()) {

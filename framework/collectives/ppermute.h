@@ -31,6 +31,14 @@ Leaves pshuffle_leaves(const AxisCall& call, const Leaves& leaves,
 /// No index is a source twice, nor a destination twice. All replicas give the same `perm`. As
 /// jax.lax.ppermute.
 ///
+///   y[destination] = x[source]        of each pair; 0 without one
+///   dx[source]     = dy[destination]  of each pair; 0 without one
+///
+///   replica  x      → y        dy     → dx       along {{0, 1}, {1, 2}}
+///   0        [1 2]    [0 0]    [6 7]    [7 8]
+///   1        [3 4]    [1 2]    [7 8]    [8 9]
+///   2        [5 6]    [3 4]    [8 9]    [0 0]
+///
 /// Derivative: ppermute of the gradients along the inverse pairs. Trees and errors: as psum;
 /// ValueErrors too for indices that are not on the axis or stand twice.
 template <Tree T>
@@ -56,6 +64,14 @@ requires std::integral<typename std::ranges::range_value_t<Pairs>::first_type> &
 
 /// On replica i, the value of replica perm[i]. `perm` is a permutation of all indices of the axis.
 /// As jax.lax.pshuffle.
+///
+///   y[r]        = x[perm[r]]
+///   dx[perm[r]] = dy[r]
+///
+///   replica  x      → y        dy     → dx       by {2, 0, 1}
+///   0        [1 2]    [5 6]    [6 7]    [7 8]
+///   1        [3 4]    [1 2]    [7 8]    [8 9]
+///   2        [5 6]    [3 4]    [8 9]    [6 7]
 ///
 /// Derivative: pshuffle of the gradients by the inverse permutation. Throws as psum; a ValueError
 /// too if `perm` is no permutation.

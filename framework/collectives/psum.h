@@ -64,6 +64,16 @@ auto reduce(const AxisCall& call, const T& x, const ReduceOptions& options) {
 /// static values inside of a tree stay as they are. (So psum(1, "i") is the axis size, which
 /// axis_size("i") gives without communication.) As jax.lax.psum.
 ///
+/// With x[r] for replica r's x, y[r] for its result, and dx and dy for the gradients of these:
+///
+///   y[r]  = x[0] + x[1] + … + x[N-1]
+///   dx[r] = dy[0] + dy[1] + … + dy[N-1]
+///
+///   replica  x      → y         dy     → dx
+///   0        [1 2]    [9 12]    [1 0]    [3 1]
+///   1        [3 4]    [9 12]    [0 1]    [3 1]
+///   2        [5 6]    [9 12]    [2 0]    [3 1]
+///
 /// Derivative: psum of the gradients (the transpose; the gradient of the sum of all replicas'
 /// results). Throws NameError and ValueError as replicas_of, ValueError for leaves that are
 /// undefined, not on the CPU, sparse or complex, CommError when the job fails.
@@ -76,6 +86,14 @@ template <collectives::Reducible T>
 /// psum for a result that all replicas of the axis use alike, as one value. Its derivative is
 /// pvary: each replica gets its own gradient, not the sum of all. See pvary, its transpose. As
 /// jax.lax.psum in a shard_map with check_vma. Errors: as psum.
+///
+///   y[r]  = x[0] + x[1] + … + x[N-1]
+///   dx[r] = dy[r]
+///
+///   replica  x      → y         dy     → dx
+///   0        [1 2]    [9 12]    [7 8]    [7 8]
+///   1        [3 4]    [9 12]    [7 8]    [7 8]
+///   2        [5 6]    [9 12]    [7 8]    [7 8]
 template <Tree T>
 [[nodiscard]] T psum_invariant(const T& x, const AxisNames& axis_name,
                                std::source_location where = std::source_location::current()) {
@@ -85,7 +103,17 @@ template <Tree T>
 
 /// A copy of `x`, which is the same on all replicas of the axis, for each replica to use in its own
 /// way. Its derivative is psum_invariant of the gradients, so that every replica gets the gradient
-/// of all uses. Tensor parallelism stands on this pair, pvary and psum_invariant:
+/// of all uses:
+///
+///   y[r]  = x[r]
+///   dx[r] = dy[0] + dy[1] + … + dy[N-1]
+///
+///   replica  x      → y        dy     → dx
+///   0        [1 2]    [1 2]    [1 0]    [3 1]
+///   1        [1 2]    [1 2]    [0 1]    [3 1]
+///   2        [1 2]    [1 2]    [2 0]    [3 1]
+///
+/// Tensor parallelism stands on this pair, pvary and psum_invariant:
 ///
 ///   const Tensor hidden = at::relu(at::matmul(pvary(x, "model"), own_columns_of_w1));
 ///   return psum_invariant(at::matmul(hidden, own_rows_of_w2), "model");
@@ -104,6 +132,14 @@ template <Tree T>
 /// differ), rounded once: half types are divided in float32. Integers and booleans are summed in
 /// int64 and give float32, integers that are C++ numbers double. As jax.lax.pmean, which rounds the
 /// sum of half types too. Derivative: pmean of the gradients. Errors: as psum.
+///
+///   y[r]  = (x[0] + x[1] + … + x[N-1]) / N
+///   dx[r] = (dy[0] + dy[1] + … + dy[N-1]) / N
+///
+///   replica  x      → y        dy     → dx
+///   0        [1 2]    [3 4]    [3 0]    [1 2]
+///   1        [3 4]    [3 4]    [0 6]    [1 2]
+///   2        [5 6]    [3 4]    [0 0]    [1 2]
 template <collectives::Reducible T>
 [[nodiscard]] auto pmean(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
                          std::source_location where = std::source_location::current()) {
@@ -113,6 +149,14 @@ template <collectives::Reducible T>
 /// The largest value over the replicas, element by element; on booleans "any"; NaN if one is NaN.
 /// As jax.lax.pmax. Derivative: the psum of the gradients goes to the replicas that hold the
 /// extremum, shared equally among ties. Errors: as psum.
+///
+///   y[r]  = max(x[0], x[1], …, x[N-1])
+///   dx[r] = (dy[0] + dy[1] + … + dy[N-1]) / ties  where x[r] is y[r], else 0
+///
+///   replica  x      → y        dy     → dx
+///   0        [1 9]    [5 9]    [2 1]    [0 3]
+///   1        [5 2]    [5 9]    [0 1]    [2 0]
+///   2        [5 4]    [5 9]    [2 1]    [2 0]
 template <collectives::Reducible T>
 [[nodiscard]] auto pmax(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
                         std::source_location where = std::source_location::current()) {
@@ -120,6 +164,14 @@ template <collectives::Reducible T>
 }
 
 /// The smallest value over the replicas, element by element; on booleans "all". See pmax.
+///
+///   y[r]  = min(x[0], x[1], …, x[N-1])
+///   dx[r] = (dy[0] + dy[1] + … + dy[N-1]) / ties  where x[r] is y[r], else 0
+///
+///   replica  x      → y        dy     → dx
+///   0        [1 9]    [1 2]    [2 1]    [4 0]
+///   1        [5 2]    [1 2]    [0 1]    [0 3]
+///   2        [5 4]    [1 2]    [2 1]    [0 0]
 template <collectives::Reducible T>
 [[nodiscard]] auto pmin(const T& x, const AxisNames& axis_name, const ReduceOptions& options = {},
                         std::source_location where = std::source_location::current()) {

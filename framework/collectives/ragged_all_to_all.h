@@ -27,9 +27,15 @@ Leaves ragged_all_to_all_leaves(const AxisCall& call, const Leaves& operands, co
 /// rows go: output_offsets[j] is the row of *replica j's* output at which this replica's rows for j
 /// begin. The arguments are not changed. As jax.lax.ragged_all_to_all.
 ///
-/// With two replicas, the first of which has operand [1 2 2], input_offsets [0 1], send_sizes
-/// [1 2], output_offsets [0 0] and recv_sizes [1 1], the second [3 4 0], [0 1], [1 1], [1 2] and
-/// [2 1], zeros (4) become [1 3 0 0] and [2 2 4 0].
+/// With two replicas, x being `operand` and zeros (4) `output`:
+///
+///   replica  input_offsets  send_sizes  output_offsets  recv_sizes
+///   0        [0 1]          [1 2]       [0 0]           [1 1]
+///   1        [0 1]          [1 1]       [1 2]           [2 1]
+///
+///   replica  x        → y            dy         → dx
+///   0        [1 2 2]    [1 3 0 0]    [1 2 3 4]    [1 5 6]
+///   1        [3 4 0]    [2 2 4 0]    [5 6 7 8]    [2 7 0]
 ///
 /// The tables are one-dimensional tensors of integers, of one length: N with N replicas, or m N for
 /// m pieces a pair. Entries j m … j m + m-1 are for (or from) replica j. Their values may differ
