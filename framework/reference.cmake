@@ -1,0 +1,104 @@
+# Makes the reference in FOLDER/html, of the headers that users include, as the build wrote them to INCLUDE, and of the pages of
+# SOURCE, its chapters, in the order in which tests/pages.txt lists them. What Doxygen warns of is an error.
+# reference.awk gives Doxygen a header with the room that it belongs to, and a page with links into the reference.
+cmake_minimum_required(VERSION 3.25)
+
+find_program(doxygen doxygen)
+find_path(awesome doxygen-awesome.css PATHS /usr/share/doxygen-awesome-css NO_DEFAULT_PATH)
+if(NOT doxygen OR NOT awesome)
+  message(FATAL_ERROR "The reference needs Doxygen and its style: apt-get install doxygen doxygen-awesome-css")
+endif()
+
+file(STRINGS ${SOURCE}/tests/pages.txt rows REGEX "^[^#]")
+list(TRANSFORM rows REPLACE " .*" "" OUTPUT_VARIABLE pages)
+list(APPEND pages CHANGELOG.md)
+list(JOIN pages " " page_list)
+list(TRANSFORM pages PREPEND "${SOURCE}/" OUTPUT_VARIABLE page_files)
+list(JOIN page_files "\" \"" inputs)
+
+# Names of a room's own are in a namespace called so. Only those of keys/ are for programs, too.
+file(STRINGS ${SOURCE}/framework/README.md rows REGEX "^\\| `[a-z]+/`")
+list(TRANSFORM rows REPLACE "^. `([a-z]+)/.*" "lockstep::\\1" OUTPUT_VARIABLE internal)
+list(REMOVE_ITEM internal lockstep::keys)
+list(JOIN internal " " internal)
+
+execute_process(COMMAND ${doxygen} --version OUTPUT_VARIABLE version COMMAND_ERROR_IS_FATAL ANY)
+set(later "")
+if(version VERSION_GREATER_EQUAL 1.9.5)
+  set(later "HTML_COLORSTYLE = LIGHT")  # the style has a dark one of its own
+endif()
+file(REMOVE_RECURSE ${FOLDER}/html)
+file(WRITE ${FOLDER}/Doxyfile "
+PROJECT_NAME = Lockstep
+PROJECT_NUMBER = ${VERSION}
+INPUT = \"${inputs}\" \"${INCLUDE}/lockstep\"
+RECURSIVE = YES
+FILE_PATTERNS = *.h
+EXCLUDE = \"${INCLUDE}/lockstep/compat\"
+EXCLUDE_SYMBOLS = ${internal} lockstep::*_detail torch LOCKSTEP_DETAIL_*
+INPUT_FILTER = \"awk -v ROOT='${SOURCE}' -v MAP='${SOURCE}/framework/README.md' -v PAGES=' ${page_list} ' -f '${SOURCE}/framework/reference.awk'\"
+USE_MDFILE_AS_MAINPAGE = \"${SOURCE}/README.md\"
+OUTPUT_DIRECTORY = \"${FOLDER}\"
+STRIP_FROM_PATH = \"${INCLUDE}\" \"${SOURCE}\"
+STRIP_FROM_INC_PATH = \"${INCLUDE}\"
+GENERATE_TAGFILE = \"${FOLDER}/lockstep.tag\"
+GENERATE_LATEX = NO
+QUIET = YES
+WARN_AS_ERROR = FAIL_ON_WARNINGS
+WARN_IF_UNDOCUMENTED = NO
+JAVADOC_AUTOBRIEF = YES
+MACRO_EXPANSION = YES
+SHOW_GROUPED_MEMB_INC = YES
+SORT_MEMBER_DOCS = NO
+HIDE_SCOPE_NAMES = YES
+VERBATIM_HEADERS = NO
+HAVE_DOT = NO
+GENERATE_TREEVIEW = YES
+HTML_EXTRA_STYLESHEET = \"${awesome}/doxygen-awesome.css\" \"${awesome}/doxygen-awesome-sidebar-only.css\"
+${later}
+")
+execute_process(COMMAND ${doxygen} ${FOLDER}/Doxyfile RESULT_VARIABLE status)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "The reference has errors")
+endif()
+
+# Every header has its page.
+file(READ ${FOLDER}/lockstep.tag made)
+string(REPLACE "<path>${INCLUDE}/" "<path>" made "${made}")
+file(GLOB_RECURSE headers RELATIVE ${INCLUDE} ${INCLUDE}/lockstep/*.h)
+list(FILTER headers EXCLUDE REGEX "^lockstep/compat/")
+foreach(header ${headers})
+  cmake_path(GET header PARENT_PATH path)
+  cmake_path(GET header FILENAME name)
+  string(FIND "${made}" "<name>${name}</name>\n    <path>${path}/</path>" place)
+  if(place EQUAL -1)
+    message(FATAL_ERROR "The reference lacks ${header}")
+  endif()
+endforeach()
+
+# Other files that pages link to lie beside them at their paths, as text; of a folder the names in it.
+foreach(page ${pages})
+  string(REGEX REPLACE "[^A-Za-z0-9]" "_" html ${page})
+  string(REGEX REPLACE "^README_md$" "index" html ${html})
+  file(READ ${FOLDER}/html/${html}.html text)
+  string(REGEX MATCHALL "(href|src)=\"[^\":#]+[\"#]" links "${text}")
+  foreach(link ${links})
+    string(REGEX REPLACE "^.*\"(.*).$" "\\1" link ${link})
+    if(EXISTS ${FOLDER}/html/${link})
+      continue()
+    endif()
+    string(REGEX REPLACE "\\.txt$" "" file ${SOURCE}/${link})
+    cmake_path(GET link PARENT_PATH folder)
+    file(MAKE_DIRECTORY ${FOLDER}/html/${folder})
+    if(IS_DIRECTORY ${file})
+      file(GLOB names RELATIVE ${file} ${file}/*)
+      list(JOIN names "\n" names)
+      file(WRITE ${FOLDER}/html/${link} "${names}\n")
+    elseif(EXISTS ${file})
+      file(COPY_FILE ${file} ${FOLDER}/html/${link})
+    else()
+      message(FATAL_ERROR "${page}: nothing is at ${link}")
+    endif()
+  endforeach()
+endforeach()
+message(STATUS "The reference is ${FOLDER}/html/index.html")
