@@ -1,5 +1,6 @@
 # Reads a header or a page for Doxygen, and writes it as Doxygen wants it, line by line: see reference.cmake.
-# ROOT is the folder with the pages, MAP the page whose table describes the rooms, PAGES the pages, each within spaces.
+# ROOT is the folder with the pages, PAGES are their paths in it, each within spaces, HEADERS those of the headers. The rooms of
+# these are described by the table of the page framework/README.md.
 
 # A file's name in identifiers; a heading's anchor, as GitHub makes it, in those of the page.
 function id_of(path) {
@@ -27,7 +28,8 @@ function led(link, file, anchor) {
   anchor = substr(link, length(file) + 2)
   file = file == "" ? page : target_of(file)
   if (index(PAGES, " " file " ")) return "@ref " id_of(file) (anchor == "" ? "" : "_" id_of(anchor))
-  if (file ~ /\.h$/ && file !~ /^(tests|trainers\/bench)\//) return "@ref lockstep/" (file == "framework/lockstep.h" ? "lockstep.h" : file)
+  if (index(HEADERS, " " file " ")) return "@ref lockstep/" file
+  if (file == "framework/lockstep.h") return "@ref lockstep/lockstep.h"
   return file (file ~ /\.png$/ ? "" : ".txt")
 }
 
@@ -57,15 +59,21 @@ is_page {
       heading = $0
       sub(/^#+ /, "", heading)
       gsub(/`/, "")  # the tree of pages would show its tags
-      $0 = $0 " {#" id_of(page) (FNR == 1 ? "" : "_" id_of(anchor_of(heading))) "}"
+      id = id_of(page) (FNR == 1 ? "" : "_" id_of(anchor_of(heading)))
+      # Sections of the first page would stand among the chapters in the tree.
+      if (page == "README.md" && sub(/^## /, "<h2>@anchor " id " ")) $0 = $0 "</h2>"
+      else $0 = $0 " {#" id "}"
     }
     rest = $0
     $0 = ""
     while (match(rest, /\]\([^) ]+\)|src="[^"]+"/)) {
-      opening = substr(rest, RSTART, 1) == "]" ? 2 : 5
-      $0 = $0 substr(rest, 1, RSTART + opening - 1) led(substr(rest, RSTART + opening, RLENGTH - opening - 1)) \
-           substr(rest, RSTART + RLENGTH - 1, 1)
-      rest = substr(rest, RSTART + RLENGTH)
+      mark = substr(rest, RSTART, substr(rest, RSTART, 1) == "]" ? 2 : 5)
+      target = led(substr(rest, RSTART + length(mark), RLENGTH - length(mark) - 1))
+      text = substr(rest, 1, RSTART - 1)
+      rest = substr(rest, RSTART + RLENGTH - 1)
+      # Of a link's text Doxygen would show the signs of code.
+      if (target ~ /^@ref/ && match(text, /\[`[^`]*`$/)) text = substr(text, 1, RSTART) substr(text, RSTART + 2, RLENGTH - 3)
+      $0 = $0 text mark target
     }
     $0 = $0 rest
   }
@@ -74,8 +82,8 @@ is_page {
 }
 
 # A group that holds a namespace would not hold what is in it. (Before a lone declaration it ends with a bare "}".)
-before == "namespace lockstep {" && !/^(class|struct) [A-Za-z]+;/ { before = closed before opened }
-$0 == "}  // namespace lockstep" { $0 = closed "}" opened }
+before ~ /^namespace lockstep(::keys)? {$/ && !/^(class|struct) [A-Za-z]+;/ { before = closed before opened }
+/^}  \/\/ namespace lockstep(::keys)?$/ { $0 = closed "}" opened }
 # What a header's comment indents behind an empty line or a colon is code.
 function write_code(i, language) {
   language = "unparsed"
@@ -101,13 +109,14 @@ END {
   print before "\n" closed
   if (!is_umbrella) exit
   # The rooms, as the map describes them.
-  while ((getline row < MAP) > 0) {
+  while ((getline row < (ROOT "/framework/README.md")) > 0) {
     if (row !~ /^\| `[a-z]+\/` \|/) continue
     split(row, cell, "|")
     gsub(/^ `|\/` $/, "", cell[2])
-    print "/** @defgroup " cell[2] " " cell[2] "/\n" cell[3] " */"
+    if (index(HEADERS, " framework/" cell[2] "/")) print "/** @defgroup " cell[2] " " cell[2] "/\n" cell[3] " */"
   }
   print "/** @defgroup models models/\n Networks by name. */"
   print "/** @defgroup trainers trainers/\n The training loop, and what the commands of train do. */"
   print "/** @namespace lockstep\n All that programs use. */"
+  print "/** @namespace lockstep::keys\n The keys of a config: what choices of one's own have. */"
 }

@@ -14,13 +14,29 @@ list(TRANSFORM rows REPLACE " .*" "" OUTPUT_VARIABLE pages)
 list(APPEND pages CHANGELOG.md)
 list(JOIN pages " " page_list)
 list(TRANSFORM pages PREPEND "${SOURCE}/" OUTPUT_VARIABLE page_files)
-list(JOIN page_files "\" \"" inputs)
 
-# Names of a room's own are in a namespace called so. Only those of keys/ are for programs, too.
-file(STRINGS ${SOURCE}/framework/README.md rows REGEX "^\\| `[a-z]+/`")
-list(TRANSFORM rows REPLACE "^. `([a-z]+)/.*" "lockstep::\\1" OUTPUT_VARIABLE internal)
-list(REMOVE_ITEM internal lockstep::keys)
-list(JOIN internal " " internal)
+# Headers with names for users. Those that are a room's own stand in a namespace called as the room is, of which only keys is for
+# users, too: these names are left out, and so are headers that have no others.
+file(GLOB_RECURSE all_headers RELATIVE ${INCLUDE}/lockstep ${INCLUDE}/lockstep/*.h)
+list(FILTER all_headers EXCLUDE REGEX "^compat/")
+set(headers "")
+set(rooms "")
+foreach(header ${all_headers})
+  file(STRINGS ${INCLUDE}/lockstep/${header} ends REGEX "^}  // namespace lockstep(::keys)?$")
+  if(ends)
+    list(APPEND headers ${header})
+  endif()
+  string(REGEX REPLACE "^(framework/)?([^/]*)/.*" "lockstep::\\2" room ${header})
+  list(APPEND rooms ${room})
+endforeach()
+list(JOIN headers " " header_list)
+list(APPEND headers lockstep.h)
+list(TRANSFORM headers PREPEND "${INCLUDE}/lockstep/" OUTPUT_VARIABLE header_files)
+list(APPEND page_files ${header_files})
+list(JOIN page_files "\" \"" inputs)
+list(REMOVE_DUPLICATES rooms)
+list(REMOVE_ITEM rooms lockstep::keys)
+list(JOIN rooms " " internal)
 
 execute_process(COMMAND ${doxygen} --version OUTPUT_VARIABLE version COMMAND_ERROR_IS_FATAL ANY)
 set(later "")
@@ -31,12 +47,9 @@ file(REMOVE_RECURSE ${FOLDER}/html)
 file(WRITE ${FOLDER}/Doxyfile "
 PROJECT_NAME = Lockstep
 PROJECT_NUMBER = ${VERSION}
-INPUT = \"${inputs}\" \"${INCLUDE}/lockstep\"
-RECURSIVE = YES
-FILE_PATTERNS = *.h
-EXCLUDE = \"${INCLUDE}/lockstep/compat\"
+INPUT = \"${inputs}\"
 EXCLUDE_SYMBOLS = ${internal} lockstep::*_detail torch LOCKSTEP_DETAIL_*
-INPUT_FILTER = \"awk -v ROOT='${SOURCE}' -v MAP='${SOURCE}/framework/README.md' -v PAGES=' ${page_list} ' -f '${SOURCE}/framework/reference.awk'\"
+INPUT_FILTER = \"awk -v ROOT='${SOURCE}' -v PAGES=' ${page_list} ' -v HEADERS=' ${header_list} ' -f '${SOURCE}/framework/reference.awk'\"
 USE_MDFILE_AS_MAINPAGE = \"${SOURCE}/README.md\"
 OUTPUT_DIRECTORY = \"${FOLDER}\"
 STRIP_FROM_PATH = \"${INCLUDE}\" \"${SOURCE}\"
@@ -62,15 +75,16 @@ if(NOT status EQUAL 0)
   message(FATAL_ERROR "The reference has errors")
 endif()
 
-# Every header has its page.
+# Every header has its page, those that lockstep.h includes first of all.
 file(READ ${FOLDER}/lockstep.tag made)
 string(REPLACE "<path>${INCLUDE}/" "<path>" made "${made}")
-file(GLOB_RECURSE headers RELATIVE ${INCLUDE} ${INCLUDE}/lockstep/*.h)
-list(FILTER headers EXCLUDE REGEX "^lockstep/compat/")
-foreach(header ${headers})
+file(STRINGS ${INCLUDE}/lockstep/framework/lockstep.h included REGEX "^#include <lockstep/")
+list(TRANSFORM included REPLACE "^#include <lockstep/(.*)>" "\\1")
+foreach(header ${included} ${headers})
   cmake_path(GET header PARENT_PATH path)
   cmake_path(GET header FILENAME name)
-  string(FIND "${made}" "<name>${name}</name>\n    <path>${path}/</path>" place)
+  string(REGEX REPLACE "(.+)" "/\\1" path "${path}")
+  string(FIND "${made}" "<name>${name}</name>\n    <path>lockstep${path}/</path>" place)
   if(place EQUAL -1)
     message(FATAL_ERROR "The reference lacks ${header}")
   endif()
