@@ -23,7 +23,6 @@ namespace fs = std::filesystem;
 namespace lockstep::telemetry {
 namespace {
 
-constexpr std::string_view kBegin = "events.out.tfevents.";
 constexpr std::int64_t kLatest = 9'999'999'999;  // in the year 2286
 
 // What each byte does to a CRC-32C: of the polynomial 1EDC6F41, whose lowest bit stands first here.
@@ -61,21 +60,21 @@ fs::path new_name(const fs::path& folder) {
   std::int64_t time = std::time(nullptr);
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kBegin)) continue;
-    const std::string_view digits = std::string_view(name).substr(kBegin.size());
+    if (!name.starts_with(kEventFileBegin)) continue;
+    const std::string_view digits = std::string_view(name).substr(kEventFileBegin.size());
     const auto later = parse_number<std::int64_t>(digits.substr(0, digits.find('.'))).value_or(0);
     // Of ten digits: names with more of them don't sort by their numbers.
     if (later < kLatest) time = std::max(time, later + 1);
   }
   static std::atomic<int> count{0};
-  return folder / str(kBegin, formatted("%010lld", static_cast<long long>(time)), ".", host_name(),
-                      ".", ::getpid(), ".", count++);
+  return folder / str(kEventFileBegin, formatted("%010lld", static_cast<long long>(time)), ".",
+                      host_name(), ".", ::getpid(), ".", count++);
 }
 
 }  // namespace
 
 EventFile::EventFile(const fs::path& folder)
-    : file_(new_name(folder), O_WRONLY | O_CREAT | O_EXCL | O_APPEND) {}
+    : path_(new_name(folder)), file_(path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND) {}
 
 void EventFile::write(std::string_view record) {
   std::string text;
@@ -90,6 +89,9 @@ void EventFile::write(std::string_view record) {
     throw;
   }
   size_ += text.size();
+  if (!file_.is_in_place()) {
+    throw Error(str(path_.string(), " was removed, renamed or replaced while it was written"));
+  }
 }
 
 EventFiles::EventFiles(fs::path folder, Begin begin)
@@ -104,10 +106,14 @@ void EventFiles::write(const std::string& inside, std::string_view record) {
 }
 
 void EventFiles::sync() {
-  const MutexLock lock(mutex_);
-  for (const auto& [inside, file] : files_) {
-    if (file) file->sync();
+  std::vector<std::shared_ptr<const EventFile>> files;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [inside, file] : files_) {
+      if (file) files.push_back(file);
+    }
   }
+  for (const auto& file : files) file->sync();
 }
 
 void EventFiles::close() {
@@ -118,7 +124,7 @@ void EventFiles::close() {
 EventFile& EventFiles::file_in(const std::string& inside) {
   const auto there = files_.find(inside);
   if (there != files_.end() && there->second) return *there->second;
-  auto file = std::make_unique<EventFile>(inside.empty() ? folder_ : folder_ / inside);
+  auto file = std::make_shared<EventFile>(inside.empty() ? folder_ : folder_ / inside);
   for (const std::string& record : begin_(there == files_.end())) file->write(record);
   return *(files_[inside] = std::move(file));
 }

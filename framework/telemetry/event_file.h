@@ -15,6 +15,9 @@
 
 namespace lockstep::telemetry {
 
+/// How the names of event files begin.
+inline constexpr std::string_view kEventFileBegin = "events.out.tfevents.";
+
 /// A new file of TFRecords: each its size, that size's checksum, its bytes and theirs. A record is
 /// handed to the kernel at once, so a process that dies leaves no part of one.
 class EventFile : private NonCopyable {
@@ -24,12 +27,14 @@ class EventFile : private NonCopyable {
   /// the files that are there. Throws Error if it can't be made.
   explicit EventFile(const std::filesystem::path& folder);
 
-  /// Appends a record. Throws Error if it can't be written: then the file has no part of it.
+  /// Appends a record. Throws Error if it can't be written: then the file has no part of it. Also
+  /// if the file was removed, renamed or replaced: new records would be lost.
   void write(std::string_view record);
   /// Waits until all is on the disk.
   void sync() const { file_.sync(); }
 
  private:
+  std::filesystem::path path_;
   File file_;
   std::uint64_t size_ = 0;  // of whole records
 };
@@ -47,6 +52,7 @@ class EventFiles : private NonCopyable {
   /// Appends a record to the file in the folder `inside`, which is begun if need be. "" is the
   /// folder itself.
   void write(const std::string& inside, std::string_view record);
+  /// What is written meanwhile does not wait for the disk.
   void sync();
   /// Ends all files. What is written later goes to new ones.
   void close();
@@ -58,7 +64,7 @@ class EventFiles : private NonCopyable {
   Begin begin_;
   Mutex mutex_;
   // Null after close().
-  std::map<std::string, std::unique_ptr<EventFile>> files_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<EventFile>> files_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::telemetry

@@ -17,6 +17,7 @@
 #include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
+#include "framework/telemetry/event_file.h"
 
 namespace fs = std::filesystem;
 
@@ -40,6 +41,15 @@ std::string held_by(const fs::path& folder) {
     if (!entry.path().filename().string().starts_with('.')) return kCheckpointsFolder;
   }
   return "";
+}
+
+// Those of a run that came to nothing: TensorBoard would show them as the next one's.
+void remove_event_files(const fs::path& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (!entry.path().filename().string().starts_with(telemetry::kEventFileBegin)) continue;
+    if (fs::is_regular_file(entry.symlink_status())) fs::remove(entry.path(), error);
+  }
 }
 
 void check_made(const fs::path& folder, const std::error_code& error) {
@@ -157,6 +167,7 @@ RunFolderLock claim_run_folder(const fs::path& folder, std::string_view config,
     text << std::ifstream(file).rdbuf();
     require(!is_of_run || is_of_run(text.str()), "output folder ", folder.string(),
             " has a config.yaml that no run has written: it would be lost; name another folder");
+    remove_event_files(folder);
     write_file_atomically(file, config);
   });
   return lock;

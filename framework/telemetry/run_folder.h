@@ -57,7 +57,7 @@ inline constexpr const char* kCheckpointsFolder = "checkpoints";
 /// or a checkpoint is none. Of several runs that claim it at once, one gets it. Throws ValueError
 /// if it holds a run or one is going on there, if it has a config.yaml of which `is_of_run` says
 /// that no run has written it, is no folder, or can't be written to. Temporary files of a run that
-/// was killed here are removed.
+/// was killed here are removed, and event files of one that came to nothing.
 RunFolderLock claim_run_folder(const std::filesystem::path& folder, std::string_view config,
                                const std::function<bool(const std::string&)>& is_of_run = {});
 

@@ -108,11 +108,16 @@ string(REGEX MATCH "test accuracy ([0-9.]+)" ignored "${output}")
 if(NOT CMAKE_MATCH_1 GREATER 0.98)
   message(FATAL_ERROR "the page's own model reached ${CMAKE_MATCH_1}:\n${output}")
 endif()
-# Its callbacks: one replica of two prints, and the best weights are there.
+# Its callbacks: one replica of two prints and adds a curve, and the best weights are there.
 string(REGEX MATCHALL "(^|\n)after step 25 the loss is [0-9.e-]+\n" told "${output}")
 list(LENGTH told length)
 if(NOT length EQUAL 1 OR NOT EXISTS ${WORK}/pages/models/best.safetensors)
   message(FATAL_ERROR "the page's callbacks say ${length} times what step 25 has lost:\n${output}")
+endif()
+file(GLOB events ${WORK}/pages/models/run/events.out.tfevents.*)
+file(STRINGS "${events}" told REGEX "loss/told")
+if(NOT told)
+  message(FATAL_ERROR "the page's callbacks have added no curve to '${events}'")
 endif()
 # As written, where the run may end early.
 rings(0 --config rings.yaml --output written)

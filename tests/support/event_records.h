@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "framework/base/text.h"
 #include "tests/support/files.h"
 
 namespace lockstep::testing {
@@ -108,6 +110,35 @@ inline std::vector<std::string> fields_at(std::string_view message,
     }
   }
   return found;
+}
+
+/// The step of an event, which leaves it out where it is 0.
+inline std::int64_t step_of(std::string_view record) {
+  const std::vector<std::string> fields = fields_at(record, {2});
+  return fields.empty() ? 0 : number_in<std::int64_t>(fields.front());
+}
+
+/// What TensorBoard shows of a folder, by tag and step: of scalars the values, of all else "".
+/// Throws where a tag has a step twice.
+using ShownValues = std::map<std::string, std::map<std::int64_t, std::string>>;
+inline ShownValues shown_in(const std::filesystem::path& folder) {
+  ShownValues shown;
+  for (const std::filesystem::path& file : event_files(folder)) {
+    for (const std::string& record : event_records(file)) {
+      const std::int64_t step = step_of(record);
+      if (!fields_at(record, {7, 1}).empty()) {  // a start, which takes later steps back
+        for (auto& [tag, steps] : shown) steps.erase(steps.lower_bound(step), steps.end());
+      }
+      for (const std::string& value : fields_at(record, {5, 1})) {
+        const std::string tag = fields_at(value, {1}).at(0);
+        const std::vector<std::string> scalar = fields_at(value, {2});
+        const std::string text = scalar.empty() ? "" : str(number_in<float>(scalar[0]));
+        if (shown[tag].emplace(step, text).second) continue;
+        throw std::runtime_error(tag + " has step " + std::to_string(step) + " twice");
+      }
+    }
+  }
+  return shown;
 }
 
 }  // namespace lockstep::testing

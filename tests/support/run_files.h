@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/support/event_records.h"
 #include "tests/support/files.h"
 #include "tests/support/programs.h"
 
@@ -33,6 +34,15 @@ namespace lockstep::testing {
     line.erase("samples_per_s");
   }
   return lines;
+}
+
+/// What TensorBoard shows of a run, without times and rates, nor where its parts began.
+[[nodiscard]] inline ShownValues curves_of(const std::filesystem::path& run) {
+  ShownValues curves = shown_in(run);
+  for (const char* const tag : {"train/elapsed_s", "train/samples_per_s", "config/text_summary"}) {
+    curves.erase(tag);
+  }
+  return curves;
 }
 
 }  // namespace lockstep::testing

@@ -203,15 +203,19 @@ TEST_CASE("a run folder in which a run has left nothing is free, but for a confi
   const TemporaryFolder home;
   write_text(home.path() / "metrics.jsonl", "");
   fs::create_directories(home.path() / "checkpoints/.step-00000001.tmp");
+  write_text(home.path() / "events.out.tfevents.1.users.1.0", "");
   {
     const RunFolderLock first = claim_run_folder(home.path(), "a: 1\n");
     CHECK_THROWS_WITH(
         claim_run_folder(home.path(), "b: 1\n"),
         "output folder " + home.path().string() + " is in use: another run is going on there");
+    CHECK(fs::exists(home.path() / "events.out.tfevents.1.users.1.0"));  // not a run's
+    write_text(home.path() / "events.out.tfevents.2.runs.1.0", "");
   }
   const RunFolderLock lock = claim_run_folder(home.path(), "b: 1\n");
   CHECK(lock.is_held());
   CHECK(read_text(home.path() / "config.yaml") == "b: 1\n");
+  CHECK_FALSE(fs::exists(home.path() / "events.out.tfevents.2.runs.1.0"));
   const TemporaryFolder users;
   write_text(users.path() / "config.yaml", "# mine\n");
   const auto is_of_run = [](const std::string& text) { return text != "# mine\n"; };

@@ -32,7 +32,6 @@ using Path = std::vector<std::uint64_t>;
 // Paths of fields, by the numbers in TensorBoard's own event.proto, summary.proto and
 // plugin_data.proto.
 const Path kWallTime{1};
-const Path kStep{2};
 const Path kVersion{3};
 const Path kSessionStatus{7, 1};
 const Path kTag{5, 1, 1};
@@ -60,12 +59,6 @@ std::string only(const std::string& record, const Path& path) {
 template <typename Number>
 Number number(const std::string& record, const Path& path) {
   return number_in<Number>(only(record, path));
-}
-
-// Of a field that a message leaves out where it is 0.
-std::int64_t step_of(const std::string& record) {
-  const std::vector<std::string> fields = fields_at(record, kStep);
-  return fields.empty() ? 0 : number_in<std::int64_t>(fields.front());
 }
 
 // Doubles that lie one behind the other.
@@ -289,6 +282,12 @@ TEST_CASE("what is added is in the file at once, whole or not at all", "[telemet
   const std::vector<std::string> records = records_in(home.path());
   REQUIRE(records.size() == 2);
   CHECK(only(records[1], kTag) == "c");
+
+  fs::remove(event_files(home.path()).front());
+  CHECK_THROWS_WITH(
+      writer.add_scalar("d", 4),
+      Catch::Matchers::StartsWith(home.path("events.out.tfevents.")) &&
+          Catch::Matchers::EndsWith(" was removed, renamed or replaced while it was written"));
 }
 
 TEST_CASE("threads may share a writer of events", "[telemetry]") {

@@ -16,6 +16,7 @@ void check_same(const std::filesystem::path& run, const std::filesystem::path& e
     CHECK(result[field] == other[field]);
   }
   CHECK(metrics_of(run) == metrics_of(expected));
+  CHECK(curves_of(run) == curves_of(expected));
 }
 
 void rewrite_manifest(const std::filesystem::path& checkpoint,

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
+#include "framework/telemetry/event_file.h"
 #include "tests/catch.h"
 #include "tests/support/ended.h"
 #include "tests/support/terminals.h"
@@ -66,7 +67,8 @@ class LongRun {
         for (const auto& inside : fs::directory_iterator(entry.path())) {
           if (inside.path().filename().string()[0] == '.') left.push_back(inside.path());
         }
-      } else if (name != "config.yaml" && name != "metrics.jsonl") {
+      } else if (name != "config.yaml" && name != "metrics.jsonl" &&
+                 !name.starts_with(telemetry::kEventFileBegin)) {
         left.push_back(entry.path());
       }
     }

@@ -146,6 +146,8 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
       "checkpoint.async: true",
       "checkpoint.on_error: stop",
       "checkpoint.best: none",
+      "telemetry.tensorboard: true",
+      "telemetry.histograms: 0",
   };
   for (const std::string& line : lines) {
     INFO(line);

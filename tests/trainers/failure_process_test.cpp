@@ -271,6 +271,7 @@ TEST_CASE("whatever throws in a run leaves the state after the last finished ste
       CHECK(run(config, placement.hosts, output, /*goes_on=*/true) == 0);
       CHECK(result_in(output) == result_in(whole));
       CHECK(metrics_of(output) == metrics_of(whole));
+      CHECK(curves_of(output) == curves_of(whole));
       CHECK(said_in(checkpoints / "latest") == said_in(checkpoints_of(whole) / "latest"));
       CHECK(tensors_of(checkpoints / "latest") == tensors_of(checkpoints_of(whole) / "latest"));
     }

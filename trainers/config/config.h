@@ -32,6 +32,7 @@ struct Config {
   ZeroOptions zero{.randomness = Randomness::strict, .may_repeat_samples = true};
   TrainerOptions trainer;
   CheckpointOptions checkpoint;
+  TelemetryOptions telemetry;
   keys::KeyPlaces places;  ///< of what was read; not compared
 
   friend bool operator==(const Config& a, const Config& b);

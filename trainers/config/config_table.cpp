@@ -124,7 +124,8 @@ std::vector<keys::Section> config_table(Config& config) {
           schedule_section(config.schedule),
           {"parallel", parallel_keys(config.launch, config.zero)},
           {"trainer", trainer_keys(config.trainer, config.zero, config.launch)},
-          {"checkpoint", checkpoint_keys(config.checkpoint)}};
+          {"checkpoint", checkpoint_keys(config.checkpoint)},
+          {"telemetry", telemetry_keys(config.telemetry)}};
 }
 
 }  // namespace lockstep

@@ -201,4 +201,20 @@ struct CheckpointOptions {
   };
 }
 
+/// What a run writes for people beside its metrics.
+struct TelemetryOptions {
+  bool tensorboard = true;
+  std::int64_t histograms = 0;  ///< steps between them; 0: none
+};
+
+[[nodiscard]] inline keys::ConfigKeys telemetry_keys(TelemetryOptions& telemetry) {
+  return {
+      {"tensorboard", keys::flag(telemetry.tensorboard),
+       "write event files, which TensorBoard shows, beside metrics.jsonl", keys::kMayChange},
+      {"histograms", number(telemetry.histograms, keys::kNatural),
+       "steps between histograms of parameters and gradients in event files; 0: none",
+       keys::kMayChange},
+  };
+}
+
 }  // namespace lockstep

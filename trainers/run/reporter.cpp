@@ -29,9 +29,11 @@ std::vector<std::pair<std::string, MetricValue>> figure_values(const std::string
 
 }  // namespace
 
-Reporter::Reporter(const std::filesystem::path& folder, bool quiet, std::int64_t epoch, bool writes)
+Reporter::Reporter(const Config& config, const std::filesystem::path& folder, bool quiet,
+                   std::int64_t epoch, std::int64_t first_step, bool writes)
     : folder_(folder), epoch_(epoch), progress_(stdout, quiet || !writes) {
   if (writes) metrics_.emplace(folder);
+  if (writes && config.telemetry.tensorboard) summary_.emplace(folder, config, first_step);
 }
 
 void Reporter::go_on(const Config& config, const Course& course, const ResumePoint& point) {
@@ -109,6 +111,14 @@ void Reporter::note_best(const RunState& state, const BestStep& best, ParameterV
   write_metrics(state, line);
 }
 
+void Reporter::add_histogram(const RunState& state, std::int64_t step, const std::string& tag,
+                             const at::Tensor& values) {
+  if (!summary_) return;
+  std::string reason;
+  write_files(state.is_last(), [&] { reason = summary_->add_histogram(tag, values, step); });
+  if (!reason.empty()) warn(reason);
+}
+
 void Reporter::print_parameters(const std::string& title, const Model& model) {
   if (!metrics_) return;
   std::vector<std::string> texts;
@@ -130,7 +140,10 @@ void Reporter::warn(const std::string& text) {
 
 void Reporter::finish(const RunResult& result, const std::string& words_of_best) {
   if (!metrics_) return;
-  write_files(true, [&] { write_result(folder_, result); });
+  write_files(true, [&] {
+    write_result(folder_, result);
+    if (summary_) summary_->add_config_values(result.steps);
+  });
   if (result.skipped_steps > 0) {
     print(str("skipped steps:       ", result.skipped_steps, " of ", result.steps,
               ": the loss or a gradient was not finite"));
@@ -177,7 +190,10 @@ ProgressState Reporter::progress_of(const RunState& state) const {
 void Reporter::write_metrics(const RunState& state, const Values& values) {
   Values line{{"step", state.steps}, {"elapsed_s", elapsed_s()}, {"samples", state.samples}};
   line.insert(line.end(), values.begin(), values.end());
-  write_files(state.is_last(), [&] { metrics_->write(line); });
+  write_files(state.is_last(), [&] {
+    metrics_->write(line);
+    if (summary_) summary_->add(state.steps, line);
+  });
 }
 
 void Reporter::write_files(bool is_over, const std::function<void()>& write) {

@@ -19,11 +19,13 @@
 #include "trainers/run/evaluate.h"
 #include "trainers/run/resume.h"
 #include "trainers/run/run_state.h"
+#include "trainers/run/run_summary.h"
 
 namespace lockstep {
 
-/// What a run tells: on stdout, in metrics.jsonl and result.json. Each replica has one, which knows
-/// the time, and calls it alike; only that of replica 0 writes. One thread, but for sync().
+/// What a run tells: on stdout, in metrics.jsonl, event files and result.json. Each replica has
+/// one, which knows the time, and calls it alike; only that of replica 0 writes. One thread, but
+/// for sync().
 ///
 /// Where the folder is lost, a run is stopped by an Error; but not once all is computed: that is
 /// told first.
@@ -31,10 +33,16 @@ class Reporter : private NonCopyable {
   using Clock = std::chrono::steady_clock;
 
  public:
-  /// `epoch`: the samples of the training set. Throws Error where metrics can't be written.
-  Reporter(const std::filesystem::path& folder, bool quiet, std::int64_t epoch, bool writes);
+  /// `epoch`: the samples of the training set; `first_step`: the steps done before. Throws Error
+  /// where metrics can't be written. `config` must live as long.
+  Reporter(const Config& config, const std::filesystem::path& folder, bool quiet,
+           std::int64_t epoch, std::int64_t first_step, bool writes);
 
   [[nodiscard]] bool writes() const noexcept { return metrics_.has_value(); }
+  /// What writes for TensorBoard; nullptr where nothing does.
+  [[nodiscard]] SummaryWriter* summary() noexcept {
+    return summary_ ? &summary_->writer() : nullptr;
+  }
 
   /// Tells where a run goes on, and what it changes.
   void go_on(const Config& config, const Course& course, const ResumePoint& point);
@@ -54,6 +62,9 @@ class Reporter : private NonCopyable {
                        const Figures& trained, ParameterValues weights);
   /// A line of metrics: the test set's figures by the weights of the best step.
   void note_best(const RunState& state, const BestStep& best, ParameterValues weights);
+  /// A histogram of `step`, for TensorBoard. A warning says once why values have none.
+  void add_histogram(const RunState& state, std::int64_t step, const std::string& tag,
+                     const at::Tensor& values);
   /// Does `work`, whose time is none of the steps that the next line is about.
   void leave_out(const auto& work) {
     const auto begin = Clock::now();
@@ -72,8 +83,9 @@ class Reporter : private NonCopyable {
   /// Writes and tells the result, and the best step behind these words.
   void finish(const RunResult& result, const std::string& words_of_best);
   /// Waits until the metrics are on the disk. Any thread.
-  void sync() const {
+  void sync() {
     if (metrics_) metrics_->sync();
+    if (summary_) summary_->writer().flush();
   }
 
  private:
@@ -89,6 +101,7 @@ class Reporter : private NonCopyable {
   Progress progress_;
   std::jthread ticks_ = progress_ticks(progress_);
   std::optional<MetricsWriter> metrics_;  // replica 0's
+  std::optional<RunSummary> summary_;     // its too, as the config says
   double looked_at_s_ = 0;   // when the folder was last looked at, in seconds of the run
   std::string lost_folder_;  // what became of it where it was too late to stop for it
   std::chrono::duration<double> elapsed_before_{0};

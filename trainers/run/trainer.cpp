@@ -170,7 +170,7 @@ class Trainer::Run {
         model_(make_model(config, data.train->type())),
         zero_(make_trainer(config, *model_, /*goes_on=*/resume_ != nullptr)),
         evaluations_(config, data, objective_),
-        reporter_(options_.output, options_.quiet, data.train->size(),
+        reporter_(config, options_.output, options_.quiet, data.train->size(), course_.first_step,
                   /*writes=*/axis_index(config.launch.axis_name) == 0),
         checkpoints_(
             config, options_.output, *zero_,
@@ -268,6 +268,7 @@ class Trainer::Run {
     const bool is_due = state_.is_each(config_.trainer.eval_every);
     if (is_due || (state_.is_last() && !stops_here())) evaluations_.owe_both();
     is_logged ? log() : reporter_.note(state_);
+    show("parameters", state_.steps, [&](const auto& visit) { zero_->visit_parameters(visit); });
     if (cores_) hint(cores_->text());
     bool is_stopped = false;
     reporter_.leave_out([&] {
@@ -305,6 +306,7 @@ class Trainer::Run {
       state_.loss = state_.loss.add(local.told);
     }
     state_.lr = rate_(state_.steps);
+    show("gradients", state_.steps + 1, [&](const auto& visit) { zero_->visit_gradients(visit); });
     update();
     take_loss();
     state_.samples = end;
@@ -319,6 +321,19 @@ class Trainer::Run {
       state_.agrees = true;
     }
     reporter_.count(global_batch);
+  }
+
+  // Histograms of the tensors that `visit_all` visits, if the step has some.
+  void show(const std::string& what, std::int64_t step, const auto& visit_all) {
+    const TelemetryOptions& telemetry = config_.telemetry;
+    if (!telemetry.tensorboard || telemetry.histograms == 0 || step % telemetry.histograms != 0) {
+      return;
+    }
+    reporter_.leave_out([&] {
+      visit_all([&](const std::string& name, const at::Tensor& values) {
+        reporter_.add_histogram(state_, step, what + "/" + name, values);
+      });
+    });
   }
 
   // A model with more scores than there are classes trains, but never needs the rest of them.
@@ -648,6 +663,10 @@ const Config& Trainer::config() const {
 
 Model& Trainer::model() {
   return *run_->model_;
+}
+
+SummaryWriter* Trainer::summary() {
+  return run_->reporter_.summary();
 }
 
 ZeroTrainer& Trainer::zero() {

@@ -9,6 +9,7 @@
 
 #include "framework/base/non_copyable.h"
 #include "framework/data/data.h"
+#include "framework/telemetry/summary_writer.h"
 #include "framework/training/zero.h"
 #include "models/model.h"
 #include "trainers/config/config.h"
@@ -102,6 +103,9 @@ class Trainer : private NonCopyable {
   [[nodiscard]] const Config& config() const;
   [[nodiscard]] Model& model();
   [[nodiscard]] ZeroTrainer& zero();
+  /// The writer of the run's event files, for TensorBoard; nullptr on other replicas than 0, and
+  /// where the config says telemetry.tensorboard: false.
+  [[nodiscard]] SummaryWriter* summary();
 
  private:
   class Run;
