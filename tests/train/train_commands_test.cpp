@@ -49,7 +49,7 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
   const TemporaryFolder folder;
   const Ended all = train(folder.path(), {"--help"});
   for (const std::string command : {"export", "inspect", "eval", "predict", "sample", "summary",
-                                    "check", "runs", "list", "keys"}) {
+                                    "check", "runs", "report", "list", "keys"}) {
     CHECK_THAT(all.out, ContainsSubstring("\n  train " + command + " "));
     const Ended help = train(folder.path(), {command, "--help"});
     CHECK(help.status == 0);
@@ -68,13 +68,14 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
                  ContainsSubstring("\nmean_absolute_error      mean over all elements\n"));
   CHECK_THAT(train(folder.path(), {"list", "schedules"}).out,
              ContainsSubstring("\ncosine     falls along half a cosine\n"));
-  check_refused(folder.path(), {"evla", "--help"},
-                "unknown command 'evla' (did you mean 'eval'?): there are run, export, inspect, "
-                "eval, predict, sample, summary, check, runs, list, keys; see train --help");
+  check_refused(
+      folder.path(), {"evla", "--help"},
+      "unknown command 'evla' (did you mean 'eval'?): there are run, export, inspect, "
+      "eval, predict, sample, summary, check, runs, report, list, keys; see train --help");
   check_refused(folder.path(), {"modles"},
                 "unknown command 'modles' (did you mean 'models', now 'list models'?): there are "
-                "run, export, inspect, eval, predict, sample, summary, check, runs, list, keys; "
-                "see train --help");
+                "run, export, inspect, eval, predict, sample, summary, check, runs, report, list, "
+                "keys; see train --help");
   check_refused(folder.path(), {"list", "modles"},
                 "there is no list 'modles' (did you mean 'models'?); there are models, datasets, "
                 "losses, optimizers, schedules, metrics");
@@ -84,6 +85,8 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
                 "unknown flag --zip; see train export --help");
   check_refused(folder.path(), {"inspect"},
                 "a checkpoint's folder is needed; see train inspect --help");
+  check_refused(folder.path(), {"report"}, "a run's folder is needed; see train report --help");
+  check_refused(folder.path(), {"report", "."}, ". is no run's folder: it has no config.yaml");
   check_refused(folder.path(), {"inspect", "a", "b"}, "'b' is no flag; see train inspect --help");
   check_refused(folder.path(), {"runs"},
                 "there is no folder runs of runs: name one, or begin a run");

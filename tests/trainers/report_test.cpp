@@ -1,0 +1,203 @@
+#include "trainers/report/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/support/files.h"
+#include "tests/support/message_of.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep::report {
+
+using namespace testing;
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kHostile = "</script><script>alert(1)</script><!-- \xff\" & ";
+
+std::vector<Point> points_of(const std::vector<double>& values) {
+  std::vector<Point> points;
+  for (const double value : values) {
+    const std::int64_t step = std::ssize(points) + 1;
+    points.push_back({step, 8 * step, 0.5 * static_cast<double>(step), value});
+  }
+  return points;
+}
+
+// What a page shows.
+Json data_of(const std::string& page) {
+  constexpr std::string_view kBegin = "<script type=\"application/json\" id=\"data\">";
+  const std::size_t begin = page.find(kBegin);
+  REQUIRE(begin != std::string::npos);
+  const std::size_t end = page.find("</script>", begin);
+  return Json::parse(page.substr(begin + kBegin.size(), end - begin - kBegin.size()));
+}
+
+int count(const std::string& text, std::string_view part) {
+  int found = 0;
+  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST_CASE("thinned curves keep their ends, their extremes and where they are no number") {
+  std::mt19937 draw(7);
+  std::uniform_real_distribution<double> between(0, 1);
+  for (const std::size_t size : {0U, 1U, 2U, 8U, 9U, 1'000U, 65'537U}) {
+    std::vector<double> values(size);
+    for (double& value : values) value = between(draw);
+    std::vector<std::size_t> special;
+    if (size > 8) {
+      special = {size / 3, size / 2, size - 3};
+      values[special[0]] = -5;
+      values[special[1]] = 1e6;
+      values[special[2]] = std::numeric_limits<double>::quiet_NaN();
+      special.insert(special.end(), {0, size - 1});
+    }
+    for (const std::size_t most : {8U, 100U, 4'000U}) {
+      const auto kept = thinned(points_of(values), most);
+      CHECK(kept.size() <= most);
+      if (size <= most) CHECK(kept.size() == size);
+      CHECK(std::ranges::is_sorted(kept));
+      CHECK(std::ranges::adjacent_find(kept) == kept.end());
+      for (const std::size_t each : special) CHECK(std::ranges::count(kept, each) == 1);
+    }
+  }
+}
+
+TEST_CASE("what a run names can be no more than text of its report") {
+  const std::string hostile = kHostile;
+  const Page page{.title = hostile,
+                  .facts = {{hostile, hostile}},
+                  .charts = {{hostile, {{hostile, points_of({1})}}}},
+                  .marks = {{{1, 8, 0.5, 0}, hostile, hostile}},
+                  .tables = {{hostile, {hostile}, {{hostile}}}}};
+  const std::string text = page_text(page);
+  CHECK(count(text, "<script") == count(page_text({}), "<script"));
+  CHECK(count(text, "</script") == count(page_text({}), "</script"));
+  CHECK(count(text, "<!--") == 0);
+  const Json data = data_of(text);
+  const std::string shown = "</script><script>alert(1)</script><!-- \xef\xbf\xbd\" & ";
+  for (const Json& each :
+       {data["title"], data["facts"][0][0], data["facts"][0][1], data["charts"][0]["name"],
+        data["charts"][0]["series"][0]["name"], data["marks"][0]["kind"], data["marks"][0]["text"],
+        data["tables"][0]["title"], data["tables"][0]["head"][0],
+        data["tables"][0]["rows"][0][0]}) {
+    CHECK(each == shown);
+  }
+}
+
+TEST_CASE("a report has all that it shows, and needs nothing from elsewhere") {
+  const std::string text = page_text({});
+  CHECK_THAT(text, ContainsSubstring("Dygraph") && ContainsSubstring(".dygraph-axis-label") &&
+                       ContainsSubstring("Permission is hereby granted, free of charge") &&
+                       ContainsSubstring("default-src 'none'"));
+  for (const char* elsewhere :
+       {"{{", "sourceMappingURL", "<script src", "<link rel=\"style", "url(", "@import",
+        "XMLHttpRequest(\"", "src=\"http", "href=\"http"}) {
+    INFO(elsewhere);
+    // What dygraphs can load (a file in place of its data) the page's policy refuses.
+    CHECK(count(text, elsewhere) == 0);
+  }
+  CHECK(text.size() < 200'000);
+}
+
+TEST_CASE("a report is at most 3 MB, whatever it shows, and says what it leaves out") {
+  std::vector<double> values(50'000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<double>(i) / 7);
+  const Curve curve{"a", points_of(values)};
+  CHECK(page_text({.charts = {{"one", {curve}}}}).size() < 400'000);
+  Page wide{.charts = {{"many", std::vector<Curve>(3, curve)}, {"none", {}}}};
+  for (int i = 0; i < 2'000; ++i) {
+    wide.charts.push_back({str("chart ", i), {{std::string(100, '<'), points_of({1, 2})}}});
+  }
+  const Json few = data_of(page_text(wide));
+  CHECK(few["left_out"] == 1'003);
+  CHECK(few["charts"].size() == 998);
+  CHECK(few["charts"][0]["series"].size() == 3);
+  CHECK(few["charts"][0]["series"][0]["values"].back() == Approx(values.back()));
+
+  wide.tables.assign(1'500, {"t", {"k"}, {1'500, {std::string(2'000, 'x'), "y"}}});
+  wide.marks.assign(10'000, {{}, "skipped", std::string(2'000, 'x')});
+  const std::string text = page_text(wide);
+  CHECK(text.size() <= kMostPageBytes);
+  const Json data = data_of(text);
+  CHECK_THAT(data["tables"][0]["rows"].back()[0].get<std::string>(),
+             ContainsSubstring("… and ") && ContainsSubstring(" more"));
+}
+
+TEST_CASE("a run's report has its curves by name, what happened, its memory and its config") {
+  const TemporaryFolder home;
+  const fs::path run = home.path() / "<b>run";
+  fs::create_directories(run);
+  write_text(run / "config.yaml", "model:\n  name: mlp\nparallel:\n  replicas: 2\n");
+  write_text(
+      run / "metrics.jsonl",
+      R"({"step":1,"elapsed_s":0.5,"samples":8,"epoch":1,"loss":2.0,"lr":0.1,"samples_per_s":16.0,"parts":{"forward":0.25,"backward":0.5}}
+{"step":2,"elapsed_s":1.5,"samples":16,"epoch":1,"loss":null,"lr":0.1,"samples_per_s":16.0,"skipped_steps":1}
+{"step":2,"elapsed_s":1.75,"samples":16,"weights":"trained","eval_loss":2.5,"eval_accuracy":0.5,"test_loss":2.5,"test_accuracy":0.5}
+{"step":2,"elapsed_s":1.75,"samples":16,"best_step":2,"test_best_accuracy":0.5}
+{"step":3,"elapsed_s":2.5,"samples":24,"epoch":1,"loss":1.0,"lr":0.1,"samples_per_s":16.0,"skipped_steps":1}
+)");
+  Page page = report_of(run);
+  CHECK(page.title == "<b>run");
+  const auto names = mapped(page.charts, [](const Chart& chart) {
+    return str(chart.name, ": ", join(mapped(chart.curves, &Curve::name)));
+  });
+  CHECK(join(names, "; ") ==
+        "loss: training, test; accuracy: test; learning rate: learning rate; samples/s: samples/s; "
+        "parts: forward, backward");
+  const Curve& loss = page.charts[0].curves[0];
+  REQUIRE(loss.points.size() == 3);
+  CHECK(std::isnan(loss.points[1].value));
+  CHECK(loss.points[2].elapsed_s == 2.5);
+  REQUIRE(page.marks.size() == 1);
+  CHECK((page.marks[0].at.step == 2 && page.marks[0].kind == "skipped"));
+  CHECK_THAT(page.marks[0].text, ContainsSubstring("1 step skipped"));
+  REQUIRE(page.tables.size() == 1);
+  CHECK(page.tables[0].title == "Config");
+  CHECK(page.tables[0].rows ==
+        std::vector<std::vector<std::string>>{{"model.name", "mlp"}, {"parallel.replicas", "2"}});
+  write_text(run / "result.json",
+             R"({"steps": 3, "eval": {"loss": 2.5}, "test": {"loss": 2.5}, "libtorch": "1.13.0",
+                 "changes": ["a was 1, is 2", "b was 2, is 1"], "parameters": {"w": [1, 2]},
+                 "memory": {"predicted": {"gradients": 1048576, "host": 2097152},
+                            "measured": {"gradients": 1048576, "host": 3145728}, "rest": "<odd"}})");
+  page = report_of(run);
+  const auto rows = [&](const std::string& title) {
+    const auto table = std::ranges::find(page.tables, title, &Table::title);
+    REQUIRE(table != page.tables.end());
+    return join(mapped(table->rows, [](const auto& row) { return join(row, " | "); }), "\n");
+  };
+  CHECK(rows("Figures") == "test | loss | 2.5");
+  CHECK(rows("Memory") ==
+        "of a replica: gradients | 1.0 MiB | 1.0 MiB\nall of the host | 2.0 MiB | 3.0 MiB\n"
+        "rest |  | <odd");
+  CHECK(rows("Parameters") == "w | 1; 2");
+  CHECK(rows("How it ran") ==
+        "steps | 3\nlibtorch | 1.13.0\nchanges | a was 1, is 2; b was 2, is 1");
+  CHECK(page.facts[0].second == "ended");
+
+  const fs::path file = home.path() / "page.html";
+  write_text(file, "an old one");
+  write_report(run, file);
+  CHECK(data_of(read_text(file))["title"] == "<b>run");
+  CHECK(fs::exists(run / kReportFile) == false);
+  CHECK_THAT(message_of<Error>([&] { write_report(run, home.path() / "none" / "page.html"); }),
+             ContainsSubstring("page.html"));
+}
+
+}  // namespace
+}  // namespace lockstep::report

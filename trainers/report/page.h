@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainers/report/run_record.h"
+
+namespace lockstep::report {
+
+/// A curve, its points in their order.
+struct Curve {
+  std::string name;
+  std::vector<Point> points{};
+};
+
+/// Curves over each other, with one scale.
+struct Chart {
+  std::string name;
+  std::vector<Curve> curves{};
+};
+
+/// Something that happened, shown on the axes of all charts.
+struct Mark {
+  Point at;          ///< its value says nothing
+  std::string kind;  ///< one word, which stands on the axes: "resumed"
+  std::string text;  ///< for the table of events
+};
+
+struct Table {
+  std::string title;
+  std::vector<std::string> head{};
+  std::vector<std::vector<std::string>> rows{};
+};
+
+/// What a page shows, in this order. Every text may have any bytes: none can be more than text
+/// there, and what is no UTF-8 is replaced.
+struct Page {
+  std::string title{};
+  std::vector<std::pair<std::string, std::string>> facts{};
+  std::vector<Chart> charts{};
+  std::vector<Mark> marks{};
+  std::vector<Table> tables{};
+};
+
+/// No page is longer, whatever it shows.
+inline constexpr std::size_t kMostPageBytes = 3'000'000;
+
+/// The page as one HTML file that needs nothing from elsewhere: page.html with its styles, scripts
+/// and dygraphs, and what it shows as JSON. Curves are thinned, the more the longer they are, and
+/// texts are cut; tables end early, and curves are left out, where there are very many: the page
+/// says so.
+[[nodiscard]] std::string page_text(const Page& page);
+
+/// Which of the points are shown where at most `most` (at least 8) shall be, in their order: the
+/// first, the last, and of each of equal parts the least, the greatest, and one that is no number.
+[[nodiscard]] std::vector<std::size_t> thinned(const std::vector<Point>& points, std::size_t most);
+
+}  // namespace lockstep::report

@@ -1,0 +1,230 @@
+#include "trainers/report/report.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "framework/base/memory.h"
+#include "framework/base/range.h"
+#include "framework/base/text.h"
+#include "framework/storage/file.h"
+#include "framework/telemetry/progress.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Fields = std::vector<std::pair<std::string, Json>>;
+
+// Where a field of metrics is shown; without a chart: nowhere.
+struct Place {
+  std::string chart;
+  std::string curve;
+  int order = 2;  // of its chart: the loss, figures of sets, others
+};
+
+// A field's name for people: "samples_per_s" is "samples/s".
+std::string shown(std::string name) {
+  if (name == "lr") return "learning rate";
+  constexpr std::string_view kRate = "_per_s";
+  if (name.ends_with(kRate)) name.replace(name.size() - kRate.size(), kRate.size(), "/s");
+  std::ranges::replace(name, '_', ' ');
+  return name;
+}
+
+// "eval_" is the test set's other name: a line has its figures under both.
+constexpr std::array<std::pair<std::string_view, const char*>, 2> kSets{
+    {{"validation_", "validation"}, {"test_", "test"}}};
+
+Place place_of(const std::string& name) {
+  for (const std::string_view left_out : {"epoch", "skipped_steps", "best_step"}) {
+    if (name == left_out) return {};
+  }
+  if (name.starts_with("eval_") || name.starts_with("test_best_")) return {};
+  if (name == "loss") return {"loss", "training", 0};
+  for (const auto& [prefix, set] : kSets) {
+    if (!name.starts_with(prefix)) continue;
+    const std::string figure = name.substr(prefix.size());
+    return {shown(figure), set, figure == "loss" ? 0 : 1};
+  }
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string::npos) return {shown(name), shown(name)};
+  return {shown(name.substr(0, dot)), shown(name.substr(dot + 1))};
+}
+
+// Puts the lines of a run in charts, and notes what happened.
+class Charts {
+ public:
+  void add(const MetricsLine& line) {
+    for (const auto& [name, value] : line.numbers) {
+      if (name == "skipped_steps") note_skipped(line.point(value));
+      if (Curve* curve = curve_of(name)) curve->points.push_back(line.point(value));
+    }
+  }
+
+  [[nodiscard]] std::vector<Chart> charts() {
+    std::ranges::stable_sort(charts_, {}, &Ordered::order);
+    return mapped(charts_, [](Ordered& each) { return std::move(each.chart); });
+  }
+  [[nodiscard]] std::vector<Mark> marks() { return std::move(marks_); }
+
+ private:
+  struct Ordered {
+    Chart chart;
+    int order;
+  };
+
+  // nullptr: it is shown nowhere.
+  Curve* curve_of(const std::string& name) {
+    const auto [at, is_new] = places_.try_emplace(name);
+    if (is_new) {
+      const Place place = place_of(name);
+      if (place.chart.empty()) return nullptr;
+      auto chart = std::ranges::find(charts_, place.chart,
+                                     [](const Ordered& each) { return each.chart.name; });
+      if (chart == charts_.end()) {
+        chart = charts_.insert(chart, {{.name = place.chart}, place.order});
+      }
+      chart->chart.curves.push_back({.name = place.curve});
+      at->second = std::pair(chart - charts_.begin(), std::ssize(chart->chart.curves) - 1);
+    }
+    if (!at->second) return nullptr;
+    const auto [chart, curve] = *at->second;
+    return &charts_[static_cast<std::size_t>(chart)].chart.curves[static_cast<std::size_t>(curve)];
+  }
+
+  // Lines say how many there have been in all.
+  void note_skipped(const Point& point) {
+    const double more = point.value - skipped_;
+    skipped_ = point.value;
+    if (!(more >= 1)) return;
+    marks_.push_back({point, "skipped",
+                      counted(static_cast<std::int64_t>(more), "step") +
+                          " skipped since the line before: the loss or a gradient was not finite"});
+  }
+
+  std::vector<Ordered> charts_;
+  std::map<std::string, std::optional<std::pair<std::ptrdiff_t, std::ptrdiff_t>>> places_;
+  std::vector<Mark> marks_;
+  double skipped_ = 0;
+};
+
+// The values of what result.json has in objects, by names such as "memory.measured.host".
+void add_fields(const Json& json, const std::string& name, Fields& fields) {
+  if (!json.is_object()) {
+    fields.emplace_back(name, json);
+    return;
+  }
+  for (const auto& [key, value] : json.items()) {
+    add_fields(value, name.empty() ? key : str(name, ".", key), fields);
+  }
+}
+
+std::string shown_text(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_null()) return "not a number";
+  if (!value.is_array()) return value.dump();
+  return join(mapped(value, shown_text), "; ");
+}
+
+// The rows of the fields below `section`, each with what is left of its name. They are taken out.
+std::vector<std::pair<std::string, Json>> taken(Fields& fields, const std::string& section) {
+  Fields rows;
+  std::erase_if(fields, [&](const auto& field) {
+    if (!field.first.starts_with(section)) return false;
+    rows.emplace_back(field.first.substr(section.size()), field.second);
+    return true;
+  });
+  return rows;
+}
+
+// What each replica's and the host's memory was predicted to be, and was.
+Table memory_table(Fields& fields) {
+  Table table{"Memory", {"bytes", "predicted", "measured"}};
+  const auto text = [](const Json& bytes) {
+    return bytes.is_number() ? text_of_bytes(bytes.get<double>()) : shown_text(bytes);
+  };
+  const Fields measured = taken(fields, "memory.measured.");
+  for (const auto& [name, bytes] : taken(fields, "memory.predicted.")) {
+    const auto same = std::ranges::find(measured, name, &Fields::value_type::first);
+    table.rows.push_back({name == "host" ? "all of the host" : "of a replica: " + shown(name),
+                          text(bytes), same == measured.end() ? "" : text(same->second)});
+  }
+  for (const auto& [name, bytes] : taken(fields, "memory.")) {
+    table.rows.push_back({shown(name), "", text(bytes)});
+  }
+  return table;
+}
+
+std::vector<Table> tables_of(const RunRecord& run) {
+  Fields fields;
+  if (run.result.is_object()) add_fields(run.result, "", fields);
+  (void)taken(fields, "eval.");  // the test set's other name
+  Table figures{"Figures", {"set", "figure", "value"}};
+  for (const char* set : {"test", "validation", "test_best", "best.validation", "best"}) {
+    for (const auto& [name, value] : taken(fields, str(set, "."))) {
+      figures.rows.push_back({shown(set), shown(name), shown_text(value)});
+    }
+  }
+  Table memory = memory_table(fields);
+  Table parameters{"Parameters", {"name", "value"}};
+  for (const auto& [name, value] : taken(fields, "parameters.")) {
+    parameters.rows.push_back({name, shown_text(value)});
+  }
+  Table rest{"How it ran", {"what", "value"}};
+  for (const auto& [name, value] : fields) rest.rows.push_back({shown(name), shown_text(value)});
+  Table config{"Config", {"key", "value"}};
+  for (const auto& [key, value] : run.config) config.rows.push_back({key, value});
+  std::vector<Table> tables{std::move(figures), std::move(memory), std::move(parameters),
+                            std::move(rest), std::move(config)};
+  std::erase_if(tables, [](const Table& table) { return table.rows.empty(); });
+  return tables;
+}
+
+std::vector<std::pair<std::string, std::string>> facts_of(const RunRecord& run) {
+  std::vector<std::pair<std::string, std::string>> facts{{"status", name_of(run.status)}};
+  facts.emplace_back("step", str(run.end.step));
+  facts.emplace_back("time", duration_text(run.end.elapsed_s));
+  for (const auto& [name, series] : run.series) {
+    const Place place = place_of(name);
+    if (place.chart.empty() || place.order > 1) continue;
+    facts.emplace_back(str(place.curve, " ", place.chart), formatted("%.6g", series.last.value));
+  }
+  if (run.checkpoint) facts.emplace_back("newest checkpoint", str("step ", *run.checkpoint));
+  const auto replicas = run.config.find("parallel.replicas");
+  if (replicas != run.config.end()) facts.emplace_back("replicas", replicas->second);
+  return facts;
+}
+
+// The folder's own name, also of "." and of "runs/a/".
+std::string title_of(const fs::path& run) {
+  std::error_code error;
+  const fs::path whole = fs::weakly_canonical(run, error);
+  return (error ? run : whole).filename().string();
+}
+
+}  // namespace
+
+Page report_of(const fs::path& run) {
+  Charts charts;
+  const RunRecord record = read_run(run, [&](const MetricsLine& line) { charts.add(line); });
+  return {.title = title_of(run),
+          .facts = facts_of(record),
+          .charts = charts.charts(),
+          .marks = charts.marks(),
+          .tables = tables_of(record)};
+}
+
+void write_report(const fs::path& run, const fs::path& file) {
+  write_file_atomically(file, page_text(report_of(run)));
+}
+
+}  // namespace lockstep::report
