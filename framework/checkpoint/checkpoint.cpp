@@ -31,6 +31,7 @@
 #include "framework/storage/staged_shard.h"
 #include "framework/training/agreement.h"
 #include "framework/training/trainer_call.h"
+#include "framework/watch/recorder.h"
 
 namespace fs = std::filesystem;
 
@@ -38,6 +39,12 @@ namespace lockstep {
 namespace {
 
 using Json = nlohmann::json;
+
+// What the training waits for of a checkpoint.
+watch::RecordedSpan recorded(std::int64_t step) {
+  return {watch::track_here,
+          {.kind = watch::SpanKind::checkpoint, .id = static_cast<std::uint64_t>(step)}};
+}
 
 std::string dtype_of(const StatePiece& piece) {
   const auto type = collectives::find_element_type(piece.values.scalar_type());
@@ -381,6 +388,7 @@ void CheckpointSaver::begin(const std::vector<Stateful*>& trainings, const Check
   finish(where);
   Impl& own = *impl_;
   const AxisNames& axis = own.options.axis_name;
+  const auto span = recorded(info.step);
   const training::TrainerCall call({"CheckpointSaver::begin", axis, where});
   check_info(call, info);
   own.info = info;
@@ -413,6 +421,7 @@ void CheckpointSaver::advance(std::source_location where) {
   Impl& own = *impl_;
   if (own.phase == Impl::Phase::idle) return;
   const AxisNames& axis = own.options.axis_name;
+  const auto span = recorded(own.info.step);
   const training::TrainerCall call({"CheckpointSaver::advance", axis, where});
   const Outcome outcome = ended(own.work, axis);
   const bool is_end = std::exchange(own.phase, Impl::Phase::idle) == Impl::Phase::manifest;
@@ -447,6 +456,7 @@ void CheckpointSaver::amend(const CheckpointInfo& info, bool is_best, std::sourc
   finish(where);
   Impl& own = *impl_;
   const AxisNames& axis = own.options.axis_name;
+  const auto span = recorded(info.step);
   const training::TrainerCall call({"CheckpointSaver::amend", axis, where});
   check_info(call, info);
   std::string failure;

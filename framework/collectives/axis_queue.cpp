@@ -56,8 +56,12 @@ void AxisQueue::run_calls(const std::stop_token& stop) {
 AxisQueue::Call AxisQueue::start(comm::Verb verb, const Tensor& output, const Tensor& input) {
   verb.input = bytes_of(input);
   verb.output = bytes_of(output);
+  Call call;
+  call.kind = verb.kind == comm::Verb::Kind::all_gather ? watch::SpanKind::gather
+                                                        : watch::SpanKind::reduction;
+  call.id = Key(key_).fold(calls_started_++).bits();
   // It holds the tensors, whatever becomes of the caller.
-  std::packaged_task<void()> task([this, verb, output, input] {
+  std::packaged_task<void()> task([this, verb, output, input, kind = call.kind, id = call.id] {
     // Before the caller hears of its end, and may close the queue: an interrupt would then reach
     // other replicas here that are about to hear of it, too.
     const std::shared_ptr<void> until_over(nullptr, [this](void*) {
@@ -65,11 +69,7 @@ AxisQueue::Call AxisQueue::start(comm::Verb verb, const Tensor& output, const Te
       --pending_;
     });
     if (failure_) std::rethrow_exception(failure_);
-    const bool gathers = verb.kind == comm::Verb::Kind::all_gather;
-    const watch::RecordedSpan span(
-        track_.get(), {.kind = gathers ? watch::SpanKind::gather : watch::SpanKind::reduction,
-                       .bytes = input.nbytes(),
-                       .id = Key(key_).fold(calls_begun_++).bits()});
+    const watch::RecordedSpan span(track_.get(), {.kind = kind, .bytes = input.nbytes(), .id = id});
     try {
       group_->call(verb);
     } catch (const ValueError&) {
@@ -79,7 +79,6 @@ AxisQueue::Call AxisQueue::start(comm::Verb verb, const Tensor& output, const Te
       throw;
     }
   });
-  Call call;
   call.result = output;
   call.ended = task.get_future();
   {
@@ -93,6 +92,7 @@ AxisQueue::Call AxisQueue::start(comm::Verb verb, const Tensor& output, const Te
 
 AxisQueue::Call AxisQueue::pmean_(const Tensor& x) {
   if (!group_) {
+    const watch::CallKindScope recorded(watch::SpanKind::reduction);
     lockstep::pmean_(x, axis_, {}, where_);
     return {};
   }
@@ -102,6 +102,7 @@ AxisQueue::Call AxisQueue::pmean_(const Tensor& x) {
 
 AxisQueue::Call AxisQueue::pmean_scatter_into(const Tensor& output, const Tensor& input) {
   if (!group_) {
+    const watch::CallKindScope recorded(watch::SpanKind::reduction);
     lockstep::pmean_scatter_into(output, input, axis_, {}, where_);
     return {};
   }
@@ -112,6 +113,7 @@ AxisQueue::Call AxisQueue::pmean_scatter_into(const Tensor& output, const Tensor
 
 AxisQueue::Call AxisQueue::all_gather_into(const Tensor& output, const Tensor& input) {
   if (!group_) {
+    const watch::CallKindScope recorded(watch::SpanKind::gather);
     lockstep::all_gather_into(output, input, axis_, {}, where_);
     return {};
   }
@@ -121,13 +123,15 @@ AxisQueue::Call AxisQueue::all_gather_into(const Tensor& output, const Tensor& i
 void AxisQueue::wait(Call& call) {
   if (!call.ended.valid()) return;
   const AxisCall waiting{"the wait for a started collective", axis_, where_};
-  announced(waiting, replicas_of(waiting, {}, GroupSizes::equal), {call.result}, "", [&] {
+  const watch::CallKindScope recorded(call.kind);
+  const auto wait = [&] {
     if (call.ended.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
       const comm::RunLockRelease others_may_run;  // and take part in it
       call.ended.wait();
     }
     call.ended.get();
-  });
+  };
+  announced(waiting, replicas_of(waiting, {}, GroupSizes::equal), {call.result}, "", wait, call.id);
   call.ended = {};
 }
 

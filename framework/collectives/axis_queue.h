@@ -29,7 +29,8 @@ namespace lockstep::collectives {
 /// failure of the job every later call has that error.
 class AxisQueue : private NonCopyable {
  public:
-  /// The replica's recorder has calls that go on beside it on a track of that name.
+  /// The replica's recorder has calls that go on beside it on a track of that name, and waits for
+  /// them, with the same ids, where it has other calls.
   AxisQueue(AxisNames axis_name, bool overlap, const char* track = "started",
             std::source_location where = std::source_location::current());
   /// Gives up calls under way. Replicas that need this one for them wait to be ended, or time out.
@@ -51,6 +52,8 @@ class AxisQueue : private NonCopyable {
     friend class AxisQueue;
     Tensor result;
     std::shared_future<void> ended;
+    watch::SpanKind kind{};
+    std::uint64_t id = 0;
   };
   [[nodiscard]] Call pmean_(const Tensor& x);
   [[nodiscard]] Call pmean_scatter_into(const Tensor& output, const Tensor& input);
@@ -66,8 +69,8 @@ class AxisQueue : private NonCopyable {
   std::source_location where_;
   std::shared_ptr<comm::Communicator> group_;  // nobody else's; none without overlap
   std::unique_ptr<watch::Recorder::Track> track_;
-  std::uint64_t key_ = 0;          // of the queue, the same on all replicas
-  std::uint64_t calls_begun_ = 0;  // the thread's alone
+  std::uint64_t key_ = 0;  // of the queue, the same on all replicas
+  std::uint64_t calls_started_ = 0;
   Mutex mutex_;
   std::condition_variable_any changed_;
   // The first may be being done, or just over.

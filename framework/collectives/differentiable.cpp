@@ -138,7 +138,7 @@ std::uint32_t recorded_name(const AxisCall& call, watch::Recorder::Track& track)
 
 // As the replica's track has it. `id` is the same on all replicas of the call.
 watch::Recorder::Details recorded(const AxisCall& call, const Leaves& leaves, std::uint64_t id) {
-  watch::Recorder::Details details{.kind = watch::SpanKind::collective, .id = id};
+  watch::Recorder::Details details{.kind = watch::call_kind_here, .id = id};
   if (watch::track_here == nullptr) return details;
   details.name = recorded_name(call, *watch::track_here);
   details.bytes = sum_of(leaves, &at::Tensor::nbytes);
@@ -279,13 +279,14 @@ BackwardOf::BackwardOf(const ForwardCall& forward) noexcept
     : ScopedValue(current_forward, &forward) {}
 
 void announced(const AxisCall& call, groups::ReplicaGroup& replicas, const Leaves& leaves,
-               const std::string& detail, const std::function<void()>& run) {
+               const std::string& detail, const std::function<void()>& run,
+               std::optional<std::uint64_t> recorded) {
   if (!leaves.empty()) {
     refuse_if_tracked(call, "what works on memory is not followed: use what returns its result");
   }
   const watch::CallRecord record = record_of(call, leaves, detail, false);
   const auto number = current_environment()->next_call(replicas);
-  run_announced(call, replicas, record, number.key, leaves, run);
+  run_announced(call, replicas, record, recorded.value_or(number.key), leaves, run);
   if (!leaves.empty()) leaves[0].unsafeGetTensorImpl()->bump_version();
 }
 

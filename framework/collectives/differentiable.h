@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -37,9 +38,11 @@ class BackwardOf : ScopedValue<const ForwardCall*> {
 using BackwardRule = std::function<Leaves(const Leaves& result_gradients)>;
 
 /// Announces and runs a call without a derivative as differentiable() does. It writes leaves[0].
-/// Without elements in the leaves all replicas meet before.
+/// Without elements in the leaves all replicas meet before. It is recorded as the call `recorded`,
+/// if it is a part of that.
 void announced(const AxisCall& call, groups::ReplicaGroup& replicas, const Leaves& leaves,
-               const std::string& detail, const std::function<void()>& run);
+               const std::string& detail, const std::function<void()>& run,
+               std::optional<std::uint64_t> recorded = std::nullopt);
 
 /// Announces the call to `replicas`, which compare it with theirs: operation, axes, dtypes, shapes
 /// and paths of the leaves, `detail` (options, for people), and whether it is differentiated. A

@@ -5,6 +5,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/watch/recorder.h"
 
 namespace lockstep {
 
@@ -33,6 +34,7 @@ void Loader::request(std::vector<std::int64_t> indices, std::int64_t epoch) {
 }
 
 Batch Loader::next() {
+  const watch::RecordedSpan span(watch::track_here, {.kind = watch::SpanKind::data});
   MutexLock lock(mutex_);
   if (requests_.empty()) throw Error("loader: no batch was asked for");
   const std::shared_ptr<Request> first = requests_.front();

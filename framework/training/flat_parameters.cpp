@@ -23,6 +23,7 @@
 #include "framework/training/bucket_sizes.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/storage_memory.h"
+#include "framework/watch/recorder.h"
 
 namespace lockstep::training {
 namespace {
@@ -390,6 +391,7 @@ std::vector<std::size_t> FlatParameters::take(const std::vector<at::Tensor>& fre
 }
 
 void FlatParameters::publish(const std::vector<bool>& late, collectives::AxisQueue* queue) {
+  const watch::CallKindScope recorded(watch::SpanKind::gather);
   for (std::size_t i = 0; updates_ == ParameterUpdates::own_group && i < parameters_.size(); ++i) {
     // Its owner has written the parameter itself.
     const tree::FlatBucket& bucket = layout_.buckets()[layout_.place(i).bucket];

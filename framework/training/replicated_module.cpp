@@ -14,14 +14,15 @@ namespace lockstep::training {
 void ReplicatedModule::start(Buffers rule, std::uint64_t seed) {
   const CalledFrom scope(made_);
   keep_convolutions_safe();
-  hooks_.emplace(parameters_.names, parameters_.tensors,
-                 GradientHooks::Receiver{
-                     .begin =
-                         [this] {
-                           begin({"loss.backward()", made_.axes, made_.where}, {});
-                         },
-                     .ready = std::bind_front(&ReplicatedModule::add, this),
-                     .end = std::bind_front(&ReplicatedModule::end, this, /*has_loss=*/true)});
+  hooks_.emplace(
+      parameters_.names, parameters_.tensors,
+      GradientHooks::Receiver{.begin =
+                                  [this] {
+                                    began_ = watch::recorder_now();
+                                    begin({"loss.backward()", made_.axes, made_.where}, {});
+                                  },
+                              .ready = std::bind_front(&ReplicatedModule::add, this),
+                              .end = std::bind_front(&ReplicatedModule::end_others, this)});
   check_batch_norms(made_);
   check_same_model(parameters_.all_names, parameters_.all, made_.axes);
   check_initialization();
@@ -55,6 +56,7 @@ void ReplicatedModule::check_initialization() const {
 
 void ReplicatedModule::backward(const at::Tensor& loss, const BackwardOptions& options,
                                 const AxisCall& call) {
+  const watch::RecordedSpan span(watch::track_here, recorded());
   begin(call, loss);
   torch_placed([&] { return lockstep::str("in the backward of step ", draws_->steps() + 1); },
                [&] {
@@ -83,6 +85,19 @@ void ReplicatedModule::add(std::size_t index, const at::Tensor& gradient) {
 void ReplicatedModule::end(bool has_loss) {
   const CalledFrom scope(*call_);
   receiver_.end(has_loss);
+}
+
+// Of a backward of the program's own, whose span is recorded once it is over: nobody tells of one
+// that throws.
+void ReplicatedModule::end_others() {
+  const watch::Recorder::Details details = recorded();
+  end(/*has_loss=*/true);
+  watch::Recorder::Track* const track = watch::track_here;
+  if (track != nullptr) track->end(track->begin(details, began_), details, began_);
+}
+
+watch::Recorder::Details ReplicatedModule::recorded() const {
+  return {.kind = watch::SpanKind::backward, .id = static_cast<std::uint64_t>(draws_->steps() + 1)};
 }
 
 }  // namespace lockstep::training

@@ -14,6 +14,7 @@
 #include "framework/training/module_parameters.h"
 #include "framework/training/random_draws.h"
 #include "framework/training/same_gradients.h"
+#include "framework/watch/recorder.h"
 
 namespace lockstep::training {
 
@@ -72,6 +73,8 @@ class ReplicatedModule : private NonCopyable {
   void check_batch_norms(const AxisCall& call) const;
   void begin(const AxisCall& call, const at::Tensor& loss);
   void end(bool has_loss);
+  void end_others();
+  [[nodiscard]] watch::Recorder::Details recorded() const;
 
   const ModuleParameters& parameters_;
   AxisCall made_;
@@ -84,6 +87,7 @@ class ReplicatedModule : private NonCopyable {
   std::optional<ModuleBuffers> buffers_;
   std::optional<RandomDraws> draws_;
   std::optional<AxisCall> call_;  // the current backward
+  std::uint64_t began_ = 0;       // that, if it is the program's own
 };
 
 }  // namespace lockstep::training

@@ -19,6 +19,7 @@
 #include "framework/training/random_draws.h"
 #include "framework/training/safe_convolutions.h"
 #include "framework/training/trainer_call.h"
+#include "framework/watch/recorder.h"
 
 namespace lockstep {
 namespace {
@@ -170,6 +171,7 @@ ShardedOptimizer::ShardedOptimizer(torch::nn::Module& module, const Make& make,
 ShardedOptimizer::~ShardedOptimizer() = default;
 
 void ShardedOptimizer::step(std::source_location where) {
+  const watch::RecordedSpan span(watch::track_here, {.kind = watch::SpanKind::update});
   const training::TrainerCall call({"ShardedOptimizer::step", axis_, where});
   // After this exchange no replica reads the old parameters any more.
   (void)flat_parameters_->adopt_replaced(call);

@@ -21,6 +21,7 @@
 #include "framework/training/storage_memory.h"
 #include "framework/training/trainer_call.h"
 #include "framework/training/unregistered.h"
+#include "framework/watch/recorder.h"
 
 namespace lockstep {
 namespace {
@@ -117,6 +118,8 @@ void ZeroTrainer::backward(const at::Tensor& loss, const training::BackwardOptio
 }
 
 StepReport ZeroTrainer::step(double lr, std::source_location where) {
+  const watch::RecordedSpan span(watch::track_here, {.kind = watch::SpanKind::update,
+                                                     .id = static_cast<std::uint64_t>(steps_ + 1)});
   const training::TrainerCall call({"ZeroTrainer::step", axis_, where});
   check_whole_step(call);
   call.require(std::isfinite(lr), "the learning rate is ", lr);

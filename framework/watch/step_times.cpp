@@ -70,24 +70,55 @@ std::uint64_t shared(const Interval& interval, const std::vector<Interval>& othe
   return sum;
 }
 
+// When each step has ended that spans tell of, on the last of the replicas that have ended it.
+using StepEnds = std::map<std::uint64_t, std::uint64_t>;
+
+StepEnds step_ends(const std::vector<ReplicaRecording>& recordings) {
+  StepEnds ends;
+  for (const ReplicaRecording& recording : recordings) {
+    for (const auto& track : recording.tracks) {
+      for (const Span& span : track.spans) {
+        if (span.kind == SpanKind::step && span.end != 0)
+          ends[span.id] = std::max(ends[span.id], span.end);
+      }
+    }
+  }
+  return ends;
+}
+
+// Ends the spans of a step that another replica has ended: nothing is left to wait for in it.
+void end_open(std::vector<Span>& spans, const StepEnds& ends) {
+  const auto open = std::ranges::find_if(spans, [&](const Span& span) {
+    return span.kind == SpanKind::step && span.end == 0 && ends.contains(span.id);
+  });
+  if (open == spans.end()) return;
+  const std::uint64_t end = ends.at(open->id);
+  for (auto span = open; span != spans.end(); ++span) {
+    if (span->end == 0) span->end = std::max(end, span->begin);
+  }
+}
+
 // The spans of the replica's own thread, with its steps, outer ones before inner ones.
-std::vector<Span> own_spans(const ReplicaRecording& recording) {
+std::vector<Span> own_spans(const ReplicaRecording& recording, const StepEnds& ends) {
   std::vector<Span> spans;
   for (const auto& track : recording.tracks) {
-    if (track.track != "replica") continue;
-    std::ranges::copy_if(track.spans, std::back_inserter(spans),
-                         [](const Span& span) { return span.end != 0; });
+    if (track.track == "replica") spans.insert(spans.end(), track.spans.begin(), track.spans.end());
   }
-  const auto has = [&](SpanKind kind) { return std::ranges::count(spans, kind, &Span::kind) > 0; };
+  end_open(spans, ends);
+  std::erase_if(spans, [](const Span& span) { return span.end == 0; });
+  const auto has = [&](SpanKind kind) {
+    return std::ranges::any_of(spans,
+                               [&](const Span& span) { return span.kind == kind && span.id != 0; });
+  };
   if (!has(SpanKind::step)) {
     const SpanKind last = has(SpanKind::update) ? SpanKind::update : SpanKind::backward;
-    std::map<std::uint64_t, std::uint64_t> ends;  // by step
+    StepEnds own;
     for (const Span& span : spans) {
-      if (span.kind == last) ends[span.id] = std::max(ends[span.id], span.end);
+      if (span.kind == last) own[span.id] = std::max(own[span.id], span.end);
     }
-    for (auto end = ends.begin(); end != ends.end(); ++end) {
-      const auto before = ends.find(end->first - 1);
-      if (before == ends.end() || before->second >= end->second) continue;
+    for (auto end = own.begin(); end != own.end(); ++end) {
+      const auto before = own.find(end->first - 1);
+      if (before == own.end() || before->second >= end->second) continue;
       spans.push_back(
           {.kind = SpanKind::step, .begin = before->second, .end = end->second, .id = end->first});
     }
@@ -125,7 +156,7 @@ Arrivals arrivals_of(const std::vector<ReplicaRecording>& recordings) {
 // Divides a replica's time among its steps and their parts.
 class Division {
  public:
-  Division(const ReplicaRecording& recording, const Arrivals& arrivals)
+  Division(const ReplicaRecording& recording, const StepEnds& ends, const Arrivals& arrivals)
       : replica_(recording.replica), arrivals_(arrivals) {
     for (const auto& track : recording.tracks) {
       for (const Span& span : track.spans) {
@@ -133,7 +164,7 @@ class Division {
           pauses_.push_back({span.begin, span.end});
       }
     }
-    for (const Span& span : own_spans(recording)) add(span);
+    for (const Span& span : own_spans(recording, ends)) add(span);
     pass(std::numeric_limits<std::uint64_t>::max());
     for (const auto& track : recording.tracks) {
       if (track.track != "replica") add_hidden(track.spans);
@@ -276,10 +307,11 @@ std::optional<StepTimes::Slow> StepTimes::slow() const {
 
 StepTimes step_times(const std::vector<ReplicaRecording>& recordings, std::int64_t first_step,
                      std::int64_t last_step) {
+  const StepEnds ends = step_ends(recordings);
   const Arrivals arrivals = arrivals_of(recordings);
   StepTimes all;
   for (const ReplicaRecording& recording : recordings) {
-    const Division division(recording, arrivals);
+    const Division division(recording, ends, arrivals);
     for (const auto& [step, times] : division.steps()) {
       if (step >= first_step && step <= last_step)
         all.steps[step].emplace(recording.replica, times);

@@ -75,7 +75,8 @@ struct StepTimes {
 
 /// A step is what a span of that kind says. In a loop without any it ends with the last update of
 /// its number, or the last backward where a trainer updates nothing, and begins where the step
-/// before ends. Spans that still go on, and steps that are not whole, are left out. Calls of which
+/// before ends. A replica whose step goes on still, though another has ended it, has done its part.
+/// Other spans that go on, and steps that are not whole, are left out. Calls of which
 /// only some replicas are given (those of one host) are known as these have recorded them. Any
 /// thread.
 [[nodiscard]] StepTimes step_times(
@@ -98,9 +99,8 @@ class StepWatch {
   /// Of the replicas that `track` (track_here) is one of; nullptr: of none.
   explicit StepWatch(const Recorder::Track* track);
 
-  /// The steps that have ended since the last call, as far as their spans are still there: after a
-  /// collective of all replicas behind a step, as the one by which a loss is averaged, that step is
-  /// the last.
+  /// The steps that have ended since the last call, as far as their spans are still there: with the
+  /// one that the caller has ended last, if it records steps, and may have been the first to do so.
   [[nodiscard]] StepTimes next();
 
  private:

@@ -175,7 +175,6 @@ TEST_CASE("steps that not all have, or that go on, are left out, as are those no
   Made second;
   for (std::uint64_t step = 1; step <= 5; ++step) add_step(first, step, 100 * step, 50);
   for (std::uint64_t step = 3; step <= 4; ++step) add_step(second, step, 100 * step, 50);
-  second.span(SpanKind::step, 500, 0, 5);
   const std::vector<ReplicaRecording> both{{0, {first}}, {1, {second}}};
   CHECK(watch::step_times(both).steps.size() == 2);
   CHECK(watch::step_times(both, 4).steps.size() == 1);
@@ -183,6 +182,23 @@ TEST_CASE("steps that not all have, or that go on, are left out, as are those no
   CHECK(watch::step_times(both, 5).steps.empty());
   CHECK(watch::step_times({}).waiting_share() == 0);
   CHECK(!watch::step_times({}).slow());
+}
+
+TEST_CASE("a step that one replica has ended is over for the others, whose last spans go on") {
+  Made first;
+  Made second;
+  add_step(first, 1, 0, 50);
+  second.span(SpanKind::step, 0, 0, 1)
+      .span(SpanKind::forward, 5, 60, 1)
+      .span(SpanKind::update, 80, 0, 1)
+      .span(SpanKind::gather, 95, 0, 77);
+  const StepTimes times = watch::step_times({{0, {first}}, {1, {second}}});
+  REQUIRE(times.steps.size() == 1);
+  check_parts(times.steps.at(1).at(1), {{TimePart::forward, 55},
+                                        {TimePart::update, 15},
+                                        {TimePart::communication, 5},
+                                        {TimePart::other, 25}});
+  CHECK(watch::step_times({{1, {second}}}).steps.empty());
 }
 
 TEST_CASE("the replica that makes steps longer by more than a tenth is the slow one") {

@@ -28,6 +28,7 @@
 #include "framework/training/tensor_memory.h"
 #include "framework/training/uncounted_samples.h"
 #include "framework/tree/error_place.h"
+#include "framework/watch/recorder.h"
 #include "trainers/config/config_options.h"
 #include "trainers/run/best_step.h"
 #include "trainers/run/course.h"
@@ -259,7 +260,10 @@ class Trainer::Run {
     if (stop_requested()) zero_->tell(kToldStop);
     checkpoints_.before_step();
     reporter_.make_room();
-    train();
+    {
+      const auto span = recorded(watch::SpanKind::step, state_.steps + 1);
+      train();
+    }
     if (resume_ != nullptr && state_.steps == course_.first_step + 1) {
       const std::string change = waive_convolutions(*resume_);
       if (!change.empty()) reporter_.print("  " + change);
@@ -352,6 +356,10 @@ class Trainer::Run {
                microbatches(config_) > 1 ? str(", microbatch ", number) : "");
   }
 
+  [[nodiscard]] static watch::RecordedSpan recorded(watch::SpanKind kind, std::int64_t step) {
+    return {watch::track_here, {.kind = kind, .id = static_cast<std::uint64_t>(step)}};
+  }
+
   // Calls a callback of that name, whose exceptions gain it.
   void in_callback(const char* name, const std::function<void()>& call) {
     reporter_.make_room();
@@ -360,6 +368,7 @@ class Trainer::Run {
 
   // This replica's part of the step's loss: the mean over replicas of the sums over microbatches.
   BatchLoss loss_of(const Microbatch& batch) {
+    const auto span = recorded(watch::SpanKind::forward, state_.steps + 1);
     std::optional<UncountedSamples> uncounted;
     if (batch.samples == 0) uncounted.emplace();
     const BatchLoss mean =
@@ -491,6 +500,7 @@ class Trainer::Run {
   // The figures of the parameters that are evaluated. Where these are averages, also those of the
   // parameters themselves, if the two differ much.
   std::pair<Figures, Figures> figures_on(const Dataset& data) {
+    const auto span = recorded(watch::SpanKind::evaluation, state_.steps);
     const auto figures = [&] {
       return evaluate(*model_, data, objective_, config_.data_use.batch_size,
                       config_.launch.axis_name);
@@ -572,6 +582,7 @@ class Trainer::Run {
     const bool is_known = !best->test.empty();
     if (!is_known) best->test = evaluations_.of(kTestSet, best->step);
     if (best->test.empty()) {
+      const auto span = recorded(watch::SpanKind::evaluation, best->step);
       best->test =
           figures_of_checkpoint(config_, data_, objective_,
                                 best->checkpoint.empty() ? "" : options_.output / best->checkpoint);

@@ -1,0 +1,180 @@
+// What replicas record of their steps, and what follows from it.
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
+
+#include "framework/base/text.h"
+#include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
+#include "framework/data/loader.h"
+#include "framework/replicas/launch.h"
+#include "framework/training/data_parallel.h"
+#include "framework/training/zero.h"
+#include "framework/watch/step_times.h"
+#include "tests/catch.h"
+#include "tests/data/made_set.h"
+#include "tests/trainers/runs.h"
+#include "trainers/bench/testing/temporary_folder.h"
+#include "trainers/run/trainer.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using watch::SpanKind;
+
+namespace {
+
+using Spans = std::vector<watch::Recorder::Span>;
+
+// The kinds of spans, with what is within each: "step(data forward)".
+std::string tree_of(const Spans& spans, std::size_t& next, std::uint64_t end) {
+  std::vector<std::string> texts;
+  while (next < spans.size() && spans[next].begin < end) {
+    const auto& span = spans[next++];
+    const std::string inner = tree_of(spans, next, span.end);
+    texts.push_back(name_of(span.kind) + (inner.empty() ? "" : "(" + inner + ")"));
+  }
+  return join(texts, " ");
+}
+std::string tree_of(const Spans& spans) {
+  std::size_t next = 0;
+  return tree_of(spans, next, ~std::uint64_t{0});
+}
+
+// What the replicas of a job in threads have recorded, whose functions have all ended.
+std::vector<watch::ReplicaRecording> recordings_of(LaunchOptions job,
+                                                   const std::function<void()>& replica) {
+  std::vector<watch::ReplicaRecording> recordings;
+  job.mode = LaunchMode::threads;
+  const int status = launch(
+      [&] {
+        replica();
+        barrier(job.axis_name);
+        if (axis_index(job.axis_name) == 0) {
+          recordings = watch::read_replicas(watch::track_here->recorder());
+        }
+      },
+      job);
+  REQUIRE(status == 0);
+  REQUIRE(std::ssize(recordings) == job.replicas);
+  for (auto& recording : recordings) recording.tracks[0].spans.pop_back();  // the barrier
+  return recordings;
+}
+
+// A module that weighs what it gets.
+struct Weight : torch::nn::Module {
+  Weight() { weight = register_parameter("weight", at::ones({4})); }
+  at::Tensor weight;
+};
+
+}  // namespace
+
+TEST_CASE("a trainer's replicas record the same steps, whose parts are within them") {
+  const TemporaryFolder folder;
+  const Config config = parse_config(
+      "model: {name: linear}\n"
+      "data: {name: pmean_example, batch_size: 4}\n"
+      "parallel: {replicas: 2, launch: threads, zero_stage: 1}\n"
+      "trainer: {steps: 3, accumulate: 2, log_every: 1, eval_every: 2}\n"
+      "checkpoint: {every: 2, async: false}\n",
+      "test");
+  const DataSets data{.train = made_set({.size = 64}), .test = made_set({.size = 8})};
+  const RunOptions options{.output = folder.path() / "run", .quiet = true};
+  const RunFolderLock lock = claim_run_folder(options.output, to_yaml(config));
+  const auto recordings =
+      recordings_of(config.launch, [&] { Trainer(config, data, options).run(); });
+  const Spans& first = recordings[0].tracks[0].spans;
+  const Spans& second = recordings[1].tracks[0].spans;
+  CHECK(tree_of(first) == tree_of(second));
+  // The first step also lays buffers out.
+  const std::string step =
+      "step(data forward backward data forward backward(reduction) update(collective gather))";
+  CHECK_THAT(tree_of(first), ContainsSubstring("step(data forward backward(collective"));
+  CHECK_THAT(tree_of(first), ContainsSubstring(step + " evaluation("));
+  CHECK_THAT(tree_of(first), ContainsSubstring(") checkpoint(collective"));
+  CHECK_THAT(tree_of(first), ContainsSubstring(") " + step + " checkpoint("));
+  CHECK_THAT(tree_of(first), ContainsSubstring(") evaluation("));
+  REQUIRE(first.size() == second.size());
+  std::set<std::uint64_t> calls;
+  std::uint64_t number = 0;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    INFO(i << ": " << name_of(first[i].kind) << " " << first[i].name);
+    CHECK(first[i].id == second[i].id);
+    CHECK(first[i].bytes == second[i].bytes);
+    CHECK(first[i].end != 0);
+    switch (first[i].kind) {
+      case SpanKind::collective:
+      case SpanKind::reduction:
+      case SpanKind::gather:
+        CHECK(calls.insert(first[i].id).second);
+        break;
+      case SpanKind::step:
+        CHECK(first[i].id == ++number);
+        break;
+      case SpanKind::forward:
+      case SpanKind::backward:
+      case SpanKind::update:
+        CHECK(first[i].id == number);
+        break;
+      default:
+        break;
+    }
+    if (first[i].kind == SpanKind::reduction) CHECK(first[i].bytes == 8);  // w and b
+  }
+  const watch::StepTimes times = watch::step_times(recordings);
+  CHECK(times.steps.size() == 3);
+  CHECK(times.sums().at(1).of(watch::TimePart::update) > 0);
+}
+
+TEST_CASE("in loops of one's own the replica that is slow is found, and who waits for it") {
+  const auto data = made_set({.size = 8});
+  const auto train = [&](bool has_optimizer) {
+    const auto module = std::make_shared<Weight>();
+    std::unique_ptr<ZeroTrainer> zero;
+    std::unique_ptr<DataParallel> averaging;
+    if (has_optimizer) {
+      zero = std::make_unique<ZeroTrainer>(*module, ZeroOptions{});
+    } else {
+      averaging = std::make_unique<DataParallel>(*module);
+    }
+    Loader loader(*data, {.threads = 0});
+    const bool is_slow = axis_index("data") == 1;
+    for (int step = 0; step < 5; ++step) {
+      loader.request({axis_index("data")}, 0);
+      const at::Tensor samples = loader.next().inputs;
+      if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      const at::Tensor loss = (module->weight * samples.sum()).sum();
+      if (zero) {
+        zero->backward(loss);
+        (void)zero->step(0.1);
+      } else {
+        averaging->backward(loss);
+        module->zero_grad();
+      }
+    }
+  };
+  for (const bool has_optimizer : {true, false}) {
+    INFO(has_optimizer);
+    const auto recordings = recordings_of({.replicas = 3}, [&] { train(has_optimizer); });
+    CHECK_THAT(
+        tree_of(recordings[2].tracks[0].spans),
+        ContainsSubstring(has_optimizer ? "data backward(reduction) update(collective gather) data"
+                                        : "data backward(reduction) data"));
+    const watch::StepTimes times = watch::step_times(recordings);
+    CHECK(times.steps.size() == 4);  // nobody knows when the first has begun
+    REQUIRE(times.slow());
+    CHECK(times.slow()->replica == 1);
+    CHECK(times.slow()->seconds_a_step > 0.005);
+    CHECK(times.sums().at(0).waited_for.at(1) > 0.02);
+    CHECK(times.sums().at(2).waited_for.at(1) > 0.02);
+    CHECK(times.waiting_share() > 0.3);
+  }
+}
