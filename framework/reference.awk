@@ -4,7 +4,7 @@
 
 # A file's name in identifiers; a heading's anchor, as GitHub makes it, in those of the page.
 function id_of(path) {
-  gsub(/[^A-Za-z0-9]/, "_", path)
+  gsub(/[^A-Za-z0-9]/, "-", path)
   return path
 }
 function anchor_of(heading) {
@@ -27,7 +27,8 @@ function led(link, file, anchor) {
   sub(/#.*/, "", file)
   anchor = substr(link, length(file) + 2)
   file = file == "" ? page : target_of(file)
-  if (index(PAGES, " " file " ")) return "@ref " id_of(file) (anchor == "" ? "" : "_" id_of(anchor))
+  if (file == "README.md" && anchor == "") return "@ref index"
+  if (index(PAGES, " " file " ")) return "@ref " id_of(file) (anchor == "" ? "" : "-" id_of(anchor))
   if (index(HEADERS, " " file " ")) return "@ref lockstep/" file
   if (file == "framework/lockstep.h") return "@ref lockstep/lockstep.h"
   return file (file ~ /\.png$/ ? "" : ".txt")
@@ -59,10 +60,12 @@ is_page {
       heading = $0
       sub(/^#+ /, "", heading)
       gsub(/`/, "")  # the tree of pages would show its tags
-      id = id_of(page) (FNR == 1 ? "" : "_" id_of(anchor_of(heading)))
-      # Sections of the first page would stand among the chapters in the tree.
-      if (page == "README.md" && sub(/^## /, "<h2>@anchor " id " ")) $0 = $0 "</h2>"
-      else $0 = $0 " {#" id "}"
+      id = id_of(page) "-" id_of(anchor_of(heading))
+      # Doxygen takes a README.md for its folder's unless it says that it is a page, whose sections are then
+      # headings of the first level. Those of the first page would stand among the chapters in the tree.
+      if (FNR == 1) sub(/^# /, page == "README.md" ? "@mainpage " : "@page " id_of(page) " ")
+      else if (page == "README.md" && sub(/^## /, "<h2>@anchor " id " ")) $0 = $0 "</h2>"
+      else $0 = substr($0, 2) " {#" id "}"
     }
     rest = $0
     $0 = ""

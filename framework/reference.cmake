@@ -50,7 +50,6 @@ PROJECT_NUMBER = ${VERSION}
 INPUT = \"${inputs}\"
 EXCLUDE_SYMBOLS = ${internal} lockstep::*_detail torch LOCKSTEP_DETAIL_*
 INPUT_FILTER = \"awk -v ROOT='${SOURCE}' -v PAGES=' ${page_list} ' -v HEADERS=' ${header_list} ' -f '${SOURCE}/framework/reference.awk'\"
-USE_MDFILE_AS_MAINPAGE = \"${SOURCE}/README.md\"
 OUTPUT_DIRECTORY = \"${FOLDER}\"
 STRIP_FROM_PATH = \"${INCLUDE}\" \"${SOURCE}\"
 STRIP_FROM_INC_PATH = \"${INCLUDE}\"
@@ -91,10 +90,9 @@ foreach(header ${included} ${headers})
 endforeach()
 
 # Other files that pages link to lie beside them at their paths, as text; of a folder the names in it.
-foreach(page ${pages})
-  string(REGEX REPLACE "[^A-Za-z0-9]" "_" html ${page})
-  string(REGEX REPLACE "^README_md$" "index" html ${html})
-  file(READ ${FOLDER}/html/${html}.html text)
+file(GLOB chapters ${FOLDER}/html/index.html ${FOLDER}/html/md_*.html ${FOLDER}/html/*-md.html)  # as versions call them
+foreach(chapter ${chapters})
+  file(READ ${chapter} text)
   string(REGEX MATCHALL "(href|src)=\"[^\":#]+[\"#]" links "${text}")
   foreach(link ${links})
     string(REGEX REPLACE "^.*\"(.*).$" "\\1" link ${link})
@@ -111,7 +109,7 @@ foreach(page ${pages})
     elseif(EXISTS ${file})
       file(COPY_FILE ${file} ${FOLDER}/html/${link})
     else()
-      message(FATAL_ERROR "${page}: nothing is at ${link}")
+      message(FATAL_ERROR "${chapter}: nothing is at ${link}")
     endif()
   endforeach()
 endforeach()
