@@ -14,6 +14,28 @@ function anchor_of(heading) {
   return heading
 }
 
+# What Doxygen reads otherwise than others: outside of code it joins a flag's two hyphens, an apostrophe ends code, but for code
+# in double signs, and not all that is bold is. Code may go on in the next line of a paragraph.
+function as_meant(line, parts, count, i, sign) {
+  if (line ~ /^[ \/]*$/) in_code = 0
+  while (match(line, /\*\*[^* ][^*]*\*\*/)) {
+    line = substr(line, 1, RSTART - 1) "<b>" substr(line, RSTART + 2, RLENGTH - 4) "</b>" substr(line, RSTART + RLENGTH)
+  }
+  count = split(line, parts, "`")
+  line = ""
+  for (i = 1; i <= count; ++i) {
+    if (i > 1) in_code = !in_code
+    if (i == 1) sign = "`"
+    else if (in_code) sign = i < count && index(parts[i], "'") ? "``" : "`"
+    if (!in_code) {
+      gsub(/ --/, " \\--", parts[i])
+      gsub(/\(--/, "(\\--", parts[i])
+    }
+    line = line (i > 1 ? sign : "") parts[i]
+  }
+  return line
+}
+
 # The path in the tree of what a link of the page leads to.
 function target_of(link, path) {
   path = folder link
@@ -78,7 +100,7 @@ is_page {
       if (target ~ /^@ref/ && match(text, /\[`[^`]*`$/)) text = substr(text, 1, RSTART) substr(text, RSTART + 2, RLENGTH - 3)
       $0 = $0 text mark target
     }
-    $0 = $0 rest
+    $0 = as_meant($0 rest)
   }
   print
   next
@@ -103,6 +125,7 @@ FNR > 1 {
     next
   }
   if (lines > 0) write_code()
+  if (match($0, /\/\/\/.*/)) $0 = substr($0, 1, RSTART - 1) as_meant(substr($0, RSTART))
   print before
 }
 { before = $0 }
@@ -116,10 +139,13 @@ END {
     if (row !~ /^\| `[a-z]+\/` \|/) continue
     split(row, cell, "|")
     gsub(/^ `|\/` $/, "", cell[2])
-    if (index(HEADERS, " framework/" cell[2] "/")) print "/** @defgroup " cell[2] " " cell[2] "/\n" cell[3] " */"
+    if (index(HEADERS, " framework/" cell[2] "/")) {
+      text = substr(cell[3], 2)
+      print "/** @defgroup " cell[2] " " cell[2] "/\n@brief " toupper(substr(text, 1, 1)) substr(text, 2) ". */"
+    }
   }
-  print "/** @defgroup models models/\n Networks by name. */"
-  print "/** @defgroup trainers trainers/\n The training loop, and what the commands of train do. */"
+  print "/** @defgroup models models/\n@brief Networks by name. */"
+  print "/** @defgroup trainers trainers/\n@brief The training loop, and what the commands of train do. */"
   print "/** @namespace lockstep\n All that programs use. */"
   print "/** @namespace lockstep::keys\n The keys of a config: what choices of one's own have. */"
 }

@@ -15,8 +15,8 @@ list(APPEND pages CHANGELOG.md)
 list(JOIN pages " " page_list)
 list(TRANSFORM pages PREPEND "${SOURCE}/" OUTPUT_VARIABLE page_files)
 
-# Headers with names for users. Those that are a room's own stand in a namespace called as the room is, of which only keys is for
-# users, too: these names are left out, and so are headers that have no others.
+# Headers with names for users. Those that are a room's own stand in a namespace called as the room is, of which only keys is
+# for users, too: these names are left out, and so are headers that have no others.
 file(GLOB_RECURSE all_headers RELATIVE ${INCLUDE}/lockstep ${INCLUDE}/lockstep/*.h)
 list(FILTER all_headers EXCLUDE REGEX "^compat/")
 set(headers "")
