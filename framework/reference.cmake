@@ -15,28 +15,29 @@ list(APPEND pages CHANGELOG.md)
 list(JOIN pages " " page_list)
 list(TRANSFORM pages PREPEND "${SOURCE}/" OUTPUT_VARIABLE page_files)
 
-# Headers with names for users. Those that are a room's own stand in a namespace called as the room is, of which only keys is
-# for users, too: these names are left out, and so are headers that have no others.
+# Headers with names for users. Those that are a room's own stand in a namespace of their own within lockstep, of which only keys
+# is for users, too: these names are left out, and so are headers that have no others.
 file(GLOB_RECURSE all_headers RELATIVE ${INCLUDE}/lockstep ${INCLUDE}/lockstep/*.h)
 list(FILTER all_headers EXCLUDE REGEX "^compat/")
 set(headers "")
-set(rooms "")
+set(internal "")
 foreach(header ${all_headers})
   file(STRINGS ${INCLUDE}/lockstep/${header} ends REGEX "^}  // namespace lockstep(::keys)?$")
   if(ends)
     list(APPEND headers ${header})
   endif()
-  string(REGEX REPLACE "^(.*/)?([^/]+)/[^/]+$" "lockstep::\\2" room ${header})
-  list(APPEND rooms ${room})
+  file(STRINGS ${INCLUDE}/lockstep/${header} namespaces REGEX "^namespace (lockstep::)?[a-z_]+ {$")
+  list(TRANSFORM namespaces REPLACE "^namespace (lockstep::)?([a-z_]+) {$" "lockstep::\\2")
+  list(APPEND internal ${namespaces})
 endforeach()
+list(REMOVE_DUPLICATES internal)
+list(REMOVE_ITEM internal lockstep::lockstep lockstep::keys)
+list(JOIN internal " " internal)
 list(JOIN headers " " header_list)
 list(APPEND headers lockstep.h)
 list(TRANSFORM headers PREPEND "${INCLUDE}/lockstep/" OUTPUT_VARIABLE header_files)
 list(APPEND page_files ${header_files})
 list(JOIN page_files "\" \"" inputs)
-list(REMOVE_DUPLICATES rooms)
-list(REMOVE_ITEM rooms lockstep::keys)
-list(JOIN rooms " " internal)
 
 execute_process(COMMAND ${doxygen} --version OUTPUT_VARIABLE version COMMAND_ERROR_IS_FATAL ANY)
 set(later "")
@@ -48,7 +49,7 @@ file(WRITE ${FOLDER}/Doxyfile "
 PROJECT_NAME = Lockstep
 PROJECT_NUMBER = ${VERSION}
 INPUT = \"${inputs}\"
-EXCLUDE_SYMBOLS = ${internal} lockstep::*_detail torch LOCKSTEP_DETAIL_*
+EXCLUDE_SYMBOLS = ${internal} torch LOCKSTEP_DETAIL_*
 INPUT_FILTER = \"awk -v ROOT='${SOURCE}' -v PAGES=' ${page_list} ' -v HEADERS=' ${header_list} ' -f '${SOURCE}/framework/reference.awk'\"
 OUTPUT_DIRECTORY = \"${FOLDER}\"
 STRIP_FROM_PATH = \"${INCLUDE}\" \"${SOURCE}\"
