@@ -48,8 +48,10 @@ struct TrainedRun {
 TEST_CASE("each command of train has its help, and unknown ones are refused with the nearest") {
   const TemporaryFolder folder;
   const Ended all = train(folder.path(), {"--help"});
-  for (const std::string command : {"export", "inspect", "eval", "predict", "sample", "summary",
-                                    "check", "runs", "report", "list", "keys"}) {
+  const std::vector<std::string> names{"export",  "inspect", "eval",  "predict",
+                                       "sample",  "summary", "check", "runs",
+                                       "compare", "report",  "list",  "keys"};
+  for (const std::string& command : names) {
     CHECK_THAT(all.out, ContainsSubstring("\n  train " + command + " "));
     const Ended help = train(folder.path(), {command, "--help"});
     CHECK(help.status == 0);
@@ -68,14 +70,11 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
                  ContainsSubstring("\nmean_absolute_error      mean over all elements\n"));
   CHECK_THAT(train(folder.path(), {"list", "schedules"}).out,
              ContainsSubstring("\ncosine     falls along half a cosine\n"));
-  check_refused(
-      folder.path(), {"evla", "--help"},
-      "unknown command 'evla' (did you mean 'eval'?): there are run, export, inspect, "
-      "eval, predict, sample, summary, check, runs, report, list, keys; see train --help");
+  const std::string known = "there are run, " + join(names) + "; see train --help";
+  check_refused(folder.path(), {"evla", "--help"},
+                "unknown command 'evla' (did you mean 'eval'?): " + known);
   check_refused(folder.path(), {"modles"},
-                "unknown command 'modles' (did you mean 'models', now 'list models'?): there are "
-                "run, export, inspect, eval, predict, sample, summary, check, runs, report, list, "
-                "keys; see train --help");
+                "unknown command 'modles' (did you mean 'models', now 'list models'?): " + known);
   check_refused(folder.path(), {"list", "modles"},
                 "there is no list 'modles' (did you mean 'models'?); there are models, datasets, "
                 "losses, optimizers, schedules, metrics");
@@ -94,6 +93,10 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
                 "--format: xml: must be text, csv or json");
   fs::create_directories(folder.path() / "runs/none");
   CHECK(train(folder.path(), {"runs"}).out == "there are no runs in runs\n");
+  check_refused(folder.path(), {"compare", "runs/none"},
+                "the folders of two runs or more are needed; see train compare --help");
+  check_refused(folder.path(), {"compare", "a", "b"},
+                "a is no run's folder: it has no config.yaml");
   check_refused(folder.path(), {"eval"}, "--checkpoint DIR is needed; see train eval --help");
   check_refused(folder.path(), {"inspect", "none"}, "checkpoint none: No such file or directory");
   check_refused(folder.path(), {"eval", "--checkpoint", "none"},

@@ -105,12 +105,21 @@ TEST_CASE("the pmean example ends where it must, in processes as in threads") {
     if (n != 2) continue;
     const auto runs =
         nlohmann::json::parse(must_train(folder.path(), {"runs", ".", "--format", "json"}).out);
-    REQUIRE(runs.size() == 2);
+    CHECK(runs.size() == 2);
     for (const auto& run : runs) {
       CHECK(run["status"] == "ended");
       CHECK(run["figures"]["loss"]["last"] == result_of(folder.path() / run["run"])["loss"]);
       CHECK(run["parameters_sha256"] == digest_of(folder.path() / "threads"));
     }
+    const Flags compare{"compare", "--format", "json", "threads"};
+    const auto json =
+        nlohmann::json::parse(must_train(folder.path(), compare + Flags{"processes"}).out);
+    CHECK(json["differences"] == nlohmann::json{{"parallel.launch", {"threads", "processes"}}});
+    CHECK(json["same_figures"] == true);
+    CHECK(json["same_parameters"] == true);
+    must_train(folder.path(), {"--config", "threads/config.yaml", "--output", "again", "--quiet"});
+    CHECK_THAT(must_train(folder.path(), {"compare", "threads", "again"}).out,
+               ContainsSubstring("\n\nEqual but for time: "));
   }
 }
 

@@ -75,16 +75,6 @@ std::string text_of(const std::vector<Column>& columns, int max_rank) {
   return table_text(rows, alignment);
 }
 
-std::size_t width_of(const std::string& text) {
-  std::size_t width = 0;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\n', begin);
-    width = std::max(width, end - begin);
-    begin = end + 1;
-  }
-  return width;
-}
-
 // The figure whose best value is shown where none is asked for: that by which the validation set
 // decides.
 const Figure* deciding_figure(const ListedRun& run) {
@@ -221,7 +211,7 @@ std::string runs_text(const std::vector<ListedRun>& runs,
   add(2, 'l', "best", [&](const ListedRun& run) { return best_cell(run, sorting); });
   add(2, 'r', "age", [](const ListedRun& run) { return shown_age(run.record.age_s); });
   std::string text = text_of(table, rank);
-  while (columns && rank > 0 && width_of(text) > static_cast<std::size_t>(*columns)) {
+  while (columns && rank > 0 && text_width(text) > static_cast<std::size_t>(*columns)) {
     text = text_of(table, --rank);
   }
   return text + damaged;
@@ -282,6 +272,16 @@ std::string shown_value(double value) {
 
 std::string shown_best(const Point& best) {
   return str(shown_value(best.value), " at ", best.step);
+}
+
+std::size_t text_width(const std::string& text) {
+  std::size_t width = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    width = std::max(width, end - begin);
+    begin = end + 1;
+  }
+  return width;
 }
 
 std::vector<std::string> figure_names(const std::vector<ListedRun>& runs) {

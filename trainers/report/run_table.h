@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,6 +53,9 @@ void sort_runs(std::vector<ListedRun>& runs, const std::string& name);
 [[nodiscard]] std::string shown_value(double value);
 /// "0.91 at 3500".
 [[nodiscard]] std::string shown_best(const Point& best);
+
+/// The bytes of a table's longest line.
+[[nodiscard]] std::size_t text_width(const std::string& text);
 
 /// The names of all figures, in the order in which runs have them.
 [[nodiscard]] std::vector<std::string> figure_names(const std::vector<ListedRun>& runs);

@@ -1,0 +1,128 @@
+#include "trainers/report/comparison.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/base/text_table.h"
+#include "tests/catch.h"
+#include "tests/support/files.h"
+#include "tests/support/message_of.h"
+#include "tests/support/programs.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep::report {
+
+using namespace testing;
+namespace {
+
+const std::string kLines =
+    R"({"step":10,"elapsed_s":75,"samples":80,"loss":0.5,"samples_per_s":1234.5}
+{"step":10,"validation_accuracy":0.75}
+{"step":20,"elapsed_s":150,"samples":160,"loss":0.25,"samples_per_s":1235.5}
+{"step":20,"validation_accuracy":0.5}
+)";
+const std::string kResult =
+    R"({"blas": "a", "parameters_sha256": "0123456789abcdef0123456789abcdef"})";
+
+// A run that has ended.
+fs::path made_run(const fs::path& folder, const std::string& lines = kLines,
+                  const std::string& config = "optimizer: {lr: 0.1}\ntrainer: {seed: 0}\n",
+                  const std::string& result = kResult) {
+  fs::create_directories(folder);
+  write_text(folder / "config.yaml", config);
+  write_text(folder / "metrics.jsonl", lines);
+  if (!result.empty()) write_text(folder / "result.json", result);
+  return folder;
+}
+
+TEST_CASE("two runs of one config are equal but for time") {
+  const TemporaryFolder home;
+  std::string slower = kLines;
+  slower.replace(slower.find("75"), 2, "99");
+  slower.replace(slower.find("1234.5"), 6, "1000.5");
+  const Comparison comparison =
+      compare({made_run(home.path() / "one/a"), made_run(home.path() / "b", slower)});
+  CHECK(comparison.are_equal());
+  CHECK(comparison_text(comparison, std::nullopt) ==
+        table_text({{"", "a", "b"},
+                    {"status", "ended", "ended"},
+                    {"step", "20", "20"},
+                    {"time", "2:30", "2:30"},
+                    {"samples/s", "1235", "1118"},
+                    {"loss", "0.25", "0.25"},
+                    {"best loss", "0.25 at 20", "0.25 at 20"},
+                    {"validation_accuracy", "0.5", "0.5"},
+                    {"best validation_accuracy", "0.75 at 10", "0.75 at 10"},
+                    {"parameters_sha256", "0123456789abcdef", "0123456789abcdef"}},
+                   "l") +
+            "\nEqual but for time: their configs, their figures at each step and their parameters "
+            "are the same.\n");
+  const auto json = comparison_json(comparison);
+  CHECK(json["equal_but_for_time"] == true);
+  CHECK(json["differences"] == nlohmann::json::object());
+  CHECK(json["runs"].size() == 2);
+}
+
+TEST_CASE("what differs between runs is named: keys, figures, parameters") {
+  const TemporaryFolder home;
+  std::string other = kLines;
+  other.replace(other.find("0.75"), 4, "0.25");
+  const fs::path a = made_run(home.path() / "one/run");
+  const fs::path b = made_run(home.path() / "two/run", other,
+                              "optimizer: {lr: 0.2}\ntrainer: {seed: 0, new: [1, 2]}\n",
+                              R"({"blas": "b", "parameters_sha256": "1"})");
+  const Comparison both = compare({a, b});
+  CHECK(both.differing == std::vector<std::string>{"optimizer.lr", "trainer.new"});
+  const std::string text = comparison_text(both, std::nullopt);
+  const std::vector<std::string> lines = lines_of(text);
+  CHECK(lines_with(a.string() + "  " + b.string(), lines[0]).size() == 1);  // of one name
+  CHECK_THAT(text, ContainsSubstring("\noptimizer.lr              0.1 ") &&
+                       ContainsSubstring("  [1, 2]\n\nstatus ") && ContainsSubstring("\nblas  "));
+  CHECK(lines.back() ==
+        "Their configs differ in 2 keys. Their figures differ. Their parameters differ.");
+  const auto json = comparison_json(both);
+  CHECK(json["equal_but_for_time"] == false);
+  CHECK(json["same_figures"] == false);
+  CHECK(json["same_parameters"] == false);
+  CHECK(json["differences"] ==
+        nlohmann::json{{"optimizer.lr", {"0.1", "0.2"}}, {"trainer.new", {nullptr, "[1, 2]"}}});
+  const Comparison unfinished =
+      compare({a, a, made_run(home.path() / "going", kLines, read_text(a / "config.yaml"), "")});
+  CHECK(!unfinished.are_equal());
+  CHECK(lines_of(comparison_text(unfinished, 80)).back() ==
+        "Their configs are the same. Their figures are the same at each step. Not all have ended: "
+        "only then are parameters compared.");
+  made_run(a, "no line\n");
+  CHECK_THAT(message_of<DataError>([&] {
+               (void)compare({b, a});
+             }),
+             ContainsSubstring("metrics.jsonl:1: a line of metrics is a JSON object"));
+}
+
+TEST_CASE("runs that are too wide for a terminal are compared in several tables") {
+  const TemporaryFolder home;
+  std::vector<fs::path> runs;
+  for (const std::string name : {"first", "second", "third\n<script>", "fourth"}) {
+    runs.push_back(made_run(home.path() / name, kLines,
+                            str("data: {root: /", std::string(100, name[1]), "}\n")));
+  }
+  const std::string text = comparison_text(compare(runs), 72);
+  for (const std::string& line : lines_of(text)) {
+    INFO(line);
+    CHECK((line.size() <= 74 || line.starts_with("Their ")));  // "…" has three bytes
+  }
+  CHECK(lines_with("data.root", text).size() == 4);  // each alone
+  const std::string narrow = comparison_text(compare({runs[0], runs[1]}), 30);
+  CHECK_THAT(narrow, ContainsSubstring("data.root                 /iiiiiiiiiii…\n"));
+  for (fs::path& run : runs) made_run(run, kLines);
+  CHECK(lines_with("status ", comparison_text(compare(runs), 72)).size() == 2);
+  CHECK_THAT(comparison_text(compare(runs), std::nullopt),
+             ContainsSubstring("  third\\x0a<script>  fourth\n"));
+}
+
+}  // namespace
+}  // namespace lockstep::report

@@ -1,0 +1,48 @@
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/telemetry/progress.h"
+#include "trainers/commands/command_line.h"
+#include "trainers/commands/flags.h"
+#include "trainers/report/comparison.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kCompareHelp =
+    R"(RUN is a run's folder, such as runs/a. The table has the keys of the configs that differ, and what
+the runs came to: figures as they were last measured and at their best, and at which step, and the
+mean of samples/s. The last line says whether configs, figures at each step and parameters are the
+same. What else differs beside equal configs (BLAS, workers, …) stands there, too.
+)";
+
+}  // namespace
+
+int run_compare(int argc, const char* const* argv) {
+  std::string format = "text";
+  std::vector<std::filesystem::path> runs;
+  const CommandLine line{.program = program_name("compare"),
+                         .usage = "RUN RUN... [flags]",
+                         .what =
+                             "Compares runs: what differs in their configs, and what they came "
+                             "to.",
+                         .flags = {table_format_flag(format)},
+                         .more = kCompareHelp,
+                         .operand = [&](const std::string& run) { runs.emplace_back(run); },
+                         .has_many = true};
+  if (!parse_command_line(argc, argv, line)) return print(help_text(line));
+  require(runs.size() >= 2, "the folders of two runs or more are needed; see ", line.program,
+          " --help");
+  const report::Comparison comparison = report::compare(runs);
+  if (format == "csv") return print(report::runs_csv(comparison.runs, comparison.differing));
+  if (format == "json") return print(report::json_line(report::comparison_json(comparison)));
+  return print(report::comparison_text(comparison, terminal_columns(stdout)));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,198 @@
+#include "trainers/report/comparison.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <set>
+
+#include "framework/base/errors.h"
+#include "framework/base/range.h"
+#include "framework/base/text.h"
+#include "framework/base/text_table.h"
+#include "framework/telemetry/progress.h"
+
+namespace fs = std::filesystem;
+
+namespace lockstep::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What a run's result says of how it ran, beside its config.
+constexpr std::array kCircumstances{"replicas", "workers",  "threads_per_replica",
+                                    "hosts",    "launch",   "backend",
+                                    "blas",     "libtorch", "restarts"};
+
+// A row of the table: what it says of each run.
+struct Row {
+  std::string name;
+  std::vector<std::string> cells = {};
+
+  [[nodiscard]] bool differs() const {
+    return std::ranges::any_of(cells,
+                               [&](const std::string& cell) { return cell != cells.front(); });
+  }
+};
+
+std::string config_value(const ListedRun& run, const std::string& key) {
+  const auto value = run.record.config.find(key);
+  return value == run.record.config.end() ? "" : value->second;
+}
+
+std::string of_result(const ListedRun& run, const std::string& field) {
+  const auto value = run.record.result.find(field);
+  if (value == run.record.result.end()) return "";
+  return value->is_string() ? value->get<std::string>() : value->dump();
+}
+
+const Figure* figure_called(const ListedRun& run, const std::string& name) {
+  const auto found = std::ranges::find(run.figures, name, &Figure::name);
+  return found == run.figures.end() ? nullptr : &*found;
+}
+
+// All rows but an empty one between what differs in the configs and what the runs came to.
+std::vector<Row> rows_of(const Comparison& comparison) {
+  std::vector<Row> rows;
+  const auto add = [&](const std::string& name, const auto& cell) {
+    rows.push_back({name, mapped(comparison.runs, cell)});
+  };
+  for (const std::string& key : comparison.differing) {
+    add(key, [&](const ListedRun& run) { return config_value(run, key); });
+  }
+  if (!rows.empty()) rows.emplace_back();
+  add("status", [](const ListedRun& run) { return std::string(name_of(run.record.status)); });
+  add("step", [](const ListedRun& run) { return str(run.record.end.step); });
+  add("time", [](const ListedRun& run) { return duration_text(run.record.end.elapsed_s); });
+  add("samples/s", [](const ListedRun& run) {
+    const std::optional<double> rate = samples_per_s(run.record);
+    return rate ? formatted(*rate < 100 ? "%.3g" : "%.0f", *rate) : "";
+  });
+  for (const std::string& name : figure_names(comparison.runs)) {
+    add(name, [&](const ListedRun& run) {
+      const Figure* figure = figure_called(run, name);
+      return figure == nullptr ? "" : shown_value(figure->last.value);
+    });
+    add("best " + name, [&](const ListedRun& run) {
+      const Figure* figure = figure_called(run, name);
+      return figure == nullptr || !figure->best ? "" : shown_best(*figure->best);
+    });
+  }
+  for (const std::string field : kCircumstances) {
+    add(field, [&](const ListedRun& run) { return of_result(run, field); });
+    if (!rows.back().differs()) rows.pop_back();
+  }
+  add("parameters_sha256",
+      [](const ListedRun& run) { return parameters_sha256(run.record).substr(0, 16); });
+  return rows;
+}
+
+// The columns of these runs.
+std::string table_of(const std::vector<Row>& rows, const std::vector<std::string>& names,
+                     const Range& runs, std::size_t longest) {
+  TextTable table;
+  const auto add = [&](const std::string& name, const std::vector<std::string>& cells) {
+    auto& line = table.emplace_back(1, name);
+    for (std::int64_t i = runs.offset; i < runs.end() && !cells.empty(); ++i) {
+      line.push_back(cut(printable(cells[static_cast<std::size_t>(i)]), longest));
+    }
+  };
+  add("", names);
+  for (const Row& row : rows) add(row.name, row.cells);
+  return table_text(table, "l");
+}
+
+std::string verdict_of(const Comparison& comparison) {
+  if (comparison.are_equal()) {
+    return "Equal but for time: their configs, their figures at each step and their parameters are "
+           "the same.\n";
+  }
+  const auto& same_parameters = comparison.has_same_parameters;
+  const auto differ = std::ssize(comparison.differing);
+  return str(differ == 0 ? "Their configs are the same."
+                         : str("Their configs differ in ", counted(differ, "key"), "."),
+             comparison.has_same_figures ? " Their figures are the same at each step."
+                                         : " Their figures differ.",
+             !same_parameters   ? " Not all have ended: only then are parameters compared."
+             : *same_parameters ? " Their parameters are the same."
+                                : " Their parameters differ.",
+             "\n");
+}
+
+}  // namespace
+
+Comparison compare(const std::vector<fs::path>& folders) {
+  Comparison comparison;
+  std::set<std::string> names;
+  std::set<std::string> keys;
+  for (const fs::path& folder : folders) {
+    ListedRun& run = comparison.runs.emplace_back(listed_run(folder));
+    require<DataError>(run.damage.empty(), run.damage);
+    names.insert(run.name);
+    for (const auto& [key, value] : run.record.config) keys.insert(key);
+  }
+  const std::vector<ListedRun>& runs = comparison.runs;
+  const ListedRun& first = runs.front();
+  if (names.size() < runs.size()) {
+    for (ListedRun& run : comparison.runs) run.name = run.record.folder.string();
+  }
+  const auto all = [&](const auto& is_as_first) { return std::ranges::all_of(runs, is_as_first); };
+  for (const std::string& key : keys) {
+    const std::string value = config_value(first, key);
+    if (!all([&](const ListedRun& run) { return config_value(run, key) == value; })) {
+      comparison.differing.push_back(key);
+    }
+  }
+  comparison.has_same_figures = all([&](const ListedRun& run) {
+    return std::ranges::equal(run.figures, first.figures, [](const Figure& a, const Figure& b) {
+      return a.name == b.name && a.digest == b.digest;
+    });
+  });
+  const std::string sha256 = parameters_sha256(first.record);
+  if (all([](const ListedRun& run) { return !parameters_sha256(run.record).empty(); })) {
+    comparison.has_same_parameters =
+        all([&](const ListedRun& run) { return parameters_sha256(run.record) == sha256; });
+  }
+  return comparison;
+}
+
+std::string comparison_text(const Comparison& comparison, std::optional<int> columns) {
+  constexpr std::size_t kLongest = 60, kLeast = 12;
+  const auto names = mapped(comparison.runs, &ListedRun::name);
+  const std::vector<Row> rows = rows_of(comparison);
+  const auto room = static_cast<std::size_t>(columns.value_or(std::numeric_limits<int>::max()));
+  std::size_t of_names = 0;
+  for (const Row& row : rows)
+    of_names = std::max(of_names, row.name.size() + 3);  // two blanks and a "…"
+  const std::size_t longest = std::clamp(room - std::min(room, of_names), kLeast, kLongest);
+  std::string text;
+  for (Range part{0, 1}; part.offset < std::ssize(names); part = {part.end(), 1}) {
+    std::string table = table_of(rows, names, part, longest);
+    while (part.end() < std::ssize(names)) {
+      const std::string wider = table_of(rows, names, {part.offset, part.size + 1}, longest);
+      if (text_width(wider) > room) break;
+      table = wider;
+      ++part.size;
+    }
+    text += table + "\n";
+  }
+  return text + verdict_of(comparison);
+}
+
+Json comparison_json(const Comparison& comparison) {
+  Json differences = Json::object();
+  for (const std::string& key : comparison.differing) {
+    for (const ListedRun& run : comparison.runs) {
+      const auto value = run.record.config.find(key);
+      differences[key].push_back(value == run.record.config.end() ? Json() : Json(value->second));
+    }
+  }
+  const auto& same_parameters = comparison.has_same_parameters;
+  return {{"equal_but_for_time", comparison.are_equal()},
+          {"same_figures", comparison.has_same_figures},
+          {"same_parameters", same_parameters ? Json(*same_parameters) : Json()},
+          {"differences", differences},
+          {"runs", runs_json(comparison.runs)}};
+}
+
+}  // namespace lockstep::report
