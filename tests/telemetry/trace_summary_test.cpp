@@ -57,8 +57,8 @@ host 1 had more spans than a trace has
 host 1's clock is within 0.012 ms of host 0's
 
 ms a step  data  forward  backward  exposed communication  (hidden)  update  in all
-replica 0   2.00    38.00     10.00                  40.00     20.00   10.00  100.00
-replica 1   2.00    58.00     10.00                  20.00     20.00   10.00  100.00
+replica 0  2.00    38.00     10.00                  40.00     20.00   10.00  100.00
+replica 1  2.00    58.00     10.00                  20.00     20.00   10.00  100.00
 
 idle, ms a step  for bytes  for data  paused  for others
 replica 0            17.50      2.00    0.00  22.50 for replica 1
