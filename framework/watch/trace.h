@@ -10,6 +10,13 @@
 
 namespace lockstep::watch {
 
+/// Steps of which a trace is wanted.
+struct TracedSteps {
+  std::int64_t first = 0;  ///< 0: the next one
+  std::int64_t count = 0;
+  bool operator==(const TracedSteps&) const = default;
+};
+
 /// What all replicas of a job have done in some of its steps, on one clock: that of host 0's
 /// recorder, in nanoseconds. It is put together from the rings of all hosts.
 struct Trace {
