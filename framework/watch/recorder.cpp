@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::array kKinds{"step",       "data",       "forward", "backward",
                             "reduction",  "collective", "update",  "gather",
-                            "evaluation", "checkpoint", "pause"};
+                            "evaluation", "checkpoint", "pause",   "operation"};
 
 constexpr std::size_t kNameWords = 16;
 

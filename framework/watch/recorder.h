@@ -28,11 +28,12 @@ enum class SpanKind : std::uint8_t {
   gather,      ///< of parameters that other replicas have updated, as a reduction
   evaluation,
   checkpoint,
-  pause  ///< its process was stopped
+  pause,     ///< its process was stopped
+  operation  ///< an operator of LibTorch's
 };
 [[nodiscard]] const char* name_of(SpanKind kind) noexcept;
 constexpr SpanKind last_of(SpanKind) noexcept {
-  return SpanKind::pause;
+  return SpanKind::operation;
 }
 
 /// The recorder's clock: this host's steady clock, in nanoseconds. Its processes share it.

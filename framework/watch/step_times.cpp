@@ -49,6 +49,7 @@ TimePart part_of(SpanKind kind) {
     case SpanKind::pause:
       return TimePart::pause;
     case SpanKind::step:
+    case SpanKind::operation:
       break;
   }
   return TimePart::other;
