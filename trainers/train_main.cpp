@@ -45,6 +45,7 @@
 #include "trainers/run/hints.h"
 #include "trainers/run/memory_report.h"
 #include "trainers/run/resume.h"
+#include "trainers/run/run_trace.h"
 
 namespace lockstep {
 namespace {
@@ -257,8 +258,11 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
     if (!options.resume) tell_beginning();
     prepare_output(options);
   };
+  config.launch.trace = trace_options(options.output, config.telemetry.trace);
   training::TensorMemory::prepare();  // before replicas and what makes their batches are threads
-  return launch([&] { Trainer(config, data, options).run(); }, config.launch);
+  const int status = launch([&] { Trainer(config, data, options).run(); }, config.launch);
+  if (flags.hosts.rank == 0) drop_trace_request(options.output);
+  return status;
 }
 
 int train(const std::vector<const char*>& words, const Callbacks& callbacks) {

@@ -15,6 +15,7 @@
 #include "framework/base/record.h"
 #include "framework/comm/network/link.h"
 #include "framework/replicas/job_plan.h"
+#include "framework/watch/job_trace.h"
 #include "framework/watch/job_watch.h"
 #include "framework/watch/long_waits.h"
 
@@ -79,7 +80,7 @@ struct Asked {
 };
 /// A Stall and an Ending are reported to host 0, which then tells all others.
 using HostMessage = std::variant<Hello, Refused, Begins, Ready, Alive, Published, Asked,
-                                 watch::Stall, Ending, watch::BoardMessage>;
+                                 watch::Stall, Ending, watch::BoardMessage, watch::TraceMessage>;
 
 /// Host 0's launcher's links to all others, or theirs to it. Only flush() blocks. For one thread.
 class HostLinks {

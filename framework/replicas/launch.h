@@ -5,10 +5,16 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <source_location>
 #include <string>
 
 namespace lockstep {
+
+namespace watch {
+struct Trace;
+struct TracedSteps;
+}  // namespace watch
 
 enum class LaunchMode { processes, threads };
 
@@ -54,6 +60,15 @@ struct HostOptions {
   std::function<std::string(const std::string& of_host_0)> prepare{};
 };
 
+/// Traces of what all replicas do in some steps: see watch/trace.h. Host 0's launcher calls these,
+/// on the thread on which it watches its workers. What they throw is logged.
+struct TraceOptions {
+  /// The steps that are wanted. Asked a few times a second until the first of them has begun.
+  std::function<std::optional<watch::TracedSteps>()> wanted{};
+  /// Gets their trace when all replicas have done them, or have ended in one of them.
+  std::function<void(const watch::Trace& trace)> take{};
+};
+
 struct LaunchOptions {
   std::int64_t replicas = 1;
   /// How many of them run at once, at most all; 0: all.
@@ -83,6 +98,7 @@ struct LaunchOptions {
   std::function<void(std::int64_t restart)> before_restart{};
   /// More than one host needs processes and Backend::automatic.
   HostOptions hosts{};
+  TraceOptions trace{};  ///< none by default
 };
 
 /// Runs `replica` once a replica on this host, with the axis bound, and returns the status with

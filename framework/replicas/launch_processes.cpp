@@ -128,7 +128,7 @@ Ending run_processes(const std::function<void()>& function, const LaunchOptions&
   const auto shared = std::make_shared<comm::HostMemory>(count, memory.get());
   const StopSignals stop(asks ? &shared->stop_signal() : nullptr);
   held.release();
-  return supervise(std::move(workers), *shared->board(), hosts, options, stop,
+  return supervise(std::move(workers), *shared->board(), *shared->recorder(), hosts, options, stop,
                    restart < options.max_restarts);
 }
 

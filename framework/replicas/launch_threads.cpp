@@ -11,9 +11,11 @@
 #include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
 #include "framework/replicas/prints.h"
+#include "framework/replicas/running_job.h"
 #include "framework/replicas/stop_signals.h"
 #include "framework/replicas/thread_ends.h"
 #include "framework/replicas/worker.h"
+#include "framework/watch/job_trace.h"
 #include "framework/watch/long_waits.h"
 
 namespace lockstep::replicas {
@@ -67,7 +69,11 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
     running.emplace(Range{0, options.replicas}, failure, run);
     bool told = false;
     watch::LongWaits waits(*memory->board(), {0, count}, plan.in_turns(options.stall_warning));
+    watch::JobTrace trace(0, {{0, options.replicas}}, *memory->recorder(),
+                          trace_uses(options.trace));
+    trace.set_workers({{0, ::getpid()}});
     const auto look = [&] {
+      trace.progress();
       for (const watch::Stall& stall : waits.stalls()) log_warning(stall.text);
       stop.tell_early();
       if (stop.asked() != 0 && !std::exchange(told, true)) tell_asked(stop.asked());
@@ -77,6 +83,8 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
     };
     all_over = running->wait(kThreadGrace, look);
     look();
+    trace.end();
+    trace.close();
   }
   int status = 0;
   try {

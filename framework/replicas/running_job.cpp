@@ -8,6 +8,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
+#include "framework/replicas/first_failure.h"
 #include "framework/replicas/stop_signals.h"
 
 namespace lockstep::replicas {
@@ -25,9 +26,24 @@ static_assert(watch::BoardCopy::kPiece + 1024 <= comm::Link::kLongestMessage);
 
 }  // namespace
 
+watch::JobTrace::Uses trace_uses(const TraceOptions& options) {
+  const auto logged = [](const auto& call) {
+    if (const auto thrown = thrown_by(call)) log_warning("the trace: " + typed_text(thrown));
+  };
+  watch::JobTrace::Uses uses;
+  if (!options.wanted) return uses;
+  uses.wanted = [=] {
+    std::optional<watch::TracedSteps> steps;
+    logged([&] { steps = options.wanted(); });
+    return steps;
+  };
+  uses.take = [=](const watch::Trace& trace) { logged([&] { options.take(trace); }); };
+  return uses;
+}
+
 RunningJob::RunningJob(Hosts& hosts, milliseconds timeout, comm::StoreServer& store,
                        watch::Board& board)
-    : links_(hosts.links), patience_(timeout), store_(store) {
+    : links_(hosts.links), patience_(timeout), store_(store), layout_(hosts.plan.layout) {
   for (HostLinks::Peer& peer : links_.peers()) peer.heard = Clock::now();
   store_.on_set = [this](const std::string& key, const std::string& value) {
     if (!key.starts_with("process/")) links_.tell(Published{key, value});
@@ -37,6 +53,17 @@ RunningJob::RunningJob(Hosts& hosts, milliseconds timeout, comm::StoreServer& st
   watch_.emplace(
       own(), workers, static_cast<int>(hosts.plan.layout.replicas()), board,
       [this](std::size_t host, const watch::BoardMessage& message) { links_.send(host, message); });
+}
+
+void RunningJob::trace(const watch::Recorder& recorder, const TraceOptions& options,
+                       std::vector<std::pair<int, pid_t>> workers) {
+  watch::JobTrace::Uses uses = trace_uses(options);
+  uses.send = [this](std::size_t host, const watch::TraceMessage& message) {
+    links_.send(host, message);
+  };
+  trace_.emplace(own(), mapped(layout_.hosts(), &JobLayout::Host::replicas), recorder,
+                 std::move(uses));
+  trace_->set_workers(std::move(workers));
 }
 
 void RunningJob::progress() {
@@ -63,6 +90,7 @@ void RunningJob::progress() {
     reports_.try_emplace(peer.host, Ending{3, peer.name() + problem, own() == 0, 0});
   }
   if (watch_) watch_->progress();
+  if (trace_) trace_->progress();
   decide();
 }
 
@@ -78,6 +106,8 @@ void RunningJob::hear(const HostLinks::Heard& heard) {
     asked_ = asked->signal;
   } else if (const auto* const said = std::get_if<watch::BoardMessage>(&message)) {
     if (watch_) watch_->hear(from, *said);
+  } else if (const auto* const traced = std::get_if<watch::TraceMessage>(&message)) {
+    if (trace_) trace_->hear(from, *traced);
   } else if (const auto* const stall = std::get_if<watch::Stall>(&message)) {
     own() == 0 ? warn(*stall) : log_warning(stall->text);
   } else if (const auto* const ending = std::get_if<Ending>(&message)) {
@@ -103,6 +133,7 @@ void RunningJob::warn(const watch::Stall& stall) {
 }
 
 void RunningJob::report(const Ending& ending) {
+  if (trace_) trace_->end();
   const auto before = reports_.find(own());
   if (before != reports_.end() && before->second.status != 0) return;
   reports_[own()] = ending;
@@ -131,9 +162,14 @@ void RunningJob::decide() {
   const bool is_late = first_failure_ && Clock::now() - *first_failure_ > grace;
   const bool is_certain = own() == 0 && root != nullptr && root->doubt == 0;
   const bool has_all = own() == 0 ? reports_.size() > links_.peers().size() : reports_.contains(0);
-  if (!has_all && !is_certain && !is_late) return;
+  const bool is_waited_for = root == nullptr && trace_ && trace_->is_pending();
+  if ((!has_all || is_waited_for) && !is_certain && !is_late) return;
   verdict_ = root == nullptr ? Ending{} : *root;
-  if (own() == 0) links_.tell(*verdict_);
+  if (own() != 0) return;
+  links_.tell(*verdict_);
+  if (!trace_) return;
+  trace_->end();
+  trace_->close();
 }
 
 }  // namespace lockstep::replicas

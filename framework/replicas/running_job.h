@@ -6,17 +6,28 @@
 #include <optional>
 #include <set>
 #include <tuple>
+#include <utility>
+#include <vector>
+
+#include <sys/types.h>
 
 #include "framework/base/non_copyable.h"
 #include "framework/base/poll_set.h"
 #include "framework/comm/store.h"
 #include "framework/replicas/host_links.h"
 #include "framework/replicas/host_meeting.h"
+#include "framework/replicas/job_plan.h"
+#include "framework/replicas/launch.h"
 #include "framework/watch/board.h"
+#include "framework/watch/job_trace.h"
 #include "framework/watch/job_watch.h"
 #include "framework/watch/long_waits.h"
+#include "framework/watch/recorder.h"
 
 namespace lockstep::replicas {
+
+/// What a JobTrace of a job with these options does with traces.
+[[nodiscard]] watch::JobTrace::Uses trace_uses(const TraceOptions& options);
 
 /// One run of a job on all of its hosts, seen by one of their launchers; also of a job on this host
 /// alone. A launcher whose link closes, or that says nothing for `timeout`, is lost, and the job
@@ -31,6 +42,15 @@ class RunningJob : private NonCopyable {
   /// Whether the job has begun on several hosts, and the number of this one.
   [[nodiscard]] bool has_hosts() const noexcept { return links_.hosts() > 1; }
   [[nodiscard]] std::size_t own() const noexcept { return links_.own(); }
+
+  /// Makes traces of what this host's workers have in `recorder`, when `options` say so.
+  void trace(const watch::Recorder& recorder, const TraceOptions& options,
+             std::vector<std::pair<int, pid_t>> workers);
+
+  /// After how long progress() is due, where a trace says that.
+  [[nodiscard]] std::optional<std::chrono::milliseconds> pace() const {
+    return trace_ ? trace_->pace() : std::nullopt;
+  }
 
   /// Adds what to poll for, and goes on with what can be done now.
   void add_to(PollSet& polled) const { links_.add_to(polled); }
@@ -58,7 +78,9 @@ class RunningJob : private NonCopyable {
   HostLinks& links_;
   const std::chrono::milliseconds patience_;  // with others that say nothing
   comm::StoreServer& store_;
+  const JobLayout layout_;
   std::optional<watch::JobWatch> watch_;  // of a job on several hosts
+  std::optional<watch::JobTrace> trace_;
   Clock::time_point told_alive_{};
   std::set<std::tuple<std::uint64_t, std::uint64_t, int>> stalls_;  // of host 0: told ones
   int asked_ = 0;

@@ -230,8 +230,8 @@ std::string memory_note() {
 
 class Supervisor {
  public:
-  Supervisor(std::vector<WorkerProcess> processes, watch::Board& board, Hosts& hosts,
-             const LaunchOptions& options, const StopSignals& stop)
+  Supervisor(std::vector<WorkerProcess> processes, watch::Board& board, watch::Recorder& recorder,
+             Hosts& hosts, const LaunchOptions& options, const StopSignals& stop)
       : board_(board),
         timeout_(hosts.plan.in_turns(options.timeout)),
         long_waits_(board, {processes.front().index, std::ssize(processes)},
@@ -241,6 +241,9 @@ class Supervisor {
     const std::string host = job_.has_hosts() ? str("host ", job_.own(), ", ") : "";
     for (WorkerProcess& process : processes)
       workers_.emplace_back(std::move(process), host, options.prints, stop_);
+    job_.trace(recorder, options.trace, mapped(workers_, [](const Watched& worker) {
+                 return std::pair(static_cast<int>(worker.index), worker.pid);
+               }));
   }
 
   Ending run(bool may_restart) {
@@ -370,8 +373,12 @@ class Supervisor {
     }
   }
 
-  // How often to look around. What other hosts ask for is not to come late.
-  milliseconds interval() const { return job_.has_hosts() ? kHostsInterval : kPatrolInterval; }
+  // How often to look around. What other hosts ask for is not to come late, and rings are to be
+  // read before they are full.
+  milliseconds interval() const {
+    const milliseconds usual = job_.has_hosts() ? kHostsInterval : kPatrolInterval;
+    return std::min(usual, job_.pace().value_or(usual));
+  }
 
   // Says which workers nobody but the launcher can end, or "".
   std::string patrol() {
@@ -486,9 +493,10 @@ class Supervisor {
 
 }  // namespace
 
-Ending supervise(std::vector<WorkerProcess> workers, watch::Board& board, Hosts& hosts,
-                 const LaunchOptions& options, const StopSignals& stop, bool may_restart) {
-  return Supervisor(std::move(workers), board, hosts, options, stop).run(may_restart);
+Ending supervise(std::vector<WorkerProcess> workers, watch::Board& board, watch::Recorder& recorder,
+                 Hosts& hosts, const LaunchOptions& options, const StopSignals& stop,
+                 bool may_restart) {
+  return Supervisor(std::move(workers), board, recorder, hosts, options, stop).run(may_restart);
 }
 
 }  // namespace lockstep::replicas

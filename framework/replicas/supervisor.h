@@ -8,6 +8,7 @@
 #include "framework/replicas/stop_signals.h"
 #include "framework/replicas/worker_process.h"
 #include "framework/watch/board.h"
+#include "framework/watch/recorder.h"
 
 namespace lockstep::replicas {
 
@@ -22,8 +23,10 @@ namespace lockstep::replicas {
 /// Workers that wait for each other end with a Timeout by themselves. The supervisor ends the job
 /// where they cannot do so: if all have been stopped for the timeout, or if one waits for others on
 /// the `board` and has not checked its wait for that long. It warns of stalls on all hosts.
+/// Traces are made of replicas' `recorder`.
 [[nodiscard]] Ending supervise(std::vector<WorkerProcess> workers, watch::Board& board,
-                               Hosts& hosts, const LaunchOptions& options, const StopSignals& stop,
+                               watch::Recorder& recorder, Hosts& hosts,
+                               const LaunchOptions& options, const StopSignals& stop,
                                bool may_restart);
 
 }  // namespace lockstep::replicas

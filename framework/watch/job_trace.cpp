@@ -15,8 +15,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A ring of 4096 spans is read this often: 40 of them a millisecond are not too many.
-constexpr milliseconds kLook{100};
+// Rings are read this often; those that get more than a quarter of their spans in between at the
+// second pace.
+constexpr milliseconds kLook{20};
+constexpr milliseconds kQuickLook{2};
 constexpr milliseconds kAsk{250};
 // After its replicas' end a host waits so long for what others have still to say.
 constexpr milliseconds kLate{2000};
@@ -109,7 +111,7 @@ void JobTrace::progress() {
     const bool is_known = steps == steps_ && (trace_ || (steps && steps->first > 0));
     if (steps && !is_known) want(*steps);
   }
-  if (wanted_ && now - looked_ >= kLook) look();
+  if (wanted_ && now - looked_ >= pace_) look();
 }
 
 void JobTrace::want(const TracedSteps& steps) {
@@ -165,6 +167,7 @@ std::int64_t JobTrace::newest(std::optional<int> replica) const {
 }
 
 void JobTrace::gather() {
+  pace_ = kLook;
   for (const ReplicaRecording& recording : read_replicas(recorder_, after_)) {
     for (std::size_t track = 0; track < recording.tracks.size(); ++track) {
       const Recorder::Recording& its = recording.tracks[track];
@@ -173,6 +176,7 @@ void JobTrace::gather() {
       all.name = its.track;
       // Others may have taken the place of spans that nobody has read.
       const std::uint64_t last = after_[{recording.replica, track}];
+      if (its.begun > last + Recorder::kSpans / 4) pace_ = kQuickLook;
       is_cut_ = is_cut_ || (last > 0 && its.begun > last + Recorder::kSpans);
       for (const Recorder::Span& span : its.spans) all.spans.insert_or_assign(span.number, span);
       // One that has outlasted its place stands at its end once more.

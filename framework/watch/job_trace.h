@@ -83,6 +83,10 @@ class JobTrace : private NonCopyable {
   void hear(std::size_t from, const TraceMessage& message);
   /// This host's replicas have ended, and record nothing more.
   void end();
+  /// While this host's recorder is read: after how long progress() is due again.
+  [[nodiscard]] std::optional<std::chrono::milliseconds> pace() const {
+    return wanted_ ? std::optional(pace_) : std::nullopt;
+  }
   /// On host 0: whether a trace's last pieces are still to come, a little while after end().
   [[nodiscard]] bool is_pending() const;
   /// The run is over. Gives away what there is of a trace that is pending.
@@ -126,6 +130,7 @@ class JobTrace : private NonCopyable {
   std::vector<std::pair<int, pid_t>> workers_;
   Clock::time_point asked_{};   // when somebody was last asked for what is wanted
   Clock::time_point looked_{};  // and when the rings were read
+  std::chrono::milliseconds pace_{0};
   std::optional<Clock::time_point> ended_;
 
   std::uint64_t number_ = 0;  // of the trace

@@ -12,6 +12,8 @@
 #include <poll.h>
 
 #include "framework/base/text.h"
+#include "framework/telemetry/trace_file.h"
+#include "framework/watch/trace.h"
 #include "tests/catch.h"
 #include "tests/hosts/job_on_hosts.h"
 #include "tests/hosts/sockets.h"
@@ -47,16 +49,37 @@ struct Layout {
   Flags flags = {};
 };
 
+// Of steps 2 and 3, from all hosts' replicas, on one clock.
+void check_trace(const JobOnHosts& job, const Layout& layout) {
+  const watch::Trace trace = read_trace(job.output(0, "trace.json"));
+  CHECK(trace.first == 2);
+  REQUIRE(trace.hosts.size() == layout.hosts);
+  std::map<int, std::uint64_t> begins;  // of step 2, by replica
+  for (const watch::Trace::Host& host : trace.hosts) {
+    CHECK((host.error > 0) == (&host != &trace.hosts[0]));
+    CHECK(host.error < 1'000'000'000);
+    for (const watch::ReplicaRecording& recording : host.replicas) {
+      for (const watch::Recorder::Span& span : recording.tracks.at(0).spans) {
+        if (span.kind == watch::SpanKind::step && span.id == 2)
+          begins[recording.replica] = span.begin;
+      }
+    }
+  }
+  CHECK(begins.size() == layout.replicas);
+}
+
 void check_layout(const Layout& layout, const TestNetwork& network, const Result& expected,
                   const Flags& more) {
   INFO(layout.replicas << " replicas on " << layout.hosts << " hosts ("
                        << join(layout.host_replicas) << ") " << join(layout.flags + more, " "));
-  JobOnHosts job(network, kPerceptron, layout.replicas, layout.flags + more);
+  JobOnHosts job(network, kPerceptron, layout.replicas,
+                 layout.flags + more + set("telemetry.trace=[2,3]"));
   for (std::size_t host = 0; host < layout.host_replicas.size(); ++host) {
     job.add(host, {"--host-replicas", str(layout.host_replicas[host])});
   }
   check_all_well(job, job.run(), expected);
   CHECK(network.left_behind() == Lines{});
+  check_trace(job, layout);
   // Each host holds whole parameters once.
   const nlohmann::json memory = read_json(job.output(0, "result.json")).at("memory");
   for (const std::string what : {"parameters", "gradients", "optimizer_state"}) {

@@ -48,9 +48,9 @@ struct TrainedRun {
 TEST_CASE("each command of train has its help, and unknown ones are refused with the nearest") {
   const TemporaryFolder folder;
   const Ended all = train(folder.path(), {"--help"});
-  const std::vector<std::string> names{"export",  "inspect", "eval",  "predict",
-                                       "sample",  "summary", "check", "runs",
-                                       "compare", "report",  "list",  "keys"};
+  const std::vector<std::string> names{"export",  "inspect", "eval", "predict", "sample",
+                                       "summary", "check",   "runs", "compare", "report",
+                                       "trace",   "list",    "keys"};
   for (const std::string& command : names) {
     CHECK_THAT(all.out, ContainsSubstring("\n  train " + command + " "));
     const Ended help = train(folder.path(), {command, "--help"});
@@ -84,6 +84,12 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
                 "unknown flag --zip; see train export --help");
   check_refused(folder.path(), {"inspect"},
                 "a checkpoint's folder is needed; see train inspect --help");
+  check_refused(folder.path(), {"trace"},
+                "either a run's folder is needed, or --summary FILE; see train trace --help");
+  check_refused(folder.path(), {"trace", "."},
+                ". holds no run: name the folder of one that goes on");
+  check_refused(folder.path(), {"trace", "--summary", "none"},
+                "data file 'none': there is no such file");
   check_refused(folder.path(), {"report"}, "a run's folder is needed; see train report --help");
   check_refused(folder.path(), {"report", "."}, ". is no run's folder: it has no config.yaml");
   check_refused(folder.path(), {"inspect", "a", "b"}, "'b' is no flag; see train inspect --help");

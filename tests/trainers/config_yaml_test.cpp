@@ -148,6 +148,8 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
       "checkpoint.best: none",
       "telemetry.tensorboard: true",
       "telemetry.histograms: 0",
+      "telemetry.trace: []",
+      "telemetry.operators: false",
   };
   for (const std::string& line : lines) {
     INFO(line);

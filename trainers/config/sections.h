@@ -204,16 +204,31 @@ struct CheckpointOptions {
 /// What a run writes for people beside its metrics.
 struct TelemetryOptions {
   bool tensorboard = true;
-  std::int64_t histograms = 0;  ///< steps between them; 0: none
+  std::int64_t histograms = 0;      ///< steps between them; 0: none
+  bool operators = false;           ///< LibTorch's, too, are spans of traces
+  std::vector<std::int64_t> trace;  ///< the first and the last step of a trace; empty: none
 };
 
 [[nodiscard]] inline keys::ConfigKeys telemetry_keys(TelemetryOptions& telemetry) {
+  keys::Value trace = list(telemetry.trace, keys::at_least<std::int64_t>(1));
+  trace.samples = [] { return keys::Samples{{"[100, 110]", "[]"}, {"[0, 5]", "[1.5, 2]"}}; };
+  const auto trace_problem = [&telemetry] {
+    const auto& steps = telemetry.trace;
+    const bool fits = steps.empty() || (steps.size() == 2 && steps[0] <= steps[1]);
+    return fits ? "" : "must be the first and the last step, as [100, 110], or []";
+  };
   return {
       {"tensorboard", keys::flag(telemetry.tensorboard),
        "write event files, which TensorBoard shows, beside metrics.jsonl", keys::kMayChange},
       {"histograms", number(telemetry.histograms, keys::kNatural),
        "steps between histograms of parameters and gradients in event files; 0: none",
        keys::kMayChange},
+      {"trace",
+       trace,
+       "the first and the last step of which trace.json is written, a timeline of all replicas",
+       {.problem = trace_problem, .may_change = true}},
+      {"operators", keys::flag(telemetry.operators),
+       "record LibTorch's operators by name, too, for traces", keys::kMayChange},
   };
 }
 

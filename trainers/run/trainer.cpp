@@ -25,6 +25,7 @@
 #include "framework/replicas/machine.h"
 #include "framework/telemetry/digest.h"
 #include "framework/telemetry/metrics.h"
+#include "framework/telemetry/operator_spans.h"
 #include "framework/training/tensor_memory.h"
 #include "framework/training/uncounted_samples.h"
 #include "framework/tree/error_place.h"
@@ -223,6 +224,7 @@ class Trainer::Run {
       reporter_.print_parameters("original parameters: ", *model_);
     }
     reporter_.begin();
+    if (config_.telemetry.operators) operators_.emplace();
     if (reporter_.writes() && replicas::own_math_threads() > 1)
       cores_.emplace(replicas::own_math_threads());
     if (options_.stop_after > course_.total_steps) {
@@ -635,6 +637,7 @@ class Trainer::Run {
     reporter_.print("results in           " + options_.output.string());
   }
 
+  std::optional<telemetry::OperatorSpans> operators_;
   std::optional<CoresWatch> cores_;  // of the replica that tells, if it has several math threads
   ReplicaMemory memory_{.resident_at_start = resident_at_start()};
   Trainer& own_;
