@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 #include <vector>
 
@@ -107,6 +108,15 @@ Blas blas() {
             "libopenblas0-openmp"};
   }
   return {file.empty() ? "LibTorch's own" : file, ""};
+}
+
+std::string cpu_model() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with("model name")) continue;
+    return line.substr(std::min(line.find_first_not_of(" \t", line.find(':') + 1), line.size()));
+  }
+  return "";
 }
 
 std::string cpu_capability() {

@@ -22,6 +22,9 @@ struct Blas {
 };
 [[nodiscard]] Blas blas();
 
+/// The CPU's name; "" where the system does not say.
+[[nodiscard]] std::string cpu_model();
+
 /// The instructions for which LibTorch picks its kernels on this CPU, for example "AVX2".
 [[nodiscard]] std::string cpu_capability();
 

@@ -329,6 +329,21 @@ TEST_CASE("bench recorder says what a span costs, and what of it is the clock") 
   }
 }
 
+TEST_CASE("bench peak says what products take, and keeps the rate of the fastest for its user") {
+  Bench bench;
+  bench.set("XDG_CACHE_HOME", bench.file("cache").string());
+  const Ended end = bench.run({"peak", "--repetitions", "1"});
+  require_status(end, 0);
+  const auto peaks = nlohmann::json::parse(read_text(bench.file("cache/lockstep/peaks.json")));
+  REQUIRE(peaks.size() == 2);
+  for (const auto& [name, rate] : peaks.items()) {
+    CHECK_THAT(name, ContainsSubstring(" core") && ContainsSubstring(", LibTorch "));
+    CHECK(rate.get<double>() > 1e8);
+  }
+  for (const std::string part : {"== float32: a product ", "== bfloat16: a product "})
+    CHECK_THAT(end.out, ContainsSubstring(part));
+}
+
 TEST_CASE("a picture that this machine cannot draw is refused before anything is measured") {
   Bench bench;
   write_text(bench.file("matplotlib.py"), "raise ImportError('it is broken')");
@@ -408,11 +423,11 @@ TEST_CASE("what is not understood is refused, in one line and at once") {
   };
   const std::vector<Refusal> refusals{
       {{},
-       "a measurement is needed: collectives, vdot, training, checkpoint, parts or recorder; see "
-       "bench --help"},
+       "a measurement is needed: collectives, vdot, training, checkpoint, parts, peak or "
+       "recorder; see bench --help"},
       {{"colectives"},
        "unknown measurement 'colectives' (did you mean 'collectives'?): collectives, vdot, "
-       "training, checkpoint, parts or recorder; see bench --help"},
+       "training, checkpoint, parts, peak or recorder; see bench --help"},
       {{"collectives", "--size", "8"},
        "unknown flag --size (did you mean '--sizes'?); see bench --help"},
       {{"vdot", "--sizes", "8"}, "unknown flag --sizes"},

@@ -15,7 +15,7 @@ namespace lockstep::bench {
 
 // Each in a file of its own.
 using Run = std::string(const Workplace& workplace, const Options& options);
-Run run_collectives, run_vdot, run_training, run_checkpoint, run_parts, run_recorder;
+Run run_collectives, run_vdot, run_training, run_checkpoint, run_parts, run_peak, run_recorder;
 
 namespace {
 
@@ -183,6 +183,8 @@ const std::vector<Benchmark>& benchmarks() {
       {"checkpoint", "saving and loading a training's state, on the disk and in memory",
        run_checkpoint},
       {"parts", "what single parts cost: the start on a wide table, shard_map's check", run_parts},
+      {"peak", "the most FLOPs a second that this machine's cores do; runs tell their part of it",
+       run_peak},
       {"recorder", "what a replica's record of its time costs", run_recorder}};
   return all;
 }

@@ -11,7 +11,7 @@
 #include "framework/training/block.h"
 #include "framework/training/evaluation_mode.h"
 #include "framework/training/forward_place.h"
-#include "trainers/commands/operation_count.h"
+#include "trainers/run/operation_count.h"
 
 namespace lockstep {
 namespace {

@@ -17,6 +17,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/text.h"
+#include "framework/base/user_folder.h"
 #include "framework/storage/file.h"
 
 namespace fs = std::filesystem;
@@ -100,12 +101,10 @@ Secret Secret::read_or_make(const fs::path& file) {
 }
 
 fs::path Secret::default_file() {
-  const char* const config = std::getenv("XDG_CONFIG_HOME");
-  if (config != nullptr && *config == '/') return fs::path(config) / "lockstep" / "secret";
-  const char* const home = std::getenv("HOME");
-  require<DataError>(home != nullptr && *home == '/',
+  const fs::path folder = user_folder("XDG_CONFIG_HOME", ".config");
+  require<DataError>(!folder.empty(),
                      "neither XDG_CONFIG_HOME nor HOME says where the user's secret is");
-  return fs::path(home) / ".config" / "lockstep" / "secret";
+  return folder / "secret";
 }
 
 Secret Secret::of_job(ConstBytes job) const {

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdlib>
 #include <ctime>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,19 +22,10 @@
 #include "framework/base/instruction_set.h"
 #include "framework/base/stream_copy.h"
 #include "framework/base/text.h"
+#include "framework/replicas/machine.h"
 
 namespace lockstep::bench {
 namespace {
-
-// "" if the system does not say.
-std::string cpu_model() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    if (line.rfind("model name", 0) != 0) continue;
-    return line.substr(std::min(line.find_first_not_of(" \t", line.find(':') + 1), line.size()));
-  }
-  return "";
-}
 
 std::string widest_vectors() {
   const InstructionSet best = best_instruction_set();
@@ -90,7 +80,7 @@ MachineFacts machine_facts() {
   std::strftime(date_text.data(), date_text.size(), "%Y-%m-%d", &date);
   double load = 0;
   (void)::getloadavg(&load, 1);
-  const std::string cpu = cpu_model();
+  const std::string cpu = replicas::cpu_model();
   return {.cpu = cpu.empty() ? system.machine : cpu,
           .cores = usable_cores(),
           .instructions = widest_vectors(),

@@ -220,7 +220,7 @@ struct PartResult {
 };
 
 struct PartsReport {
-  std::string measurement = "parts";  ///< or "recorder"
+  std::string measurement = "parts";  ///< or "peak" or "recorder"
   Heading heading = {};
   std::vector<PartResult> results = {};
 };

@@ -1,4 +1,4 @@
-#include "trainers/commands/operation_count.h"
+#include "trainers/run/operation_count.h"
 
 #include <cstddef>
 #include <map>
