@@ -1,7 +1,12 @@
 #include "framework/base/logging.h"
 
+#include <string>
+
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include "framework/base/terminal.h"
 
 namespace lockstep {
 namespace {
@@ -11,7 +16,7 @@ spdlog::logger& logger() {
   static spdlog::logger* const instance = [] {
     auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
     auto* made = new spdlog::logger("lockstep", std::move(sink));
-    made->set_pattern("%n: %v");
+    made->set_pattern(std::string(line_start(STDERR_FILENO)) + "%n: %v");
     made->flush_on(spdlog::level::info);
     return made;
   }();

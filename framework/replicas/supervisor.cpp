@@ -22,6 +22,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/memory.h"
 #include "framework/base/poll_set.h"
+#include "framework/base/terminal.h"
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
 #include "framework/comm/store.h"
@@ -126,6 +127,8 @@ class Relay {
     if (!prefix_) {
       has_left_out_ = true;
     } else if (prefix_->empty()) {
+      if (at_line_start_) write_all(target_, start_, *stop_);
+      at_line_start_ = text.ends_with('\n');
       write_all(target_, text, *stop_);
     } else {
       for (const char letter : text) {
@@ -157,7 +160,7 @@ class Relay {
   }
 
   void finish_line() {
-    write_all(target_, *prefix_ + line_ + "\n", *stop_);
+    write_all(target_, str(start_, *prefix_, line_, "\n"), *stop_);
     line_.clear();
   }
 
@@ -165,6 +168,10 @@ class Relay {
   int target_;
   // "" passes bytes on as they come; without one they are left out.
   std::optional<std::string> prefix_;
+  // Progress, which comes on worker 0's stdout, begins its line itself.
+  std::string_view start_ =
+      target_ == STDOUT_FILENO && prefix_ == "" ? std::string_view() : line_start(target_);
+  bool at_line_start_ = true;
   bool has_left_out_ = false;
   const StopSignals* stop_;
   std::string line_;  // that is to have the prefix, unfinished

@@ -17,8 +17,8 @@
 namespace lockstep {
 
 /// One value of a metrics line. A double that is not finite is written as null, since JSON has no
-/// word for it.
-using MetricValue = std::variant<std::int64_t, double, std::string>;
+/// word for it. A map is an object of numbers.
+using MetricValue = std::variant<std::int64_t, double, std::string, std::map<std::string, double>>;
 
 /// The double that prints as the shortest decimal that reads back as `value`: 0.16 for 0.16f, where
 /// static_cast<double>(0.16f) prints as 0.1599999964237213.

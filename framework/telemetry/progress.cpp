@@ -11,6 +11,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "framework/base/memory.h"
+#include "framework/base/terminal.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
@@ -19,13 +21,12 @@ namespace {
 constexpr int kDefaultColumns = 80;
 constexpr int kMinBar = 10;
 constexpr int kMaxBar = 40;
-constexpr int kParts = 5;
+constexpr int kParts = 8;
 constexpr std::string_view kGap = "  ";
 // How often a line is shown in any case.
 constexpr std::chrono::milliseconds kTerminalPeriod{500};
 constexpr std::chrono::seconds kLogPeriod{60};
 constexpr std::chrono::milliseconds kTick{100};
-constexpr std::string_view kRedraw = "\r\x1b[K";  // to the line's start, erase to its end
 
 bool stops_before(const ProgressState& state) {
   return state.stop > 0 && state.stop < state.total;
@@ -50,10 +51,13 @@ std::vector<Field> fields(const ProgressState& state) {
                                  stops_before(state) ? str(", stops at ", state.stop) : "")}};
   if (state.epoch >= 0) all.push_back({3, str("epoch ", state.epoch)});
   if (state.loss) all.push_back({1, "loss " + formatted("%.4g", *state.loss)});
-  if (state.samples_per_s) {
-    const double rate = *state.samples_per_s;
-    all.push_back({kParts - 1, formatted(rate < 100 ? "%.3g samples/s" : "%.0f samples/s", rate)});
+  if (state.lr) all.push_back({6, "lr " + formatted("%.3g", *state.lr)});
+  if (const auto& rate = state.tokens_per_s ? state.tokens_per_s : state.samples_per_s) {
+    all.push_back({4, formatted(*rate < 100 ? "%.3g" : "%.0f", *rate) +
+                          (state.tokens_per_s ? " tokens/s" : " samples/s")});
   }
+  if (state.waiting) all.push_back({5, formatted("%.0f%% waiting", 100 * *state.waiting)});
+  if (state.memory > 0) all.push_back({kParts - 1, text_of_bytes(state.memory)});
   all.push_back({2, duration_text(seconds_left(state)) + " left"});
   return all;
 }

@@ -19,8 +19,12 @@ struct ProgressState {
   std::int64_t total = 0;                 // steps in all
   std::int64_t stop = 0;                  // the step after which it stops before; 0: at its end
   std::int64_t epoch = 0;                 // -1: there are none
-  std::optional<double> loss{};           // the last that is known
+  std::optional<double> loss{};           // the mean over some steps
+  std::optional<double> lr{};             // the learning rate
   std::optional<double> samples_per_s{};  // none before a step is done
+  std::optional<double> tokens_per_s{};   // stands in the place of samples
+  std::optional<double> waiting{};        // the part of the replicas' time, from 0 to 1
+  std::int64_t memory = 0;                // bytes; 0: not known
   double elapsed_s = 0.0;                 // since the first step began
   std::string unit = "step";              // what is counted
 };
@@ -30,7 +34,7 @@ struct ProgressState {
 [[nodiscard]] std::string duration_text(double seconds);
 
 /// The whole state on one line, for a log:
-///   step 20/200  epoch 1  loss 0.4312  10500 samples/s  0:09 left
+///   step 20/200  epoch 1  loss 0.4312  lr 0.001  10500 samples/s  3% waiting  99.5 MiB  0:09 left
 /// Unknown values are left out. The time left is the mean time of a step times the steps to come:
 /// --:-- before the first step is done, at least a second before the last. Of a run that stops
 /// before its end it is that until then, and the line says so: "step 20/200, stops at 60".
@@ -39,7 +43,8 @@ struct ProgressState {
 /// The same in fewer than `columns` characters (the last column of some terminals wraps), with a
 /// bar where 10 columns or more are free for one:
 ///   [=====>          ]  step 20/200  epoch 1  loss 0.4312  10500 samples/s  0:09 left
-/// Where it doesn't fit, samples/s go first, then the epoch, then the time left, then the loss.
+/// Where it doesn't fit, memory goes first, then the learning rate, then what is waited, then
+/// samples/s, then the epoch, then the time left, then the loss.
 [[nodiscard]] std::string progress_bar(const ProgressState& state, int columns);
 
 /// The width of the terminal that `stream` writes to, now. 80 if the terminal does not tell;

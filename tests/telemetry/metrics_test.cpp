@@ -47,10 +47,12 @@ TEST_CASE("metrics are one JSON object a line, in the order given", "[telemetry]
   MetricsWriter metrics(home.path());
   metrics.write({{"step", 20}, {"loss", 85.25}, {"lr", 0.01}, {"phase", "train"}});
   metrics.write({{"z", std::int64_t{1} << 60}, {"a", -1.5e-30}});
+  metrics.write({{"parts", std::map<std::string, double>{{"data", 0.25}, {"update", 1}}}});
   metrics.write({});
   CHECK(read_text(home.path() / "metrics.jsonl") ==
         "{\"step\":20,\"loss\":85.25,\"lr\":0.01,\"phase\":\"train\"}\n"
         "{\"z\":1152921504606846976,\"a\":-1.5e-30}\n"
+        "{\"parts\":{\"data\":0.25,\"update\":1.0}}\n"
         "{}\n");
 }
 

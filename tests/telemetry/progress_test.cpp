@@ -27,6 +27,16 @@ const ProgressState kLate{.step = 150,
                           .samples_per_s = 12.345,
                           .elapsed_s = 300.0};
 
+const ProgressState kFull{.step = 20,
+                          .total = 200,
+                          .epoch = 1,
+                          .loss = 0.431234,
+                          .lr = 0.00099889,
+                          .samples_per_s = 10500.4,
+                          .waiting = 0.034,
+                          .memory = std::int64_t{199} << 19,
+                          .elapsed_s = 1.0};
+
 using TemporaryFile = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
 TemporaryFile temporary_file() {
@@ -74,6 +84,11 @@ TEST_CASE("durations read as minutes or hours", "[telemetry]") {
 
 TEST_CASE("a plain line says how far a run is", "[telemetry]") {
   CHECK(progress_text(kEarly) == "step 20/200  epoch 1  loss 0.4312  10500 samples/s  0:09 left");
+  CHECK(progress_text(kFull) ==
+        "step 20/200  epoch 1  loss 0.4312  lr 0.000999  10500 samples/s  3% waiting  99.5 MiB  "
+        "0:09 left");
+  CHECK(progress_text({.step = 10, .total = 10, .samples_per_s = 99.96, .tokens_per_s = 25589.8}) ==
+        "step 10/10  epoch 0  25590 tokens/s  0:00 left");
   CHECK(progress_text(kLate) == "step 150/200  epoch 2  loss 0.05  12.3 samples/s  1:40 left");
   CHECK(progress_text({.step = 20, .total = 200, .stop = 60, .epoch = 1, .elapsed_s = 10}) ==
         "step 20/200, stops at 60  epoch 1  0:20 left");
@@ -135,7 +150,13 @@ TEST_CASE("a narrow terminal gets what matters most", "[telemetry]") {
   CHECK(progress_bar(kEarly, 1).empty());
   CHECK(progress_bar(kEarly, 0).empty());
   for (int columns = 1; columns < 120; ++columns) {
-    CHECK(static_cast<int>(progress_bar(kEarly, columns).size()) < columns);
+    CHECK(static_cast<int>(progress_bar(kFull, columns).size()) < columns);
+  }
+  for (const std::string line :
+       {"step 20/200  epoch 1  loss 0.4312  lr 0.000999  10500 samples/s  3% waiting  0:09 left",
+        "step 20/200  epoch 1  loss 0.4312  10500 samples/s  3% waiting  0:09 left",
+        "step 20/200  epoch 1  loss 0.4312  10500 samples/s  0:09 left"}) {
+    CHECK(progress_bar(kFull, static_cast<int>(line.size()) + 1) == line);
   }
 }
 

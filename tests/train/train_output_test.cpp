@@ -72,19 +72,22 @@ TEST_CASE("a run whose output folder goes away in its midst says so and stops") 
   }
 }
 
-TEST_CASE("on a terminal progress comes by time, as wide as its window is") {
+TEST_CASE("on a terminal progress comes by time, as wide as its window is, and lines before it") {
   if (!has_terminals()) {
     WARN("no terminal can be made here: /dev/pts is not mounted");
     return;
   }
   for (const std::string launch : {"processes", "threads"}) {
     const TemporaryFolder folder;
-    const Terminal terminal(100);
+    const Terminal terminal(160);
     ChildProgram program([&] {
       if (::chdir(folder.path().c_str()) != 0) return 1;
       ::dup2(::fileno(terminal.stream()), STDOUT_FILENO);
-      become(train_command(endless(launch)));
+      ::dup2(::fileno(terminal.stream()), STDERR_FILENO);
+      become(train_command(endless(launch) + set("optimizer.lr=1e30 trainer.non_finite=skip")));
     });
+    // It takes the place of a line of progress, if there is one yet.
+    CHECK(terminal.shows("\r\x1b\\[Klockstep: warning: step [0-9]+ is skipped"));
     CHECK(terminal.shows("\r\x1b\\[K\\[>  *\\]  step [0-9]+/1000000000  epoch [0-9]+  [^\r]*left"));
     terminal.resize(30);
     CHECK(terminal.shows("\r\x1b\\[Kstep [0-9]+/1000000000\r"));

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <regex>
 
@@ -77,7 +78,7 @@ TEST_CASE("the pmean example ends where it must, in processes as in threads") {
       auto lines = lines_of(end.out);
       REQUIRE(lines.size() == 7);
       const std::regex progress(
-          R"(step 1/1  epoch 1  loss [0-9.]+  [0-9.e+]+ samples/s  0:00 left)");
+          R"(step 1/1  epoch 1  loss [0-9.]+  lr 0.01  [0-9.e+]+ samples/s  ([0-9]+% waiting  )?[0-9.]+ MiB  0:00 left)");
       CHECK(std::regex_match(lines[1], progress));
       lines.erase(lines.begin() + 1);
       CHECK(lines[3].rfind("memory a replica:    parameters ", 0) == 0);
@@ -235,19 +236,35 @@ TEST_CASE("the output folder's files have what is documented") {
 
   double elapsed_s = 0;
   std::vector<std::pair<int, bool>> steps;  // and whether the line is an evaluation's
-  for (const auto& line : read_json_lines(run / "metrics.jsonl")) {
+  double time = 0;
+  for (auto line : read_json_lines(run / "metrics.jsonl")) {
     const bool evaluation = line.count("eval_loss") > 0;
     steps.emplace_back(line.at("step"), evaluation);
     CHECK(line.at("samples") == 2 * 64 * line.at("step").get<int>());
     CHECK(line.at("elapsed_s").get<double>() > elapsed_s);
     elapsed_s = line.at("elapsed_s");
+    CHECK(line.at("time").get<double>() > std::max(time, 1.7e9));
+    time = line.at("time");
     if (evaluation) {
       CHECK(fields(line) == std::vector<std::string>{"elapsed_s", "eval_accuracy", "eval_loss",
                                                      "samples", "step", "test_accuracy",
-                                                     "test_loss", "weights"});
+                                                     "test_loss", "time", "weights"});
     } else {
-      CHECK(fields(line) == std::vector<std::string>{"elapsed_s", "epoch", "gradient_norm", "loss",
-                                                     "lr", "samples", "samples_per_s", "step"});
+      // Where a step's time went; communication is a part of it, and waiting one of that.
+      double sum_s = 0;
+      for (const auto& part : line.at("parts").items()) sum_s += part.value().get<double>();
+      CHECK((0 < sum_s && sum_s * 10 < 1.5 * elapsed_s));
+      CHECK(line["parts"].contains("backward"));
+      CHECK(line["waiting_s"] <= line["parts"]["communication"]);
+      line.erase("part_of_peak");
+      // Three products for each of the forward's, two FLOPs for a multiply-add: 784 x 64 x 10.
+      CHECK(line["gflop_per_s"].get<double>() / line["samples_per_s"].get<double>() ==
+            Approx(6e-9 * (784 * 64 + 64 * 10)));
+      CHECK(fields(line) == std::vector<std::string>{"elapsed_s", "epoch", "gflop_per_s",
+                                                     "gradient_norm", "hidden_communication_s",
+                                                     "loss", "lr", "memory", "parts", "samples",
+                                                     "samples_per_s", "step", "time", "waiting_s"});
+      CHECK(line["memory"].get<std::int64_t>() > 1 << 20);
       CHECK(line["epoch"] == 1);
       CHECK(line["lr"] < 0.001);
       CHECK(line["samples_per_s"].get<double>() > 0);

@@ -79,13 +79,18 @@ TEST_CASE("event files have each number of a run's metrics once, by figure and s
   for (const auto& line : read_json_lines(folder.path() / "run" / "metrics.jsonl")) {
     const std::int64_t step = line["step"];
     for (const auto& [field, value] : line.items()) {
+      if (value.is_object()) {
+        for (const auto& part : value.items()) wanted.insert("train/" + field + "/" + part.key());
+      }
       if (!value.is_number()) continue;
       std::string tag = "train/" + field;
       if (field == "loss") tag = "loss/train";
       if (field == "validation_loss") tag = "loss/validation";
       if (field == "test_loss") tag = "loss/test";
       const bool is_place = field == "elapsed_s" || field == "samples";
-      if (field == "step" || field == "eval_loss" || (is_place && !line.contains("lr"))) continue;
+      if (field == "step" || field == "time" || field == "eval_loss" ||
+          (is_place && !line.contains("lr")))
+        continue;
       wanted.insert(tag);
       if (field == "elapsed_s") continue;  // a step's lines differ
       INFO(tag << ", step " << step);

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 #include <regex>
 #include <string>
@@ -15,11 +16,13 @@
 #include "framework/replicas/pmap.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
+#include "tests/support/captured_stderr.h"
 #include "tests/support/message_of.h"
 #include "tests/trainers/runs.h"
 #include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/config/config_options.h"
 #include "trainers/run/data_record.h"
+#include "trainers/run/peak.h"
 #include "trainers/run/resume.h"
 
 using namespace lockstep;
@@ -79,6 +82,37 @@ TEST_CASE(
     check(several["loss"], one["loss"]);
     CHECK(several["steps"] == 6);
   }
+}
+
+TEST_CASE("a run tells its FLOPs, and their part of the machine's peak where that is known") {
+  const TemporaryFolder folder;
+  const std::filesystem::path cache = folder.path() / "cache";
+  ::setenv("XDG_CACHE_HOME", cache.c_str(), 1);  // the user's own is no part of the tests
+  const auto line_of = [&](const std::string& precision) {
+    const Config config = parse_config(
+        "model: {name: mlp, hidden: [5]}\ndata: {name: pmean_example, batch_size: 4}\n"
+        "parallel: {replicas: 2}\ntrainer: {steps: 1, precision: " +
+            precision + "}\n",
+        "test");
+    const DataSets data{.train = made_set(thirteen_samples())};
+    const TemporaryFolder output;
+    train_in_map(config, data, {.output = output.path()});
+    return read_json_lines(output.path() / "metrics.jsonl").at(0);
+  };
+  CHECK(!line_of("fp32").contains("part_of_peak"));
+  CHECK(keep_peak(at::kFloat, 2e9) == cache / "lockstep/peaks.json");
+  const auto line = line_of("fp32");
+  const auto rate = line.at("gflop_per_s").get<double>();
+  CHECK(rate == Approx(line.at("samples_per_s").get<double>() * 6e-9 * (1 * 5 + 5 * 1)));
+  CHECK(line.at("part_of_peak").get<double>() == Approx(rate / 2));
+  CHECK(!line_of("bf16").contains("part_of_peak"));
+  keep_peak(at::kBFloat16, 4e9);
+  CHECK(known_peak(at::kFloat) == 2e9);
+  CHECK(line_of("bf16").contains("part_of_peak"));
+  write_text(cache / "lockstep/peaks.json", "[]");
+  const CapturedStderr log;
+  CHECK(!known_peak(at::kFloat));
+  CHECK_THAT(log.text(), ContainsSubstring("peaks.json is damaged: `bench peak` writes it anew"));
 }
 
 TEST_CASE("a job of another number of replicas than the config's is refused") {

@@ -1,15 +1,18 @@
 #include "trainers/run/reporter.h"
 
 #include <algorithm>
+#include <map>
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
+#include "framework/base/memory.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/machine.h"
 #include "trainers/run/evaluations.h"
 #include "trainers/run/memory_report.h"
+#include "trainers/run/peak.h"
 
 namespace lockstep {
 namespace {
@@ -27,13 +30,45 @@ std::vector<std::pair<std::string, MetricValue>> figure_values(const std::string
   return values;
 }
 
+std::int64_t replicas_here(const LaunchOptions& launch) {
+  const HostOptions& hosts = launch.hosts;
+  return hosts.replicas > 0 ? hosts.replicas : shard(launch.replicas, hosts.count, hosts.rank).size;
+}
+
+// Where the time of a step went, as the mean over steps and replicas.
+void add_parts(const watch::StepTimes& times,
+               std::vector<std::pair<std::string, MetricValue>>& line) {
+  watch::ReplicaTimes all;
+  double count = 0;
+  for (const auto& [step, replicas] : times.steps) {
+    for (const auto& [replica, its] : replicas) {
+      all += its;
+      ++count;
+    }
+  }
+  if (count == 0) return;
+  std::map<std::string, double> parts;
+  for (std::size_t part = 0; part < all.parts.size(); ++part) {
+    if (all.parts[part] > 0) parts[watch::kTimeParts[part]] = all.parts[part] / count;
+  }
+  line.emplace_back("parts", parts);
+  line.emplace_back("waiting_s", all.waited() / count);
+  line.emplace_back("hidden_communication_s", all.hidden / count);
+}
+
 }  // namespace
 
 Reporter::Reporter(const Config& config, const std::filesystem::path& folder, bool quiet,
-                   std::int64_t epoch, std::int64_t first_step, bool writes)
-    : folder_(folder), epoch_(epoch), progress_(stdout, quiet || !writes) {
-  if (writes) metrics_.emplace(folder);
-  if (writes && config.telemetry.tensorboard) summary_.emplace(folder, config, first_step);
+                   const Dataset& data, std::int64_t first_step, bool writes)
+    : folder_(folder),
+      epoch_(data.size()),
+      tokens_(data.type().has_tokens() ? data.type().input.values() : 0),
+      launch_(config.launch),
+      progress_(stdout, quiet || !writes) {
+  if (!writes) return;
+  metrics_.emplace(folder);
+  watch_.emplace(watch::track_here);
+  if (config.telemetry.tensorboard) summary_.emplace(folder, config, first_step);
 }
 
 void Reporter::go_on(const Config& config, const Course& course, const ResumePoint& point) {
@@ -43,11 +78,7 @@ void Reporter::go_on(const Config& config, const Course& course, const ResumePoi
             point.checkpoint.string()));
   for (const std::string& change : point.changes) print("  " + change);
   const std::int64_t kept = replicas::own_math_threads();
-  const HostOptions& hosts = config.launch.hosts;
-  const std::int64_t replicas_here =
-      hosts.replicas > 0 ? hosts.replicas
-                         : shard(config.launch.replicas, hosts.count, hosts.rank).size;
-  const std::int64_t usual = replicas::math_threads(0, replicas_here);
+  const std::int64_t usual = replicas::math_threads(0, replicas_here(launch_));
   if (point.keeps_threads && kept != usual) {
     print(str("  parallel.threads_per_replica stays ", kept,
               ", as when the run began; this host would choose ", usual));
@@ -61,6 +92,13 @@ void Reporter::begin() {
   begin_ = line_begin_ - std::chrono::duration_cast<Clock::duration>(elapsed_before_);
 }
 
+// A backward has two products for each of the forward's: by its outputs' gradients, those of the
+// weights and of the inputs.
+void Reporter::note_operations(double multiply_adds, at::ScalarType type) {
+  flops_ = 3 * 2 * multiply_adds;
+  peak_ = known_peak(type);
+}
+
 double Reporter::elapsed_s() const {
   return seconds_since(begin_);
 }
@@ -69,21 +107,35 @@ void Reporter::note(const RunState& state) {
   if (!metrics_) return;
   const ProgressState progress = progress_of(state);
   progress_.note(progress);
-  if (progress.elapsed_s - looked_at_s_ < 1) return;
-  looked_at_s_ = progress.elapsed_s;
+  if (progress.elapsed_s < look_at_s_) return;
   metrics_->check_place();
+  look_at_memory();
 }
 
 void Reporter::log(const RunState& state) {
   if (metrics_) {
-    reported_loss_ = state.told_mean();
+    line_loss_ = state.losses;
+    if (memory_ == 0 || elapsed_s() >= look_at_s_) look_at_memory();
+    const watch::StepTimes times = watch_->next();
+    waiting_.reset();
+    if (!times.steps.empty() && launch_.replicas > 1) waiting_ = times.waiting_share();
     const ProgressState progress = progress_of(state);
     progress_.update(progress);
     Values line{{"epoch", progress.epoch},
-                {"loss", *reported_loss_},
+                {"loss", *progress.loss},
                 {"lr", state.lr},
                 {"samples_per_s", *progress.samples_per_s},
-                {"gradient_norm", state.report.gradient_norm}};
+                {"gradient_norm", state.report.gradient_norm},
+                {"memory", memory_}};
+    if (progress.tokens_per_s) line.emplace_back("tokens_per_s", *progress.tokens_per_s);
+    const double flops_per_s = *progress.samples_per_s * flops_;
+    if (flops_ > 0) line.emplace_back("gflop_per_s", flops_per_s * 1e-9);
+    if (flops_ > 0 && peak_) {
+      const double here =
+          static_cast<double>(replicas_here(launch_)) / static_cast<double>(launch_.replicas);
+      line.emplace_back("part_of_peak", flops_per_s * here / *peak_);
+    }
+    add_parts(times, line);
     if (state.skipped_steps > 0) line.emplace_back("skipped_steps", state.skipped_steps);
     write_metrics(state, line);
   }
@@ -133,9 +185,7 @@ void Reporter::print_parameters(const std::string& title, const Model& model) {
 }
 
 void Reporter::warn(const std::string& text) {
-  if (!metrics_) return;
-  finish_line();
-  log_warning(text);
+  if (metrics_) log_warning(text);
 }
 
 void Reporter::finish(const RunResult& result, const std::string& words_of_best) {
@@ -171,24 +221,46 @@ void Reporter::print_best(const BestStep& best, const std::string& weights,
   if (!best.test.empty()) print(text(kTestSet, best.test));
 }
 
-// How far the run is, in the epoch of its last sample, with the last loss known.
+// Once a second, and less often where that takes longer than a thousandth of the time: the kernel
+// adds up a process' memory page by page.
+void Reporter::look_at_memory() {
+  const double begin = elapsed_s();
+  memory_ = static_cast<std::int64_t>(resident_memory());
+  const double end = elapsed_s();
+  look_at_s_ = end + std::max(1.0, 1000 * (end - begin));
+}
+
+// How far the run is, in the epoch of its last sample. Its loss is the mean over as many steps as
+// the last line had, of those before that line as that line has it.
 ProgressState Reporter::progress_of(const RunState& state) const {
   const std::int64_t last = std::max<std::int64_t>(state.samples - 1, 0);
   ProgressState progress{.step = state.steps,
                          .total = state.course,
                          .stop = state.last_step,
                          .epoch = last / epoch_ + 1,
-                         .loss = reported_loss_,
+                         .waiting = waiting_,
+                         .memory = memory_,
                          .elapsed_s = elapsed_s()};
-  if (line_samples_ > 0) {
-    progress.samples_per_s = static_cast<double>(line_samples_) / seconds_since(line_begin_);
+  if (line_samples_ == 0) return progress;
+  LossMean loss = state.losses;
+  if (loss.steps < line_loss_.steps) {
+    const auto before = static_cast<double>(line_loss_.steps - loss.steps);
+    loss = {loss.sum + before * line_loss_.value(), line_loss_.steps};
   }
+  progress.loss = state.as_told(loss.value());
+  progress.lr = state.lr;
+  progress.samples_per_s = static_cast<double>(line_samples_) / seconds_since(line_begin_);
+  if (tokens_ > 0) progress.tokens_per_s = *progress.samples_per_s * static_cast<double>(tokens_);
   return progress;
 }
 
 // A line of these values, after where the run is.
 void Reporter::write_metrics(const RunState& state, const Values& values) {
-  Values line{{"step", state.steps}, {"elapsed_s", elapsed_s()}, {"samples", state.samples}};
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  Values line{{"step", state.steps},
+              {"time", now.count()},
+              {"elapsed_s", elapsed_s()},
+              {"samples", state.samples}};
   line.insert(line.end(), values.begin(), values.end());
   write_files(state.is_last(), [&] {
     metrics_->write(line);

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "framework/base/non_copyable.h"
+#include "framework/data/dataset.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/progress.h"
+#include "framework/watch/step_times.h"
 #include "models/model.h"
 #include "trainers/config/config.h"
 #include "trainers/run/course.h"
@@ -33,10 +35,10 @@ class Reporter : private NonCopyable {
   using Clock = std::chrono::steady_clock;
 
  public:
-  /// `epoch`: the samples of the training set; `first_step`: the steps done before. Throws Error
-  /// where metrics can't be written. `config` must live as long.
+  /// `data`: the training set; `first_step`: the steps done before. Throws Error where metrics
+  /// can't be written. `config` must live as long.
   Reporter(const Config& config, const std::filesystem::path& folder, bool quiet,
-           std::int64_t epoch, std::int64_t first_step, bool writes);
+           const Dataset& data, std::int64_t first_step, bool writes);
 
   [[nodiscard]] bool writes() const noexcept { return metrics_.has_value(); }
   /// What writes for TensorBoard; nullptr where nothing does.
@@ -51,6 +53,8 @@ class Reporter : private NonCopyable {
   /// Of the run until now, without the time between its parts.
   [[nodiscard]] double elapsed_s() const;
 
+  /// What a sample's forward takes in products and convolutions of such a type.
+  void note_operations(double multiply_adds, at::ScalarType type);
   /// After a step of so many samples.
   void count(std::int64_t samples) { line_samples_ += samples; }
   /// For steps without a line of their own: what is shown and looked at by time.
@@ -92,23 +96,31 @@ class Reporter : private NonCopyable {
   using Values = std::vector<std::pair<std::string, MetricValue>>;
 
   [[nodiscard]] ProgressState progress_of(const RunState& state) const;
+  void look_at_memory();
   void print_best(const BestStep& best, const std::string& weights, const std::string& words);
   void write_metrics(const RunState& state, const Values& values);
   void write_files(bool is_over, const std::function<void()>& write);
 
   std::filesystem::path folder_;
-  std::int64_t epoch_;
+  std::int64_t epoch_;   // its samples
+  std::int64_t tokens_;  // of a sample; 0: it has none
+  const LaunchOptions& launch_;
   Progress progress_;
   std::jthread ticks_ = progress_ticks(progress_);
   std::optional<MetricsWriter> metrics_;  // replica 0's
   std::optional<RunSummary> summary_;     // its too, as the config says
-  double looked_at_s_ = 0;   // when the folder was last looked at, in seconds of the run
+  std::optional<watch::StepWatch> watch_;
+  std::optional<double> waiting_;  // until the last line
+  double flops_ = 0;               // of a sample
+  std::optional<double> peak_;     // this machine's, a second
+  double look_at_s_ = 1;     // when to look at the folder and the memory, in seconds of the run
+  std::int64_t memory_ = 0;  // bytes that this process had then
   std::string lost_folder_;  // what became of it where it was too late to stop for it
   std::chrono::duration<double> elapsed_before_{0};
-  Clock::time_point begin_;              // of the first step, had the run not been interrupted
-  Clock::time_point line_begin_;         // of what the next line of metrics is about
-  std::int64_t line_samples_ = 0;        // since then
-  std::optional<double> reported_loss_;  // the last one
+  Clock::time_point begin_;        // of the first step, had the run not been interrupted
+  Clock::time_point line_begin_;   // of what the next line of metrics is about
+  std::int64_t line_samples_ = 0;  // since then
+  LossMean line_loss_;             // of the last line
 };
 
 }  // namespace lockstep

@@ -81,11 +81,18 @@ void RunSummary::add(std::int64_t step,
   for (const auto& [field, value] : line) {
     const bool is_place = field == "elapsed_s" || field == "samples";
     const std::string tag = tag_of(field);
-    if (field == "step" || tag.empty() || (is_place && !is_logged_step)) continue;
+    // Each has its step and the time beside it.
+    if (field == "step" || field == "time" || tag.empty() || (is_place && !is_logged_step))
+      continue;
     std::visit(
         [&](const auto& held) {
           if constexpr (std::is_arithmetic_v<std::decay_t<decltype(held)>>) {
             writer_.add_scalar(tag, static_cast<double>(held), step);
+          } else if constexpr (std::is_same_v<std::decay_t<decltype(held)>,
+                                              std::map<std::string, double>>) {
+            for (const auto& [name, each] : held) {
+              writer_.add_scalar(str(tag, "/", name), each, step);
+            }
           }
         },
         value);

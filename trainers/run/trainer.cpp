@@ -37,6 +37,7 @@
 #include "trainers/run/hints.h"
 #include "trainers/run/memory_report.h"
 #include "trainers/run/microbatch_feed.h"
+#include "trainers/run/operation_count.h"
 #include "trainers/run/reporter.h"
 #include "trainers/run/run_checkpoints.h"
 #include "trainers/run/run_state.h"
@@ -172,7 +173,7 @@ class Trainer::Run {
         model_(make_model(config, data.train->type())),
         zero_(make_trainer(config, *model_, /*goes_on=*/resume_ != nullptr)),
         evaluations_(config, data, objective_),
-        reporter_(config, options_.output, options_.quiet, data.train->size(), course_.first_step,
+        reporter_(config, options_.output, options_.quiet, *data.train, course_.first_step,
                   /*writes=*/axis_index(config.launch.axis_name) == 0),
         checkpoints_(
             config, options_.output, *zero_,
@@ -304,11 +305,21 @@ class Trainer::Run {
     while (const auto batch = next()) {
       std::optional<training::TensorMemory> memory;
       if (is_measured) memory.emplace();
+      const bool is_first = state_.steps == course_.first_step && feed_.microbatch() == 0;
+      std::optional<OperationCount> operations;
+      if (is_first && reporter_.writes()) operations.emplace();
       const BatchLoss local =
           placed([&] { return microbatch_text(); }, [&] { return loss_of(*batch); });
+      if (operations) {
+        const auto samples = static_cast<double>(batch->tensors.inputs.size(0));
+        reporter_.note_operations(
+            static_cast<double>(operations->multiply_adds()) / samples,
+            config_.trainer.precision == Precision::bf16 ? at::kBFloat16 : at::kFloat);
+        operations.reset();
+      }
       zero_->backward(local.trained);
       if (memory) memory_.activations = memory->peak();
-      if (state_.steps == course_.first_step && feed_.microbatch() == 0) tell_scores(local.scores);
+      if (is_first) tell_scores(local.scores);
       state_.loss = state_.loss.add(local.told);
     }
     state_.lr = rate_(state_.steps);
