@@ -119,8 +119,10 @@ TEST_CASE("the pmean example ends where it must, in processes as in threads") {
     CHECK(json["same_figures"] == true);
     CHECK(json["same_parameters"] == true);
     must_train(folder.path(), {"--config", "threads/config.yaml", "--output", "again", "--quiet"});
-    CHECK_THAT(must_train(folder.path(), {"compare", "threads", "again"}).out,
+    CHECK_THAT(must_train(folder.path(), {"compare", "threads", "again", "--to", "c.html"}).out,
                ContainsSubstring("\n\nEqual but for time: "));
+    CHECK_THAT(read_text(folder.path() / "c.html"),
+               ContainsSubstring(R"({"name":"threads","step":[1],)"));
   }
 }
 

@@ -19,19 +19,19 @@ namespace lockstep::report {
 using namespace testing;
 namespace {
 
-const std::string kLines =
+const std::string kTwoSteps =
     R"({"step":10,"elapsed_s":75,"samples":80,"loss":0.5,"samples_per_s":1234.5}
 {"step":10,"validation_accuracy":0.75}
 {"step":20,"elapsed_s":150,"samples":160,"loss":0.25,"samples_per_s":1235.5}
 {"step":20,"validation_accuracy":0.5}
 )";
-const std::string kResult =
+const std::string kEndedResult =
     R"({"blas": "a", "parameters_sha256": "0123456789abcdef0123456789abcdef"})";
 
 // A run that has ended.
-fs::path made_run(const fs::path& folder, const std::string& lines = kLines,
-                  const std::string& config = "optimizer: {lr: 0.1}\ntrainer: {seed: 0}\n",
-                  const std::string& result = kResult) {
+fs::path ended_run(const fs::path& folder, const std::string& lines = kTwoSteps,
+                   const std::string& config = "optimizer: {lr: 0.1}\ntrainer: {seed: 0}\n",
+                   const std::string& result = kEndedResult) {
   fs::create_directories(folder);
   write_text(folder / "config.yaml", config);
   write_text(folder / "metrics.jsonl", lines);
@@ -41,11 +41,11 @@ fs::path made_run(const fs::path& folder, const std::string& lines = kLines,
 
 TEST_CASE("two runs of one config are equal but for time") {
   const TemporaryFolder home;
-  std::string slower = kLines;
+  std::string slower = kTwoSteps;
   slower.replace(slower.find("75"), 2, "99");
   slower.replace(slower.find("1234.5"), 6, "1000.5");
   const Comparison comparison =
-      compare({made_run(home.path() / "one/a"), made_run(home.path() / "b", slower)});
+      compare({ended_run(home.path() / "one/a"), ended_run(home.path() / "b", slower)});
   CHECK(comparison.are_equal());
   CHECK(comparison_text(comparison, std::nullopt) ==
         table_text({{"", "a", "b"},
@@ -69,12 +69,12 @@ TEST_CASE("two runs of one config are equal but for time") {
 
 TEST_CASE("what differs between runs is named: keys, figures, parameters") {
   const TemporaryFolder home;
-  std::string other = kLines;
+  std::string other = kTwoSteps;
   other.replace(other.find("0.75"), 4, "0.25");
-  const fs::path a = made_run(home.path() / "one/run");
-  const fs::path b = made_run(home.path() / "two/run", other,
-                              "optimizer: {lr: 0.2}\ntrainer: {seed: 0, new: [1, 2]}\n",
-                              R"({"blas": "b", "parameters_sha256": "1"})");
+  const fs::path a = ended_run(home.path() / "one/run");
+  const fs::path b = ended_run(home.path() / "two/run", other,
+                               "optimizer: {lr: 0.2}\ntrainer: {seed: 0, new: [1, 2]}\n",
+                               R"({"blas": "b", "parameters_sha256": "1"})");
   const Comparison both = compare({a, b});
   CHECK(both.differing == std::vector<std::string>{"optimizer.lr", "trainer.new"});
   const std::string text = comparison_text(both, std::nullopt);
@@ -90,13 +90,13 @@ TEST_CASE("what differs between runs is named: keys, figures, parameters") {
   CHECK(json["same_parameters"] == false);
   CHECK(json["differences"] ==
         nlohmann::json{{"optimizer.lr", {"0.1", "0.2"}}, {"trainer.new", {nullptr, "[1, 2]"}}});
-  const Comparison unfinished =
-      compare({a, a, made_run(home.path() / "going", kLines, read_text(a / "config.yaml"), "")});
+  const Comparison unfinished = compare(
+      {a, a, ended_run(home.path() / "going", kTwoSteps, read_text(a / "config.yaml"), "")});
   CHECK(!unfinished.are_equal());
   CHECK(lines_of(comparison_text(unfinished, 80)).back() ==
         "Their configs are the same. Their figures are the same at each step. Not all have ended: "
         "only then are parameters compared.");
-  made_run(a, "no line\n");
+  ended_run(a, "no line\n");
   CHECK_THAT(message_of<DataError>([&] {
                (void)compare({b, a});
              }),
@@ -107,8 +107,8 @@ TEST_CASE("runs that are too wide for a terminal are compared in several tables"
   const TemporaryFolder home;
   std::vector<fs::path> runs;
   for (const std::string name : {"first", "second", "third\n<script>", "fourth"}) {
-    runs.push_back(made_run(home.path() / name, kLines,
-                            str("data: {root: /", std::string(100, name[1]), "}\n")));
+    runs.push_back(ended_run(home.path() / name, kTwoSteps,
+                             str("data: {root: /", std::string(100, name[1]), "}\n")));
   }
   const std::string text = comparison_text(compare(runs), 72);
   for (const std::string& line : lines_of(text)) {
@@ -118,10 +118,33 @@ TEST_CASE("runs that are too wide for a terminal are compared in several tables"
   CHECK(lines_with("data.root", text).size() == 4);  // each alone
   const std::string narrow = comparison_text(compare({runs[0], runs[1]}), 30);
   CHECK_THAT(narrow, ContainsSubstring("data.root                 /iiiiiiiiiii…\n"));
-  for (fs::path& run : runs) made_run(run, kLines);
+  for (fs::path& run : runs) ended_run(run, kTwoSteps);
   CHECK(lines_with("status ", comparison_text(compare(runs), 72)).size() == 2);
   CHECK_THAT(comparison_text(compare(runs), std::nullopt),
              ContainsSubstring("  third\\x0a<script>  fourth\n"));
+}
+
+TEST_CASE("a page of runs has their curves over each other, and the tables") {
+  const TemporaryFolder home;
+  const fs::path a = ended_run(home.path() / "</script><b>");
+  const fs::path b = ended_run(home.path() / "b", "{\"step\":4,\"loss\":3,\"test_loss\":2}\n",
+                               "optimizer: {lr: 0.2}\n");
+  const Page page = comparison_page(compare({a, b}));
+  REQUIRE(page.charts.size() == 4);
+  CHECK(page.charts[0].name == "loss, training");
+  REQUIRE(page.charts[0].curves.size() == 2);
+  CHECK(page.charts[0].curves[0].name == "</script><b>");
+  CHECK(page.charts[0].curves[0].points.size() == 2);
+  CHECK(page.charts[0].curves[1].name == "b");
+  CHECK(page.charts[0].curves[1].points.at(0).value == 3);
+  const auto names = mapped(page.charts, &Chart::name);
+  CHECK(names == std::vector<std::string>{"loss, training", "accuracy, validation", "samples/s",
+                                          "loss, test"});
+  REQUIRE(page.tables.size() == 2);
+  CHECK(page.tables[0].rows == std::vector<std::vector<std::string>>{{"optimizer.lr", "0.1", "0.2"},
+                                                                     {"trainer.seed", "0", ""}});
+  CHECK(page.tables[1].head == std::vector<std::string>{"", "</script><b>", "b"});
+  CHECK(page_text(page).find("</script><b>") == std::string::npos);
 }
 
 }  // namespace

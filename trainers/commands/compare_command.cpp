@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/storage/file.h"
 #include "framework/telemetry/progress.h"
 #include "trainers/commands/command_line.h"
 #include "trainers/commands/flags.h"
@@ -27,19 +29,28 @@ same. What else differs beside equal configs (BLAS, workers, …) stands there, 
 int run_compare(int argc, const char* const* argv) {
   std::string format = "text";
   std::vector<std::filesystem::path> runs;
+  std::optional<std::filesystem::path> page;
   const CommandLine line{.program = program_name("compare"),
                          .usage = "RUN RUN... [flags]",
                          .what =
                              "Compares runs: what differs in their configs, and what they came "
                              "to.",
-                         .flags = {table_format_flag(format)},
+                         .flags = {{"--to", "FILE.html",
+                                    "Write a page for browsers, too, with the runs' curves over "
+                                    "each other; in place of one that is there",
+                                    sets(page)},
+                                   table_format_flag(format)},
                          .more = kCompareHelp,
                          .operand = [&](const std::string& run) { runs.emplace_back(run); },
                          .has_many = true};
   if (!parse_command_line(argc, argv, line)) return print(help_text(line));
   require(runs.size() >= 2, "the folders of two runs or more are needed; see ", line.program,
           " --help");
+  if (page) check_folder_of("--to", *page);
   const report::Comparison comparison = report::compare(runs);
+  if (page) {
+    write_file_atomically(*page, report::page_text(report::comparison_page(comparison)));
+  }
   if (format == "csv") return print(report::runs_csv(comparison.runs, comparison.differing));
   if (format == "json") return print(report::json_line(report::comparison_json(comparison)));
   return print(report::comparison_text(comparison, terminal_columns(stdout)));

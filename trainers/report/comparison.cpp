@@ -4,13 +4,16 @@
 #include <array>
 #include <cstddef>
 #include <limits>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "framework/base/errors.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
 #include "framework/telemetry/progress.h"
+#include "trainers/report/report.h"
 
 namespace fs = std::filesystem;
 
@@ -105,7 +108,7 @@ std::string table_of(const std::vector<Row>& rows, const std::vector<std::string
 std::string verdict_of(const Comparison& comparison) {
   if (comparison.are_equal()) {
     return "Equal but for time: their configs, their figures at each step and their parameters are "
-           "the same.\n";
+           "the same.";
   }
   const auto& same_parameters = comparison.has_same_parameters;
   const auto differ = std::ssize(comparison.differing);
@@ -115,8 +118,7 @@ std::string verdict_of(const Comparison& comparison) {
                                          : " Their figures differ.",
              !same_parameters   ? " Not all have ended: only then are parameters compared."
              : *same_parameters ? " Their parameters are the same."
-                                : " Their parameters differ.",
-             "\n");
+                                : " Their parameters differ.");
 }
 
 }  // namespace
@@ -176,7 +178,7 @@ std::string comparison_text(const Comparison& comparison, std::optional<int> col
     }
     text += table + "\n";
   }
-  return text + verdict_of(comparison);
+  return text + verdict_of(comparison) + "\n";
 }
 
 Json comparison_json(const Comparison& comparison) {
@@ -193,6 +195,40 @@ Json comparison_json(const Comparison& comparison) {
           {"same_parameters", same_parameters ? Json(*same_parameters) : Json()},
           {"differences", differences},
           {"runs", runs_json(comparison.runs)}};
+}
+
+Page comparison_page(const Comparison& comparison) {
+  Page page{.title = join(mapped(comparison.runs, &ListedRun::name), ", ")};
+  page.facts.emplace_back("verdict", verdict_of(comparison));
+  std::vector<std::string> head{""};
+  std::map<std::string, std::size_t> places;  // of the charts, by their names
+  for (const ListedRun& run : comparison.runs) {
+    head.push_back(run.name);
+    for (Chart& of_run : report_of(run.record.folder).charts) {
+      for (Curve& curve : of_run.curves) {
+        // Each curve of a run's report is one of many here.
+        const std::string name =
+            curve.name == of_run.name ? curve.name : str(of_run.name, ", ", curve.name);
+        const auto [place, is_new] = places.try_emplace(name, page.charts.size());
+        if (is_new) page.charts.push_back({.name = name});
+        page.charts[place->second].curves.push_back({run.name, std::move(curve.points)});
+      }
+    }
+  }
+  std::vector<std::vector<std::string>> of_configs, of_results;
+  auto* rows = comparison.differing.empty() ? &of_results : &of_configs;
+  for (Row& row : rows_of(comparison)) {
+    if (row.cells.empty()) {
+      rows = &of_results;
+      continue;
+    }
+    row.cells.insert(row.cells.begin(), row.name);
+    rows->push_back(std::move(row.cells));
+  }
+  if (!of_configs.empty())
+    page.tables.push_back({"What differs in their configs", head, of_configs});
+  page.tables.push_back({"What they came to", head, of_results});
+  return page;
 }
 
 }  // namespace lockstep::report

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "trainers/report/page.h"
 #include "trainers/report/run_table.h"
 
 namespace lockstep::report {
@@ -34,5 +35,9 @@ struct Comparison {
 
 /// For programs: what differs by key, with each run's value, and the runs as runs_json() has them.
 [[nodiscard]] nlohmann::ordered_json comparison_json(const Comparison& comparison);
+
+/// For browsers: each curve of the runs' reports with those of all runs over each other, and the
+/// table. Throws as read_run().
+[[nodiscard]] Page comparison_page(const Comparison& comparison);
 
 }  // namespace lockstep::report
