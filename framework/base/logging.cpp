@@ -1,7 +1,5 @@
 #include "framework/base/logging.h"
 
-#include <string>
-
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -16,7 +14,7 @@ spdlog::logger& logger() {
   static spdlog::logger* const instance = [] {
     auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
     auto* made = new spdlog::logger("lockstep", std::move(sink));
-    made->set_pattern(std::string(line_start(STDERR_FILENO)) + "%n: %v");
+    made->set_pattern("%v");
     made->flush_on(spdlog::level::info);
     return made;
   }();
@@ -26,13 +24,13 @@ spdlog::logger& logger() {
 }  // namespace
 
 void log_info(std::string_view message) {
-  logger().info(message);
+  logger().info("{}lockstep: {}", line_start(STDERR_FILENO), message);
 }
 void log_warning(std::string_view message) {
-  logger().warn("warning: {}", message);
+  logger().warn("{}lockstep: warning: {}", line_start(STDERR_FILENO), message);
 }
 void log_error(std::string_view message) {
-  logger().error("error: {}", message);
+  logger().error("{}lockstep: error: {}", line_start(STDERR_FILENO), message);
 }
 
 void set_quiet(bool quiet) {

@@ -183,8 +183,7 @@ const std::vector<Benchmark>& benchmarks() {
       {"checkpoint", "saving and loading a training's state, on the disk and in memory",
        run_checkpoint},
       {"parts", "what single parts cost: the start on a wide table, shard_map's check", run_parts},
-      {"peak", "the most FLOPs a second that this machine's cores do; runs tell their part of it",
-       run_peak},
+      {"peak", "FLOPs a second of large products, of which runs tell their part", run_peak},
       {"recorder", "what a replica's record of its time costs", run_recorder}};
   return all;
 }
