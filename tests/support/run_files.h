@@ -39,10 +39,11 @@ namespace lockstep::testing {
   return lines;
 }
 
-/// What TensorBoard shows of a run, without times and rates, nor where its parts began.
+/// What TensorBoard shows of a run, without times and rates, nor where its parts began and ended.
 [[nodiscard]] inline ShownValues curves_of(const std::filesystem::path& run) {
   ShownValues curves = shown_in(run);
-  for (const char* const tag : {"train/elapsed_s", "train/samples_per_s", "config/text_summary"}) {
+  for (const char* const tag : {"train/elapsed_s", "train/samples_per_s", "config/text_summary",
+                                "_hparams_/session_start_info", "_hparams_/session_end_info"}) {
     curves.erase(tag);
   }
   return curves;

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Has TensorBoard read the event files that a test writes; exits with 1 if it reads other values.
+"""Has TensorBoard read the event files that a test and a run write; exits with 1 if it reads other values.
 
     tests/telemetry/read_events.py
 
 It installs TensorBoard from PyPI into a throw-away environment and runs itself there, with
-build/release/tests/telemetry_tests. Neither the build nor the tests run this.
+build/release/tests/telemetry_tests and build/release/trainers/train. Neither the build nor the tests run this.
 """
 
+import json
 import math
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -58,8 +60,48 @@ def array_of(tensor):
     return tensor_util.make_ndarray(tensor)
 
 
+def check_runs(folder):
+    """Two runs of a config, of which one is stopped and goes on."""
+    def train(name, *flags):
+        subprocess.run([ROOT / "build/release/trainers/train", "--config", "configs/penguins.yaml", "--quiet",
+                        "--set", "telemetry.histograms=50", "--set", "checkpoint.every=50", "--set",
+                        "data.validation=0.2", "--output", folder / name, *flags], cwd=ROOT, check=True)
+
+    train("whole", "--set", "optimizer.lr=0.001")
+    train("parts", "--stop-after", "70")
+    (folder / "parts/result.json").unlink()
+    (folder / "parts/checkpoints/latest").unlink()
+    shutil.rmtree(folder / "parts/checkpoints/step-00000070")
+    train("parts", "--resume", "auto")
+    found, experiment, groups = runs_in(folder)
+    [last] = {max(step for step, *_ in events) for (_, tag), (_, events) in found.items() if tag == "loss/train"}
+    logged = [*range(50, last, 50), last]
+    for run in "whole", "parts":
+        kinds = {tag: kind for (of, tag), (kind, _) in found.items() if of == run}
+        steps = {tag: [step for step, *_ in events] for (of, tag), (_, events) in found.items() if of == run}
+        for tag in "loss/train", "train/lr", "train/samples_per_s", "train/gradient_norm":
+            assert kinds[tag] == "scalars" and steps[tag] == logged, (run, tag, steps[tag])
+        for tag in "loss/validation", "loss/test", "accuracy/validation", "accuracy/test":
+            assert kinds[tag] == "scalars" and steps[tag][-1] == last, (run, tag, steps[tag])
+        for tag in "parameters/0.weight", "gradients/1.bias":
+            assert kinds[tag] == "histograms" and steps[tag] == [*range(50, last + 1, 50)], (run, tag, steps[tag])
+        text = array_of(found[run, "config/text_summary"][1][0][2]).tolist()[0]
+        assert b"    model:\n      name: mlp\n" in text, text
+    rates = [hparam.name for hparam in experiment.hparam_infos if hparam.differs]
+    assert rates == ["optimizer.lr"], rates
+    assert len(groups.session_groups) == 2
+    for group in groups.session_groups:
+        [session] = group.sessions
+        assert group.hparams["optimizer.lr"].number_value == {"whole": 0.001, "parts": 0.01}[session.name]
+        values = {metric.name.tag: metric.value for metric in group.metric_values}
+        result = json.loads((folder / session.name / "result.json").read_text())
+        assert abs(values["accuracy/test"] - result["test"]["accuracy"]) < 1e-6, (values, result)
+
+
 def inside(_):
     import numpy
+    with tempfile.TemporaryDirectory() as folder:
+        check_runs(pathlib.Path(folder))
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([ROOT / "build/release/tests/telemetry_tests",
                         "samples of all kinds of events"],
