@@ -16,6 +16,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "framework/base/text.h"
+#include "framework/formats/image.h"
 #include "framework/replicas/pmap.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
@@ -23,6 +24,7 @@
 #include "tests/trainers/runs.h"
 #include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/run/trainer.h"
+#include "trainers/run/wrong_pictures.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -221,6 +223,57 @@ TEST_CASE("histograms show parameters and mean gradients by name, alike at all s
     INFO("stage " << stage);
     CHECK(histograms_of(stage) == expected);
   }
+}
+
+TEST_CASE("an evaluation shows the first pictures that were taken for another class, by name") {
+  const TemporaryFolder folder;
+  // Of each three pictures the last is light; all have a dark and a light end.
+  const auto is_light = [](std::int64_t index) { return index % 3 == 2; };
+  const auto samples = made_set({.size = 20,
+                                 .type = class_sample({1, 4, 2}, 2),
+                                 .class_names = {"dark", "light"},
+                                 .make = [&](const MadeSample& sample) {
+                                   sample.input.fill_(is_light(sample.index) ? 3 : -3);
+                                   sample.input[0][0][0] = -5;
+                                   sample.input[0][3][1] = 5;
+                                   sample.target.fill_(is_light(sample.index) ? 1 : 0);
+                                 }});
+  // It says dark of all: the rate is too small to change that.
+  const Config config = parse_config(
+      "model: {name: mlp, hidden: [1]}\n"
+      "data: {name: pmean_example, batch_size: 2}\n"
+      "optimizer: {lr: 1.0e-30}\n"
+      "parallel: {replicas: 2}\n"
+      "trainer: {steps: 1}\n",
+      "test");
+  const auto output = folder.path() / "run";
+  RunOptions options{.output = output};
+  options.callbacks.before_first_step = [](Trainer& trainer) {
+    trainer.zero().edit_parameters([&] {
+      for (const at::Tensor& parameter : trainer.model().parameters()) parameter.detach().zero_();
+      trainer.model().parameters().back().detach()[0] = 1;
+    });
+  };
+  train_in_map(config, {.train = samples, .test = samples}, options);
+  std::vector<std::string> tags;
+  std::vector<std::string> files;
+  for (const std::string& record : event_records(event_files(output).front())) {
+    for (const std::string& file : fields_at(record, {5, 1, 4, 4})) {
+      tags.push_back(fields_at(record, {5, 1, 1}).front());
+      files.push_back(file);
+    }
+  }
+  std::vector<std::string> wanted;
+  for (const int index : {2, 5, 8, 11, 14}) {
+    wanted.push_back(str("wrong_test/", index, " is light, predicted dark"));
+  }
+  CHECK(tags == wanted);
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(files.at(0).data());
+  CHECK(formats::decode_png({bytes, files[0].size()}, "picture").pixels ==
+        std::vector<std::uint8_t>{0, 204, 204, 204, 204, 204, 204, 255});
+  CHECK_FALSE(are_pictures(class_sample({2, 4, 4}, 2)));
+  CHECK_FALSE(are_pictures(class_sample({8}, 2)));
+  CHECK_FALSE(are_pictures(value_sample({3, 4, 4}, 1)));
 }
 
 TEST_CASE("values without a histogram are a word, said once for each reason") {

@@ -171,6 +171,12 @@ void Reporter::add_histogram(const RunState& state, std::int64_t step, const std
   if (!reason.empty()) warn(reason);
 }
 
+void Reporter::add_pictures(const RunState& state, const NamedPictures& pictures) {
+  write_files(state.is_last(), [&] {
+    for (const auto& [tag, picture] : pictures) summary()->add_image(tag, picture, state.steps);
+  });
+}
+
 void Reporter::print_parameters(const std::string& title, const Model& model) {
   if (!metrics_) return;
   std::vector<std::string> texts;

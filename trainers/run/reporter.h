@@ -22,6 +22,7 @@
 #include "trainers/run/resume.h"
 #include "trainers/run/run_state.h"
 #include "trainers/run/run_summary.h"
+#include "trainers/run/wrong_pictures.h"
 
 namespace lockstep {
 
@@ -69,6 +70,8 @@ class Reporter : private NonCopyable {
   /// A histogram of `step`, for TensorBoard. A warning says once why values have none.
   void add_histogram(const RunState& state, std::int64_t step, const std::string& tag,
                      const at::Tensor& values);
+  /// Pictures, for TensorBoard, where it is written for.
+  void add_pictures(const RunState& state, const NamedPictures& pictures);
   /// Does `work`, whose time is none of the steps that the next line is about.
   void leave_out(const auto& work) {
     const auto begin = Clock::now();

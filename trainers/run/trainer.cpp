@@ -41,6 +41,7 @@
 #include "trainers/run/reporter.h"
 #include "trainers/run/run_checkpoints.h"
 #include "trainers/run/run_state.h"
+#include "trainers/run/wrong_pictures.h"
 
 namespace lockstep {
 namespace {
@@ -495,7 +496,7 @@ class Trainer::Run {
     if (state_.is_last()) checkpoints_.save_last(state_);
     const auto [figures, trained] =
         placed([&] { return str("in the evaluation on the ", set, " set, step ", state_.steps); },
-               [&] { return figures_on(data); });
+               [&] { return figures_on(set, data); });
     const bool decides =
         set == kValidationSet && config_.checkpoint.best != "none" && evaluations_.owes(set);
     checkpoints_.note_evaluation(decides ? evaluations_.better(figures, checkpoints_.best())
@@ -512,19 +513,33 @@ class Trainer::Run {
 
   // The figures of the parameters that are evaluated. Where these are averages, also those of the
   // parameters themselves, if the two differ much.
-  std::pair<Figures, Figures> figures_on(const Dataset& data) {
+  std::pair<Figures, Figures> figures_on(const std::string& set, const Dataset& data) {
     const auto span = recorded(watch::SpanKind::evaluation, state_.steps);
-    const auto figures = [&] {
-      return evaluate(*model_, data, objective_, config_.data_use.batch_size,
-                      config_.launch.axis_name);
-    };
-    if (evaluated_values(config_) == ParameterValues::trained) return {figures(), {}};
+    if (evaluated_values(config_) == ParameterValues::trained) {
+      return {shown_figures(set, data), {}};
+    }
     // Each time: in a warm-up the two come to differ only later.
-    Figures trained = figures();
+    Figures trained =
+        evaluate(*model_, data, objective_, config_.data_use.batch_size, config_.launch.axis_name);
     const auto averages = zero_->averaged_parameters();
-    Figures averaged = figures();
+    Figures averaged = shown_figures(set, data);
     if (!differ_much(averaged, trained)) trained.clear();
     return {std::move(averaged), std::move(trained)};
+  }
+
+  // The figures of the parameters as they are. Pictures among the samples are shown where they are
+  // taken for other classes.
+  Figures shown_figures(const std::string& set, const Dataset& data) {
+    std::vector<NamedTally> tallies(objective_.metrics.begin(), objective_.metrics.end());
+    const bool shows = config_.telemetry.tensorboard && are_pictures(data.type());
+    if (shows) tallies.emplace_back("predicted classes", make_predicted_classes());
+    const std::vector<at::Tensor> counted =
+        tallied(*model_, data, tallies, config_.data_use.batch_size, config_.launch.axis_name,
+                objective_.scales);
+    if (shows && reporter_.summary() != nullptr) {
+      reporter_.add_pictures(state_, wrong_pictures(set, data, counted.back(), *objective_.loss));
+    }
+    return figures_of(objective_, counted);
   }
 
   // What a checkpoint of now says.
