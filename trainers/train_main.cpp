@@ -261,7 +261,7 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   config.launch.trace = trace_options(options.output, config.telemetry.trace);
   training::TensorMemory::prepare();  // before replicas and what makes their batches are threads
   const int status = launch([&] { Trainer(config, data, options).run(); }, config.launch);
-  if (flags.hosts.rank == 0) drop_trace_request(options.output);
+  if (flags.hosts.rank == 0) end_traces(options.output, config.telemetry.trace, status);
   return status;
 }
 

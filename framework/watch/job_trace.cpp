@@ -150,7 +150,7 @@ void JobTrace::take(std::size_t /*from*/, const TraceWanted& wanted) {
   gathered_.clear();
   after_.clear();
   memory_.clear();
-  is_cut_ = false;
+  is_cut_ = is_near_ = false;
   if (ended_) return finish();
   look();
 }
@@ -166,9 +166,9 @@ std::int64_t JobTrace::newest(std::optional<int> replica) const {
   return step;
 }
 
-void JobTrace::gather() {
+void JobTrace::gather(Recorder::Names names) {
   pace_ = kLook;
-  for (const ReplicaRecording& recording : read_replicas(recorder_, after_)) {
+  for (const ReplicaRecording& recording : read_replicas(recorder_, after_, names)) {
     for (std::size_t track = 0; track < recording.tracks.size(); ++track) {
       const Recorder::Recording& its = recording.tracks[track];
       if (its.begun == 0) continue;
@@ -193,7 +193,8 @@ void JobTrace::gather() {
 
 void JobTrace::look() {
   looked_ = Clock::now();
-  gather();
+  // Names take most of the time: until the steps come near they are left out.
+  gather(is_near_ ? Recorder::Names::read : Recorder::Names::left_out);
   const std::int64_t step = newest();
   if (step + 1 < wanted_->first) {
     // The step before stays: it may say where the first one begins.
@@ -201,6 +202,11 @@ void JobTrace::look() {
     for (auto& [place, track] : gathered_)
       std::erase_if(track.spans, [](const auto& entry) { return entry.second.end != 0; });
     return;
+  }
+  if (!std::exchange(is_near_, true)) {
+    gathered_.clear();
+    after_.clear();
+    gather();
   }
   if (step < wanted_->first) return;
   has_begun_ = true;

@@ -113,7 +113,7 @@ class JobTrace : private NonCopyable {
 
   void want(const TracedSteps& steps);
   void look();
-  void gather();
+  void gather(Recorder::Names names = Recorder::Names::read);
   [[nodiscard]] std::int64_t newest(std::optional<int> replica = std::nullopt) const;
   [[nodiscard]] bool is_over() const;
   [[nodiscard]] Trace::Host own_part();
@@ -134,6 +134,7 @@ class JobTrace : private NonCopyable {
   std::optional<Clock::time_point> ended_;
 
   std::uint64_t number_ = 0;  // of the trace
+  bool is_near_ = false;      // the step before the first has begun
   bool is_cut_ = false;
   std::optional<TraceWanted> wanted_;  // while this host gathers spans
   std::map<std::pair<int, std::size_t>, Gathered> gathered_;

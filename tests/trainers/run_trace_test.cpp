@@ -18,6 +18,7 @@
 #include "framework/telemetry/trace_file.h"
 #include "framework/watch/recorder.h"
 #include "tests/catch.h"
+#include "tests/support/captured_stderr.h"
 #include "tests/support/files.h"
 #include "tests/support/message_of.h"
 
@@ -91,7 +92,16 @@ TEST_CASE("a run that goes on writes the trace of its next steps when asked", "[
     CHECK(message_of<ValueError>([&] { (void)request_trace(folder, seconds(1)); }) ==
           "a trace of the run in " + folder.string() + " is asked for already: remove " +
               (folder / kTraceRequest).string() + " if nobody waits for it any more");
-    drop_trace_request(folder);
+    const CapturedStderr captured;
+    end_traces(folder, {1'000'000, 1'000'001}, 0);  // an earlier trace is there
+    CHECK(captured.text().empty());
+    fs::remove(folder / kTraceFile);
+    end_traces(folder, {1'000'000, 1'000'001}, 1);
+    CHECK(captured.text().empty());
+    end_traces(folder, {1'000'000, 1'000'001}, 0);
+    CHECK(captured.text() ==
+          "lockstep: warning: telemetry.trace is [1000000, 1000001], and the run has done none of "
+          "these steps: there is no trace.json\n");
     CHECK(message_of<Error>([&] { (void)asked.get(); }) ==
           "the run in " + folder.string() + " has ended before its next step: there is no trace");
     CHECK(message_of<Error>([&] { (void)request_trace(folder, std::chrono::milliseconds(1)); }) ==

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "framework/base/errors.h"
+#include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/replicas/machine.h"
 #include "framework/storage/file.h"
@@ -25,6 +26,11 @@ std::optional<fs::file_time_type> written_at(const fs::path& file) {
   return missing ? std::nullopt : std::optional(time);
 }
 
+void drop_request(const fs::path& output) {
+  std::error_code missing;
+  fs::remove(output / kTraceRequest, missing);
+}
+
 }  // namespace
 
 TraceOptions trace_options(const fs::path& output, const std::vector<std::int64_t>& steps) {
@@ -42,14 +48,17 @@ TraceOptions trace_options(const fs::path& output, const std::vector<std::int64_
     watch::Trace whole = trace;
     whole.versions = {{"lockstep", LOCKSTEP_VERSION}, {"libtorch", replicas::libtorch_version()}};
     write_file_atomically(output / kTraceFile, trace_json(whole));
-    drop_trace_request(output);
+    drop_request(output);
   };
   return options;
 }
 
-void drop_trace_request(const fs::path& output) {
-  std::error_code missing;
-  fs::remove(output / kTraceRequest, missing);
+void end_traces(const fs::path& output, const std::vector<std::int64_t>& steps, int status) {
+  drop_request(output);
+  if (status == 0 && !steps.empty() && !written_at(output / kTraceFile)) {
+    log_warning(str("telemetry.trace is [", join(steps), "], and the run has done none of these ",
+                    "steps: there is no ", kTraceFile));
+  }
 }
 
 fs::path request_trace(const fs::path& run, std::chrono::milliseconds timeout) {

@@ -22,8 +22,10 @@ inline constexpr std::int64_t kRequestedSteps = 10;
 [[nodiscard]] TraceOptions trace_options(const std::filesystem::path& output,
                                          const std::vector<std::int64_t>& steps);
 
-/// The run is over: whoever waits for a trace hears that there is none.
-void drop_trace_request(const std::filesystem::path& output);
+/// The run is over, with this status: whoever still waits for a trace hears that there is none. If
+/// it has ended well without these steps, a warning says so.
+void end_traces(const std::filesystem::path& output, const std::vector<std::int64_t>& steps,
+                int status);
 
 /// Asks the run in this folder for a trace of its next steps, and waits for the file, which is
 /// returned. ValueError if no run goes on there or another trace is asked for, Error if the run
