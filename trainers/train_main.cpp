@@ -29,6 +29,7 @@
 #include "framework/replicas/machine.h"
 #include "framework/replicas/process_memory.h"
 #include "framework/replicas/stop_signals.h"
+#include "framework/telemetry/failure_record.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/run_folder.h"
 #include "framework/training/tensor_memory.h"
@@ -259,6 +260,9 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
     prepare_output(options);
   };
   config.launch.trace = trace_options(options.output, config.telemetry.trace);
+  config.launch.after_failure = [&](const JobFailure& failure) {
+    write_failure(options.output, failure_record(failure, versions_text()));
+  };
   training::TensorMemory::prepare();  // before replicas and what makes their batches are threads
   const int status = launch([&] { Trainer(config, data, options).run(); }, config.launch);
   if (flags.hosts.rank == 0) end_traces(options.output, config.telemetry.trace, status);

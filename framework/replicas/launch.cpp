@@ -10,6 +10,8 @@
 #include "framework/base/process.h"
 #include "framework/base/text.h"
 #include "framework/comm/link_speed.h"
+#include "framework/replicas/first_failure.h"
+#include "framework/replicas/job_failure.h"
 #include "framework/replicas/kept_threads.h"
 #include "framework/replicas/machine.h"
 #include "framework/replicas/process_memory.h"
@@ -81,6 +83,12 @@ void replicas::announce(const LaunchOptions& options, const JobPlan& plan) {
                library.name,
                plan.network ? str("; this host's address is ", plan.network->address) : ""));
   if (!library.warning.empty()) log_warning(library.warning);
+}
+
+void replicas::tell_failure(const JobFailure& failure, const LaunchOptions& options) {
+  if (!options.after_failure) return;
+  const auto thrown = thrown_by([&] { options.after_failure(failure); });
+  if (thrown) log_warning(str("after_failure: ", typed_text(thrown)));
 }
 
 bool stop_requested() noexcept {

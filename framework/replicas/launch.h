@@ -15,6 +15,7 @@ namespace watch {
 struct Trace;
 struct TracedSteps;
 }  // namespace watch
+struct JobFailure;
 
 enum class LaunchMode { processes, threads };
 
@@ -96,6 +97,10 @@ struct LaunchOptions {
   /// Called by the launcher right before each restart, with its number, from 1. Must not launch.
   /// Forked replicas see what it changes. What it throws ends launch().
   std::function<void(std::int64_t restart)> before_restart{};
+  /// Called by this host's launcher once the job has ended with status 3, and before a restart
+  /// after such an end: with why, and what this host's replicas did last (replicas/job_failure.h).
+  /// Must not launch. What it throws is logged.
+  std::function<void(const JobFailure& failure)> after_failure{};
   /// More than one host needs processes and Backend::automatic.
   HostOptions hosts{};
   TraceOptions trace{};  ///< none by default

@@ -129,7 +129,7 @@ Ending run_processes(const std::function<void()>& function, const LaunchOptions&
   const StopSignals stop(asks ? &shared->stop_signal() : nullptr);
   held.release();
   return supervise(std::move(workers), *shared->board(), *shared->recorder(), hosts, options, stop,
-                   restart < options.max_restarts);
+                   restart);
 }
 
 // Waits before restart number `restart`. Returns the signal that ends the wait and the job, or 0.

@@ -10,6 +10,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
+#include "framework/replicas/job_failure.h"
 #include "framework/replicas/prints.h"
 #include "framework/replicas/running_job.h"
 #include "framework/replicas/stop_signals.h"
@@ -74,7 +75,7 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
     trace.set_workers({{0, ::getpid()}});
     const auto look = [&] {
       trace.progress();
-      for (const watch::Stall& stall : waits.stalls()) log_warning(stall.text);
+      for (const watch::Stall& stall : waits.stalls(*memory->recorder())) log_warning(stall.text);
       stop.tell_early();
       if (stop.asked() != 0 && !std::exchange(told, true)) tell_asked(stop.asked());
       std::optional<Report> report;
@@ -86,14 +87,18 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
     trace.end();
     trace.close();
   }
+  JobFailure late{.noticed = watch::recorder_now(),
+                  .replicas = watch::read_replicas(*memory->recorder())};
   int status = 0;
   try {
     failure.rethrow();
   } catch (const Error& error) {
     std::cout.flush();
     std::fflush(stdout);
-    log_error(typed_text(std::current_exception()));
     status = exit_status(error);
+    late.verdict = typed_text(std::current_exception());
+    if (status == 3) tell_failure(late, options);
+    log_error(late.verdict);
   }
   if (!all_over) ::_exit(status);
   if (status == 0 && stop.asked() != 0) {

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <list>
+#include <memory>
 #include <optional>
 #include <ranges>
 #include <string>
@@ -26,8 +28,10 @@
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
 #include "framework/comm/store.h"
+#include "framework/replicas/job_failure.h"
 #include "framework/replicas/prints.h"
 #include "framework/replicas/running_job.h"
+#include "framework/replicas/worker.h"
 #include "framework/watch/long_waits.h"
 
 namespace lockstep::replicas {
@@ -196,6 +200,19 @@ struct Watched : WorkerProcess {
                   prints == Prints::all ? std::optional(prefix_of(*this)) : std::nullopt, stop),
         err_relay(std::move(err), STDERR_FILENO, prefix_of(*this), stop) {}
 
+  // Its replicas' spans that last as long as it is stopped.
+  struct Pause {
+    std::unique_ptr<watch::Recorder::Track> track;
+    watch::RecordedSpan span{track.get(), {.kind = watch::SpanKind::pause}};
+  };
+  void begin_pauses(watch::Recorder& recorder) {
+    pauses.clear();
+    for (std::int64_t replica = replicas.offset; replica < replicas.end(); ++replica) {
+      pauses.emplace_back(recorder.take(static_cast<int>(replica), "launcher"));
+    }
+  }
+
+  std::list<Pause> pauses;
   std::string host;  // "", or "host 1, "
   Relay out_relay;
   Relay err_relay;
@@ -238,8 +255,12 @@ std::string memory_note() {
 class Supervisor {
  public:
   Supervisor(std::vector<WorkerProcess> processes, watch::Board& board, watch::Recorder& recorder,
-             Hosts& hosts, const LaunchOptions& options, const StopSignals& stop)
+             Hosts& hosts, const LaunchOptions& options, const StopSignals& stop,
+             std::int64_t restarts)
       : board_(board),
+        recorder_(recorder),
+        options_(options),
+        restarts_(restarts),
         timeout_(hosts.plan.in_turns(options.timeout)),
         long_waits_(board, {processes.front().index, std::ssize(processes)},
                     hosts.plan.in_turns(options.stall_warning)),
@@ -253,7 +274,7 @@ class Supervisor {
                }));
   }
 
-  Ending run(bool may_restart) {
+  Ending run() {
     std::string still;
     const auto goes_on = [&] {
       return failed_.empty() && stop_.signal() == 0 && still.empty() && !job_.has_failure();
@@ -261,7 +282,7 @@ class Supervisor {
     while (running() > 0 && goes_on()) {
       step(interval());
       still = patrol();
-      for (const watch::Stall& stall : long_waits_.stalls()) job_.warn(stall);
+      for (const watch::Stall& stall : long_waits_.stalls(recorder_)) job_.warn(stall);
       pass_stops_on();
     }
     if (goes_on()) job_.report({});
@@ -276,6 +297,7 @@ class Supervisor {
       drain();
       return {};
     }
+    JobFailure failure = noticed();  // before the others notice
     const Watched* root = nullptr;
     if (signal == 0 && !failed_.empty()) {
       step_until(Clock::now() + kProcessesGrace, [this] { return doubt(*root_cause()) == 0; });
@@ -300,6 +322,10 @@ class Supervisor {
       if (job_.has_hosts() && job_.verdict()->status != 0) end = *job_.verdict();
     }
     leave_progress_line();
+    const bool may_restart = restarts_ < options_.max_restarts;
+    failure.verdict = end.text;
+    failure.starts_again = may_restart && end.is_lost;
+    if (end.status == 3) tell_failure(failure, options_);
     log_error(end.text);
     if (!may_restart || !end.is_lost) return {end.status};
     const auto stops = [this] { return stop_.signal() != 0 || stop_.asked() != 0; };
@@ -308,6 +334,16 @@ class Supervisor {
   }
 
  private:
+  // What is known when a failure is noticed: what replicas do, also those that are gone.
+  [[nodiscard]] JobFailure noticed() const {
+    return {.restarts = restarts_,
+            .host = static_cast<std::int64_t>(job_.own()),
+            .hosts = options_.hosts.count,
+            .noticed = watch::recorder_now(),
+            .replicas = options_.after_failure ? watch::read_replicas(recorder_)
+                                               : std::vector<watch::ReplicaRecording>{}};
+  }
+
   static Ending stopped(int signal) { return {status_of_stop(signal), stopped_text(signal)}; }
 
   // Why the job ends, as this host sees it.
@@ -437,6 +473,7 @@ class Supervisor {
     if (changed != worker.pid && !taken) return;
     if (!taken && (WIFSTOPPED(status) || WIFCONTINUED(status))) {
       worker.stopped = WIFSTOPPED(status);
+      worker.stopped ? worker.begin_pauses(recorder_) : worker.pauses.clear();
       board_.set_stopped(static_cast<int>(worker.index), worker.stopped);
       return;
     }
@@ -486,6 +523,9 @@ class Supervisor {
   }
 
   watch::Board& board_;
+  watch::Recorder& recorder_;
+  const LaunchOptions& options_;
+  std::int64_t restarts_;  // before this run
   milliseconds timeout_;
   watch::LongWaits long_waits_;
   const StopSignals& stop_;
@@ -502,8 +542,8 @@ class Supervisor {
 
 Ending supervise(std::vector<WorkerProcess> workers, watch::Board& board, watch::Recorder& recorder,
                  Hosts& hosts, const LaunchOptions& options, const StopSignals& stop,
-                 bool may_restart) {
-  return Supervisor(std::move(workers), board, recorder, hosts, options, stop).run(may_restart);
+                 std::int64_t restarts) {
+  return Supervisor(std::move(workers), board, recorder, hosts, options, stop, restarts).run();
 }
 
 }  // namespace lockstep::replicas

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "framework/replicas/host_links.h"
@@ -23,10 +24,11 @@ namespace lockstep::replicas {
 /// Workers that wait for each other end with a Timeout by themselves. The supervisor ends the job
 /// where they cannot do so: if all have been stopped for the timeout, or if one waits for others on
 /// the `board` and has not checked its wait for that long. It warns of stalls on all hosts.
-/// Traces are made of replicas' `recorder`.
+/// Replicas' `recorder` gets their pauses, and has what traces are made of and what
+/// LaunchOptions::after_failure is told of run number `restarts`.
 [[nodiscard]] Ending supervise(std::vector<WorkerProcess> workers, watch::Board& board,
                                watch::Recorder& recorder, Hosts& hosts,
                                const LaunchOptions& options, const StopSignals& stop,
-                               bool may_restart);
+                               std::int64_t restarts);
 
 }  // namespace lockstep::replicas

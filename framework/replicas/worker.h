@@ -102,6 +102,9 @@ class RunningThreads : private NonCopyable {
 /// Says on stderr what runs.
 void announce(const LaunchOptions& options, const JobPlan& plan);
 
+/// Calls LaunchOptions::after_failure, if there is one, and logs what it throws.
+void tell_failure(const JobFailure& failure, const LaunchOptions& options);
+
 /// launch() with checked options, whose number of workers is set.
 [[nodiscard]] int launch_processes(const std::function<void()>& function,
                                    const LaunchOptions& options, const LaunchCall& call);

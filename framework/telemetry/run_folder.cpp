@@ -18,6 +18,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/telemetry/event_file.h"
+#include "framework/telemetry/failure_record.h"
 
 namespace fs = std::filesystem;
 
@@ -160,6 +161,8 @@ RunFolderLock claim_run_folder(const fs::path& folder, std::string_view config,
   check_free(held_by(folder));  // a run may have been there until now
   const fs::path file = folder / kRunFiles[0];
   write_into(folder, [&] {
+    // Of a run that came to nothing here.
+    for (const fs::path& failure : failure_files(folder)) fs::remove(failure, error);
     // Two runs can't both make it, also where no lock tells whether one goes on.
     if (write_new_file(file, config)) return;
     check_free(lock.is_held() && fs::is_regular_file(file) ? "" : kRunFiles[0]);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "framework/base/text.h"
+#include "framework/watch/step_times.h"
 
 namespace lockstep::watch {
 
@@ -32,7 +33,7 @@ std::vector<LongWaits::Found> LongWaits::look() {
   return found;
 }
 
-std::vector<Stall> LongWaits::stalls() {
+std::vector<Stall> LongWaits::stalls(const Recorder& recorder) {
   std::vector<Stall> stalls;
   std::set<std::pair<std::uint64_t, std::uint64_t>> told;
   for (const auto& [wait, lasts, times] : look()) {
@@ -40,11 +41,12 @@ std::vector<Stall> LongWaits::stalls() {
     const std::string text = is_new ? board_.text_of(wait) : "";
     if (text.empty()) continue;
     const std::string absent = board_.absentees(wait);
+    const std::string doing = absent.empty() ? "" : doing_text(read_replicas(recorder));
     const double seconds = std::chrono::duration<double>(lasts).count();
-    stalls.push_back(
-        {wait.key, wait.number, times,
-         str("stalled for ", std::round(seconds * 10) / 10, " s: ", text, ": ",
-             absent.empty() ? "all replicas have arrived, but not their data" : absent)});
+    stalls.push_back({wait.key, wait.number, times,
+                      str("stalled for ", std::round(seconds * 10) / 10, " s: ", text, ": ",
+                          absent.empty() ? "all replicas have arrived, but not their data" : absent,
+                          doing.empty() ? "" : "; " + doing)});
   }
   return stalls;
 }

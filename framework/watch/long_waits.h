@@ -10,6 +10,7 @@
 #include "framework/base/range.h"
 #include "framework/base/record.h"
 #include "framework/watch/board.h"
+#include "framework/watch/recorder.h"
 
 namespace lockstep::watch {
 
@@ -40,8 +41,9 @@ class LongWaits {
   };
   /// Call it often, compared with `first`.
   [[nodiscard]] std::vector<Found> look();
-  /// The same by calls, each of which counts once for all its members.
-  [[nodiscard]] std::vector<Stall> stalls();
+  /// The same by calls, each of which counts once for all its members; with what replicas of this
+  /// host do instead.
+  [[nodiscard]] std::vector<Stall> stalls(const Recorder& recorder);
 
  private:
   using Clock = std::chrono::steady_clock;

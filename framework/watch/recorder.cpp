@@ -148,6 +148,7 @@ Recorder::Track::Track(const Recorder& recorder, int replica, std::size_t track,
                        std::string_view name)
     : recorder_(recorder),
       replica_(replica),
+      track_(track),
       words_(recorder.words(replica, track)),
       begun_(words_.begun.load()) {
   if (read_text(words_.name) == name) return;

@@ -35,6 +35,10 @@ enum class SpanKind : std::uint8_t {
 constexpr SpanKind last_of(SpanKind) noexcept {
   return SpanKind::operation;
 }
+/// Whether it is a call that has other replicas.
+[[nodiscard]] constexpr bool is_call(SpanKind kind) noexcept {
+  return kind == SpanKind::reduction || kind == SpanKind::collective || kind == SpanKind::gather;
+}
 
 /// The recorder's clock: this host's steady clock, in nanoseconds. Its processes share it.
 [[nodiscard]] inline std::uint64_t recorder_now() noexcept {
@@ -135,6 +139,10 @@ class Recorder::Track : private NonCopyable {
   [[nodiscard]] std::unique_ptr<Track> beside(std::string_view name) {
     return recorder_.take(replica_, name);
   }
+  /// As Recorder::read().
+  [[nodiscard]] Recording read(std::uint64_t after, Names names = Names::read) const {
+    return recorder_.read(replica_, track_, after, names);
+  }
 
   /// The number of `text`, which is put together only at the first time with this `key`: a hash of
   /// all that the text says. A text of more than 127 bytes is cut.
@@ -164,6 +172,7 @@ class Recorder::Track : private NonCopyable {
 
   Recorder recorder_;
   int replica_;
+  std::size_t track_;
   TrackWords& words_;
   std::uint64_t process_ = process_generation();
   std::uint64_t begun_;

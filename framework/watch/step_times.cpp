@@ -1,10 +1,12 @@
 #include "framework/watch/step_times.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <tuple>
 
 #include "framework/base/range.h"
+#include "framework/base/text.h"
 
 namespace lockstep::watch {
 namespace {
@@ -21,11 +23,6 @@ struct Interval {
 
 double seconds(std::uint64_t nanoseconds) {
   return static_cast<double>(nanoseconds) * 1e-9;
-}
-
-bool is_call(const Span& span) {
-  return span.kind == SpanKind::collective || span.kind == SpanKind::reduction ||
-         span.kind == SpanKind::gather;
 }
 
 TimePart part_of(SpanKind kind) {
@@ -138,7 +135,7 @@ Arrivals arrivals_of(const std::vector<ReplicaRecording>& recordings) {
   for (const ReplicaRecording& recording : recordings) {
     for (const auto& track : recording.tracks) {
       for (const Span& span : track.spans) {
-        if (!is_call(span) || span.id == 0) continue;
+        if (!is_call(span.kind) || span.id == 0) continue;
         // A call that goes on beside the replica is also what the replica later waits for.
         auto& all = arrivals[span.id];
         const auto own =
@@ -211,7 +208,7 @@ class Division {
   // Who ends a call before another comes to it has not waited for that one.
   void wait(const Span& span) {
     const auto found = arrivals_.find(span.id);
-    if (step_ == nullptr || !is_call(span) || found == arrivals_.end()) return;
+    if (step_ == nullptr || !is_call(span.kind) || found == arrivals_.end()) return;
     std::pair<std::uint64_t, int> last{0, replica_};
     for (const auto& arrival : found->second) {
       if (arrival.first <= span.end) last = std::max(last, arrival);
@@ -224,7 +221,7 @@ class Division {
 
   void add_hidden(const std::vector<Span>& spans) {
     for (const Span& span : spans) {
-      if (!is_call(span)) continue;
+      if (!is_call(span.kind)) continue;
       const auto ends = [](const Step& step) { return step.bounds.end; };
       auto step = std::ranges::upper_bound(bounds_, span.begin, {}, ends);
       for (; step != bounds_.end() && step->bounds.begin < span.end; ++step) {
@@ -339,6 +336,26 @@ std::vector<ReplicaRecording> read_replicas(const Recorder& recorder, const Trac
     if (is_used) recordings.push_back(std::move(recording));
   }
   return recordings;
+}
+
+std::string doing_text(const std::vector<ReplicaRecording>& recordings) {
+  std::vector<std::string> texts;
+  for (const ReplicaRecording& recording : recordings) {
+    const Span* innermost = nullptr;
+    for (const auto& track : recording.tracks) {
+      for (const Span& span : track.spans) {
+        const bool counts = track.track == "replica" || span.kind == SpanKind::pause;
+        if (counts && span.end == 0) innermost = &span;
+      }
+    }
+    if (innermost == nullptr || is_call(innermost->kind)) continue;
+    const double lasts = seconds(recorder_now() - innermost->begin);
+    texts.push_back(str("replica ", recording.replica, " has been in its ",
+                        name_of(innermost->kind),
+                        innermost->id > 0 ? str(" of step ", innermost->id) : "", " for ",
+                        std::round(lasts * 10) / 10, " s"));
+  }
+  return join(texts, "; ");
 }
 
 StepWatch::StepWatch(const Recorder::Track* track) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -91,6 +92,10 @@ using TrackNumbers = std::map<std::pair<int, std::size_t>, std::uint64_t>;
 [[nodiscard]] std::vector<ReplicaRecording> read_replicas(
     const Recorder& recorder, const TrackNumbers& after = {},
     Recorder::Names names = Recorder::Names::read);
+
+/// What replicas are in now that wait in no call for others: "replica 1 has been in its forward of
+/// step 7 for 15.2 s; …"; "" if there are none.
+[[nodiscard]] std::string doing_text(const std::vector<ReplicaRecording>& recordings);
 
 /// Tells a replica, now and then, what this host's replicas did since the last time. A call reads
 /// what they have recorded since then: microseconds a step. For one thread.

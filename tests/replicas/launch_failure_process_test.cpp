@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -12,6 +13,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/replicas/job_failure.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/pmap.h"
 #include "tests/catch.h"
@@ -264,6 +266,38 @@ TEST_CASE(
         lost(0, pids[0], "failed with DataError, exit status 2: the file ends early\n"));
   CHECK(took_ms < 2000);
   CHECK(all_ended(pids));
+}
+
+TEST_CASE("launch: after_failure is told what replicas did, of jobs lost or out of step alone") {
+  for (const LaunchMode mode : kModes) {
+    for (const bool is_mismatch : {true, false}) {
+      INFO(name_of(mode) << (is_mismatch ? ", out of step" : ", wrong"));
+      const SharedNumbers told(1);
+      LaunchOptions options{.replicas = 2, .mode = mode};
+      options.after_failure = [&](const JobFailure& failure) {
+        const auto has_met = [](const watch::ReplicaRecording& recording) {
+          return !recording.tracks.at(0).spans.empty();
+        };
+        const bool is_right = failure.replicas.size() == 2 && failure.host == 0 &&
+                              std::ranges::all_of(failure.replicas, has_met) &&
+                              failure.verdict.find("CollectiveMismatch") != std::string::npos;
+        told[0] = is_right ? 1 : 2;
+        throw DataError("no room");
+      };
+      const Ended ended = launched(
+          [&] {
+            meet();
+            if (own_index() == 1) return;
+            if (!is_mismatch) throw ValueError("bad value");
+            meet();
+          },
+          options);
+      check_status(ended, is_mismatch ? 3 : 2);
+      CHECK(told[0] == (is_mismatch ? 1 : 0));
+      CHECK((ended.err.find("warning: after_failure: DataError: no room\n") != std::string::npos) ==
+            is_mismatch);
+    }
+  }
 }
 
 TEST_CASE("launch: a replica's death shows though a child of it holds its descriptors") {

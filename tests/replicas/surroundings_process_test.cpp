@@ -30,6 +30,7 @@
 #include "framework/collectives/psum.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/pmap.h"
+#include "framework/watch/step_times.h"
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
 #include "tests/replicas/launched.h"
@@ -199,6 +200,35 @@ TEST_CASE("launch: a job that is paused for longer than its timeout goes on") {
     job.end[0] = 1;
     check_status(job.program.wait(), 0);
   }
+}
+
+TEST_CASE("launch: the recorder has when a replica was stopped, and for how long") {
+  const SharedNumbers pids(2);
+  const Ended ended = launched(
+      [&] {
+        pids[own_index()] = ::getpid();
+        meet();
+        if (own_index() == 1) (void)::raise(SIGSTOP);
+        if (own_index() == 0) {
+          const auto pauses = [] {
+            std::vector<watch::Recorder::Span> spans;
+            for (const auto& track : watch::read_replicas(watch::track_here->recorder())[1].tracks)
+              if (track.track == "launcher") spans = track.spans;
+            return spans;
+          };
+          const auto is_paused = [&](bool is_over) {
+            const auto spans = pauses();
+            return spans.size() == 1 && spans[0].kind == watch::SpanKind::pause &&
+                   (spans[0].end != 0) == is_over;
+          };
+          expect(eventually([&] { return is_paused(false); }), "it is paused");
+          (void)::kill(pids.pids()[1], SIGCONT);
+          expect(eventually([&] { return is_paused(true); }), "the pause is over");
+        }
+        meet();
+      },
+      {.replicas = 2});
+  check_status(ended, 0);
 }
 
 TEST_CASE("launch: when all workers are stopped the launcher ends the job") {

@@ -17,6 +17,7 @@
 
 #include "framework/base/text.h"
 #include "framework/telemetry/event_file.h"
+#include "framework/telemetry/failure_record.h"
 #include "tests/catch.h"
 #include "tests/support/ended.h"
 #include "tests/support/terminals.h"
@@ -67,7 +68,7 @@ class LongRun {
         for (const auto& inside : fs::directory_iterator(entry.path())) {
           if (inside.path().filename().string()[0] == '.') left.push_back(inside.path());
         }
-      } else if (name != "config.yaml" && name != "metrics.jsonl" &&
+      } else if (name != "config.yaml" && name != "metrics.jsonl" && name != "failure.json" &&
                  !name.starts_with(telemetry::kEventFileBegin)) {
         left.push_back(entry.path());
       }
@@ -104,6 +105,18 @@ TEST_CASE("a replica killed in mid-training ends the job, 20 times out of 20") {
                              "\\) was lost: killed by signal 9 \\(Killed\\)\n");
     CHECK(std::regex_match(end.err, found, message));
     if (found.size() == 2) named.insert(found[1]);
+    const FailureRecord failure = read_failure(run.folder() / "failure.json");
+    CHECK("lockstep: error: " + failure.verdict + "\n" == end.err);
+    REQUIRE(failure.replicas.size() == 3);
+    for (const auto& replica : failure.replicas) {
+      CHECK(replica.events.size() == kFailureEvents);
+      CHECK(replica.step.value_or(0) > 0);
+    }
+    if (round == 0) {
+      const Ended told = train(run.folder(), {"inspect", "."});
+      CHECK(told.status == 0);
+      CHECK_THAT(told.out, ContainsSubstring(failure.verdict) && ContainsSubstring(", step "));
+    }
     CHECK(run.replicas_ended());
     CHECK(run.left_behind().empty());
   }

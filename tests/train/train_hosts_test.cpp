@@ -19,9 +19,11 @@
 #include <sys/stat.h>
 
 #include "framework/base/descriptor.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/comm/network/link.h"
 #include "framework/comm/network/secret.h"
+#include "framework/telemetry/failure_record.h"
 #include "tests/catch.h"
 #include "tests/support/ended.h"
 #include "tests/train/same_run.h"
@@ -127,6 +129,18 @@ TEST_CASE("a job that loses a replica on any host starts again on all") {
       CHECK_THAT(end.err, ContainsSubstring("starting again") && ContainsSubstring("killed by"));
     }
     CHECK(result_of(folder.path() / run).at("restarts") == 1);
+    const auto records = mapped(failure_files(folder.path() / run), read_failure);
+    REQUIRE(records.size() == 2);
+    for (std::size_t host = 0; host < 2; ++host) {
+      CHECK(records[host].host == static_cast<std::int64_t>(host));
+      CHECK(records[host].starts_again);
+      CHECK_THAT(records[host].verdict, ContainsSubstring(str("(host ", victim, ", pid ")));
+    }
+    CHECK(sum_of(records, [](const auto& record) { return record.replicas.size(); }) == 3);
+    const Ended told = train(folder.path(), {"inspect", run});
+    CHECK(told.status == 0);
+    CHECK_THAT(told.out, ContainsSubstring("on 2 hosts, and was started again:\n") &&
+                             ContainsSubstring("since then the run has gone on to its end\n"));
     CHECK(digest_of(folder.path() / run) == digest_of(folder.path() / "alone"));
   }
 }

@@ -201,6 +201,27 @@ TEST_CASE("a step that one replica has ended is over for the others, whose last 
   CHECK(watch::step_times({{1, {second}}}).steps.empty());
 }
 
+TEST_CASE("it is told what replicas are in that wait for nobody") {
+  Recorder recorder(4);
+  const auto first = recorder.take(0, "replica");
+  const auto second = recorder.take(1, "replica");
+  const auto third = recorder.take(2, "replica");
+  const watch::RecordedSpan step(first.get(), {.kind = SpanKind::step, .id = 7});
+  const watch::RecordedSpan forward(first.get(), {.kind = SpanKind::forward, .id = 7});
+  const watch::RecordedSpan others(second.get(), {.kind = SpanKind::step, .id = 7});
+  const watch::RecordedSpan call(second.get(), {.kind = SpanKind::collective, .id = 5});
+  const watch::RecordedSpan data(third.get(), {.kind = SpanKind::data});
+  const auto launcher = recorder.take(2, "launcher");
+  {
+    const watch::RecordedSpan pause(launcher.get(), {.kind = SpanKind::pause});
+    CHECK_THAT(watch::doing_text(watch::read_replicas(recorder)),
+               ContainsSubstring("; replica 2 has been in its pause for 0 s"));
+  }
+  CHECK(watch::doing_text(watch::read_replicas(recorder)) ==
+        "replica 0 has been in its forward of step 7 for 0 s; replica 2 has been in its data for "
+        "0 s");
+}
+
 TEST_CASE("the replica that makes steps longer by more than a tenth is the slow one") {
   const auto slow = [](const std::vector<std::uint64_t>& computes) {
     std::vector<ReplicaRecording> recordings;

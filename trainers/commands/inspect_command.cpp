@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -5,6 +6,7 @@
 #include <sstream>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "framework/base/errors.h"
@@ -13,6 +15,7 @@
 #include "framework/base/text_table.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/storage/checkpoint_reader.h"
+#include "framework/telemetry/failure_record.h"
 #include "trainers/commands/command_line.h"
 #include "trainers/run/resume.h"
 
@@ -22,8 +25,9 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kInspectHelp =
-    R"(DIR is a checkpoint, such as runs/a/checkpoints/latest; or a run's folder, whose checkpoints are
-then listed, the newest first.
+    R"(DIR is a checkpoint, such as runs/a/checkpoints/latest; or a run's folder. What has ended that
+is then told, if a replica was lost, late or out of step (its failure.json), and its checkpoints are
+listed, the newest first.
 
 Exit status: 0 all is right; 2 something is damaged or missing.
 )";
@@ -115,12 +119,28 @@ std::string line_of(const fs::path& folder, std::vector<std::string>& problems) 
   return str(folder.filename().string(), what, problems.size() == before ? "  ok" : "  DAMAGED");
 }
 
-int inspect_folder(const fs::path& path, const std::vector<std::int64_t>& steps) {
+// What has ended the run in the folder, by the files that hosts have left of it; "" if there are
+// none.
+std::string failure_in(const fs::path& run, std::vector<std::string>& problems) {
+  std::vector<FailureRecord> records;
+  auto written = fs::file_time_type::min();
+  std::error_code missing;
+  for (const fs::path& file : failure_files(run)) {
+    (void)succeeds([&] { records.push_back(read_failure(file)); }, problems);
+    written = std::max(written, fs::last_write_time(file, missing));
+  }
+  if (records.empty()) return "";
+  const auto ended = fs::last_write_time(run / "result.json", missing);
+  const bool has_gone_on = !missing && ended > written;
+  return failure_text(records) + (has_gone_on ? "since then the run has gone on to its end\n" : "");
+}
+
+int inspect_folder(const fs::path& path, const std::vector<std::int64_t>& steps, std::string text,
+                   std::vector<std::string> problems) {
   const storage::CheckpointFolder folder(path);
   const auto latest = folder.latest();
   const auto best = folder.best();
-  std::string text = str(counted(std::ssize(steps), "checkpoint"), " in ", path.string(), ":\n");
-  std::vector<std::string> problems;
+  text += str(counted(std::ssize(steps), "checkpoint"), " in ", path.string(), ":\n");
   for (const std::int64_t step : steps) {
     text += "  " + line_of(folder.of_step(step), problems);
     if (step == latest) text += "  latest";
@@ -136,7 +156,9 @@ int run_inspect(int argc, const char* const* argv) {
   std::optional<std::string> operand;
   const CommandLine line{.program = program_name("inspect"),
                          .usage = "DIR",
-                         .what = "Prints what a checkpoint holds and compares all checksums.",
+                         .what =
+                             "Prints what a checkpoint holds and compares all checksums, or tells "
+                             "what has ended a run.",
                          .more = kInspectHelp,
                          .operand = [&](const std::string& given) { operand = given; }};
   if (!parse_command_line(argc, argv, line)) return print(help_text(line));
@@ -144,11 +166,14 @@ int run_inspect(int argc, const char* const* argv) {
   const fs::path path = storage::CheckpointFolder::resolved(*operand);
   std::error_code error;
   if (!fs::exists(path / storage::kManifestName, error)) {
+    std::vector<std::string> problems;
+    std::string failure = failure_in(path, problems);
     for (const fs::path& folder : {path, checkpoints_of(path)}) {
       if (!fs::is_directory(folder, error)) continue;
       const auto steps = storage::CheckpointFolder(folder).steps();
-      if (!steps.empty()) return inspect_folder(folder, steps);
+      if (!steps.empty()) return inspect_folder(folder, steps, std::move(failure), problems);
     }
+    if (!failure.empty() || !problems.empty()) return tell(failure, problems);
   }
   return inspect_checkpoint(path);
 }
