@@ -1,5 +1,5 @@
-#include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -22,6 +22,7 @@
 #include "framework/replicas/vmap.h"
 #include "framework/training/batch_norm.h"
 #include "framework/training/zero.h"
+#include "framework/watch/recorder.h"
 #include "models/gpt.h"
 #include "models/layers.h"
 #include "models/model.h"
@@ -78,7 +79,7 @@ std::unique_ptr<const Dataset> samples_of(const std::string& model, bool is_augm
       pictures, is_augmented ? Augmentation{.crop = 2, .flip = true} : Augmentation{}, seed);
 }
 
-// A replica's step, whose parts it times.
+// A replica's step, whose parts the job's recorder has.
 class Training : public ReplicaTask {
  public:
   explicit Training(bool is_augmented) : is_augmented_(is_augmented) {}
@@ -86,6 +87,7 @@ class Training : public ReplicaTask {
   std::string prepare(const std::string& model, std::int64_t batch) override {
     sampler_.emplace(SamplerOptions{.size = kSamples, .batch_size = batch, .drop_last = true});
     samples_ = samples_of(model, is_augmented_, static_cast<std::uint64_t>(axis_index(kAxis)));
+    track_ = watch::track_here;
     const std::shared_ptr<Model> fresh = model_of(model);
     train(*fresh);
     model_ = fresh;
@@ -99,23 +101,38 @@ class Training : public ReplicaTask {
   void barrier() override { lockstep::barrier(kAxis); }
 
   void call() override {
-    began_ = last_ = Clock::now();
+    const watch::TrackScope recorded(track_);  // in the thread of a map, too
+    began_ = watch::recorder_now();
     position_ = sampler_->start_of_step(position_);
-    const Batch batch = samples_->batch(sampler_->indices(position_, 0), position_ / kSamples);
+    const Batch batch = part(watch::SpanKind::data, [&] {
+      return samples_->batch(sampler_->indices(position_, 0), position_ / kSamples);
+    });
     position_ = sampler_->end_of_step(position_);
-    lap(StepPart::data);
     begin_step();
-    const Tensor value = objective_->mean(model_->forward(batch.inputs), batch.targets);
-    lap(StepPart::forward);
+    const Tensor value = part(watch::SpanKind::forward, [&] {
+      return objective_->mean(model_->forward(batch.inputs), batch.targets);
+    });
     backward(value);
-    lap(StepPart::backward);
     update();
-    lap(StepPart::update);
     loss_ = value.detach();
   }
 
   std::vector<double> parts() override {
-    const StepParts parts = std::exchange(parts_, StepParts{});
+    const auto recording = track_->read(recorded_, watch::Recorder::Names::left_out);
+    require<Error>(recording.begun - recorded_ <= watch::Recorder::kSpans, "the steps have ",
+                   recording.begun - recorded_, " spans, and the recorder keeps ",
+                   watch::Recorder::kSpans);
+    recorded_ = recording.begun;
+    StepParts parts{};
+    for (const auto& span : recording.spans) {
+      for (const auto& [kind, which] : {std::pair(watch::SpanKind::data, StepPart::data),
+                                        std::pair(watch::SpanKind::forward, StepPart::forward),
+                                        std::pair(watch::SpanKind::backward, StepPart::backward),
+                                        std::pair(watch::SpanKind::update, StepPart::update)}) {
+        const auto seconds = static_cast<double>(span.end - span.begin) * 1e-9;
+        if (span.kind == kind) parts[static_cast<std::size_t>(which)] += seconds;
+      }
+    }
     return {parts.begin(), parts.end()};
   }
 
@@ -123,33 +140,30 @@ class Training : public ReplicaTask {
   /// From now on this model, in place of the one before, which lives until this returns.
   virtual void train(Model& model) = 0;
   virtual void begin_step() {}
+  /// These two record spans of their kinds.
   virtual void backward(const Tensor& value) = 0;
   virtual void update() = 0;
 
+  /// Does what the recorder has as a span.
+  auto part(watch::SpanKind kind, const auto& work) const -> decltype(work()) {
+    const watch::RecordedSpan span(track_, {.kind = kind});
+    return work();
+  }
   /// Since this step has begun.
   [[nodiscard]] double seconds() const {
-    return std::chrono::duration<double>(Clock::now() - began_).count();
+    return static_cast<double>(watch::recorder_now() - began_) * 1e-9;
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  // Counts the time since the last lap for `part`.
-  void lap(StepPart part) {
-    const Clock::time_point now = Clock::now();
-    parts_[static_cast<std::size_t>(part)] += std::chrono::duration<double>(now - last_).count();
-    last_ = now;
-  }
-
   bool is_augmented_;
   std::unique_ptr<const Dataset> samples_;
   std::optional<Sampler> sampler_;
   std::int64_t position_ = 0;
   std::shared_ptr<Model> model_;
   std::shared_ptr<const Loss> objective_ = make_cross_entropy({.ignore_index = std::nullopt});
-  Clock::time_point began_;
-  Clock::time_point last_;
-  StepParts parts_{};
+  watch::Recorder::Track* track_ = nullptr;
+  std::uint64_t began_ = 0;
+  std::uint64_t recorded_ = 0;  // the last span that parts() has told of
   Tensor loss_;
 };
 
@@ -191,8 +205,13 @@ class Alone : public Training {
   void begin_step() override {
     for (const Tensor& parameter : parameters_) parameter.mutable_grad().reset();
   }
-  void backward(const Tensor& value) override { value.backward(); }
-  void update() override { optimizer_->update(slice_, {.step = ++step_, .lr = kAdam.lr}); }
+  void backward(const Tensor& value) override {
+    part(watch::SpanKind::backward, [&] { value.backward(); });
+  }
+  void update() override {
+    part(watch::SpanKind::update,
+         [&] { optimizer_->update(slice_, {.step = ++step_, .lr = kAdam.lr}); });
+  }
 
   std::vector<Tensor> parameters_;
   std::unique_ptr<Optimizer> optimizer_ = make_optimizer(kAdam);
