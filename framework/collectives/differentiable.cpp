@@ -141,7 +141,10 @@ watch::Recorder::Details recorded(const AxisCall& call, const Leaves& leaves, st
   watch::Recorder::Details details{.kind = watch::call_kind_here, .id = id};
   if (watch::track_here == nullptr) return details;
   details.name = recorded_name(call, *watch::track_here);
-  details.bytes = sum_of(leaves, &at::Tensor::nbytes);
+  // Of a bucket what the replica brings, as AxisQueue has it: behind the place of the result.
+  details.bytes = details.kind == watch::SpanKind::collective || leaves.empty()
+                      ? sum_of(leaves, &at::Tensor::nbytes)
+                      : leaves.back().nbytes();
   return details;
 }
 

@@ -21,8 +21,8 @@ constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kNoticed = 100'000 * kMs;
 
 // A replica's span, from `begin` ms before the failure was noticed to `end` ms before; -1: on.
-watch::Recorder::Span span(SpanKind kind, std::uint64_t begin, std::int64_t end, std::uint64_t id,
-                           const std::string& name = "") {
+watch::Recorder::Span event(SpanKind kind, std::uint64_t begin, std::int64_t end, std::uint64_t id,
+                            const std::string& name = "") {
   return {.kind = kind,
           .name = name,
           .begin = kNoticed - begin * kMs,
@@ -42,14 +42,14 @@ JobFailure killed() {
                      .noticed = kNoticed};
   for (const int replica : {0, 1, 2}) {
     std::vector<watch::Recorder::Span> spans{
-        span(SpanKind::step, 900, 600, 6),
-        span(SpanKind::collective, 700, 601, 70, "barrier over 'data' at a.cpp:1"),
-        span(SpanKind::step, 600, -1, 7)};
+        event(SpanKind::step, 900, 600, 6),
+        event(SpanKind::collective, 700, 601, 70, "barrier over 'data' at a.cpp:1"),
+        event(SpanKind::step, 600, -1, 7)};
     if (replica == 1) {
-      spans.push_back(span(SpanKind::forward, 550, -1, 7));
+      spans.push_back(event(SpanKind::forward, 550, -1, 7));
     } else {
-      spans.push_back(span(SpanKind::forward, 550, 500, 7));
-      spans.push_back(span(SpanKind::reduction, 412, -1, 71, "pmean over 'data' at b.cpp:2"));
+      spans.push_back(event(SpanKind::forward, 550, 500, 7));
+      spans.push_back(event(SpanKind::reduction, 412, -1, 71, "pmean over 'data' at b.cpp:2"));
     }
     failure.replicas.push_back(recording(replica, spans));
   }
@@ -115,9 +115,9 @@ TEST_CASE("hosts that share a run's folder leave a record each, of which people 
 }
 
 TEST_CASE("of each replica a record has the last events, and all that go on") {
-  std::vector<watch::Recorder::Span> spans{span(SpanKind::evaluation, 9999, -1, 3)};
+  std::vector<watch::Recorder::Span> spans{event(SpanKind::evaluation, 9999, -1, 3)};
   for (std::uint64_t i = 0; i < 250; ++i) {
-    spans.push_back(span(SpanKind::data, 1000 - i, static_cast<std::int64_t>(999 - i), 0));
+    spans.push_back(event(SpanKind::data, 1000 - i, static_cast<std::int64_t>(999 - i), 0));
   }
   JobFailure failure{.noticed = kNoticed};
   failure.replicas = {recording(4, spans), recording(5, {})};
