@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -26,26 +27,34 @@ namespace lockstep::testing {
   return values;
 }
 
-/// The lines of a run's metrics, without times, rates and memory.
+/// Whether this field of metrics is a time, a rate or memory, which no two runs have alike.
+[[nodiscard]] inline bool is_measured(const std::string& field) {
+  return field == "time" || field == "memory" || field == "parts" || field == "part_of_peak" ||
+         field.ends_with("_s");
+}
+
+/// The lines of a run's metrics, without what is measured.
 [[nodiscard]] inline std::vector<nlohmann::json> metrics_of(const std::filesystem::path& run) {
   std::vector<nlohmann::json> lines = read_json_lines(run / "metrics.jsonl");
   for (nlohmann::json& line : lines) {
-    std::vector<std::string> names{"time", "memory", "parts", "part_of_peak"};
-    for (const auto& [name, value] : line.items()) {
-      if (name.ends_with("_s")) names.push_back(name);
+    const nlohmann::json whole = line;
+    for (const auto& [name, value] : whole.items()) {
+      if (is_measured(name)) line.erase(name);
     }
-    for (const std::string& name : names) line.erase(name);
   }
   return lines;
 }
 
-/// What TensorBoard shows of a run, without times and rates, nor where its parts began and ended.
+/// What TensorBoard shows of a run, without what is measured, nor where its parts began and ended.
 [[nodiscard]] inline ShownValues curves_of(const std::filesystem::path& run) {
   ShownValues curves = shown_in(run);
-  for (const char* const tag : {"train/elapsed_s", "train/samples_per_s", "config/text_summary",
-                                "_hparams_/session_start_info", "_hparams_/session_end_info"}) {
-    curves.erase(tag);
-  }
+  std::erase_if(curves, [](const auto& curve) {
+    const std::string& tag = curve.first;
+    if (tag.starts_with("config/") || tag.starts_with("_hparams_/")) return true;
+    constexpr std::string_view kGroup = "train/";
+    return tag.starts_with(kGroup) &&
+           is_measured(tag.substr(kGroup.size(), tag.find('/', kGroup.size()) - kGroup.size()));
+  });
   return curves;
 }
 
