@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <optional>
@@ -12,9 +13,10 @@
 namespace lockstep {
 
 /// The shortest text that reads back as `number`, in the shorter of both formats or in the one that
-/// is given, whatever the locale.
+/// is given, whatever the locale. "nan" is of either sign: which one a calculation gives is chance.
 template <std::floating_point Number, std::same_as<std::chars_format>... Format>
 [[nodiscard]] std::string shortest_text(Number number, Format... format) {
+  if (std::isnan(number)) return "nan";
   std::array<char, 400> text{};  // as long as 1e308 is without an exponent
   return {text.data(),
           std::to_chars(text.data(), text.data() + text.size(), number, format...).ptr};

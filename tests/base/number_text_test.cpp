@@ -16,6 +16,9 @@ TEST_CASE("a number's shortest text reads back as it") {
   CHECK(shortest_text(1e23) == "1e+23");
   CHECK(shortest_text(1e23, std::chars_format::fixed) == "99999999999999991611392");
   CHECK(shortest_text(250.0, std::chars_format::scientific) == "2.5e+02");
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  CHECK(shortest_text(nan) == "nan");
+  CHECK(shortest_text(-nan) == "nan");
   const double largest = -std::numeric_limits<double>::max();
   CHECK(shortest_text(largest, std::chars_format::fixed).size() == 310);
   for (const double number : {largest, std::numeric_limits<double>::denorm_min(), 1.0 / 3, -0.0}) {
