@@ -116,6 +116,7 @@ TEST_CASE("a replica killed in mid-training ends the job, 20 times out of 20") {
       const Ended told = train(run.folder(), {"inspect", "."});
       CHECK(told.status == 0);
       CHECK_THAT(told.out, ContainsSubstring(failure.verdict) && ContainsSubstring(", step "));
+      CHECK_THAT(train(run.folder(), {"runs", "."}).out, ContainsSubstring("\n.    failed "));
     }
     CHECK(run.replicas_ended());
     CHECK(run.left_behind().empty());

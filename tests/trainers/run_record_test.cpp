@@ -1,5 +1,6 @@
 #include "trainers/report/run_record.h"
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/telemetry/failure_record.h"
 #include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/files.h"
@@ -19,6 +21,7 @@ namespace fs = std::filesystem;
 namespace lockstep::report {
 
 using namespace testing;
+using namespace std::chrono_literals;
 namespace {
 
 const std::string kLines =
@@ -133,6 +136,14 @@ TEST_CASE("what has become of a run follows from its lock, its result and its ch
   CHECK(run.checkpoint == 40);
   CHECK(run.set_aside == std::vector<std::int64_t>{60});
   CHECK(run.age_s < 100);
+  write_failure(folder, {.verdict = "replica 1 was lost", .starts_again = true});
+  CHECK(read_run(folder).status == RunStatus::stopped);
+  write_failure(folder, {.verdict = "replica 1 was lost"});
+  run = read_run(folder);
+  CHECK(run.status == RunStatus::failed);
+  CHECK(run.failure == "replica 1 was lost");
+  fs::last_write_time(folder / "config.yaml", fs::last_write_time(folder / "failure.json") + 1s);
+  CHECK(read_run(folder).status == RunStatus::stopped);  // it has gone on since
   fs::remove_all(folder / "checkpoints");
   CHECK(read_run(folder).status == RunStatus::failed);
   const RunFolderLock lock(folder);

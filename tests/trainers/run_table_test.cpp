@@ -143,8 +143,8 @@ TEST_CASE("a list of runs for programs has each run's last and best figures") {
         "run,folder,status,step,samples,elapsed_s,age_s,restarts,checkpoint,samples_per_s,loss,"
         "best_loss,best_step_loss,validation_accuracy,best_validation_accuracy,"
         "best_step_validation_accuracy,validation_loss,best_validation_loss,"
-        "best_step_validation_loss,parameters_sha256,damage,optimizer.lr\n"
-        "a,runs,failed,2,16,2,2.5,\"\",\"\",16,1,1,2,0.5,0.5,2,1.25,1.25,2,\"\",\"\",0.1\n");
+        "best_step_validation_loss,parameters_sha256,failure,damage,optimizer.lr\n"
+        "a,runs,failed,2,16,2,2.5,\"\",\"\",16,1,1,2,0.5,0.5,2,1.25,1.25,2,\"\",\"\",\"\",0.1\n");
 }
 
 }  // namespace

@@ -23,12 +23,13 @@ namespace {
 constexpr const char* kRunsHelp =
     R"(FOLDER is the folder of runs (default: runs), or one run's. What holds no run is passed over.
 
-A run is running, has ended, has stopped, so that --resume auto goes on from its newest checkpoint,
-or has failed without one. Its age is the time since it last wrote something. Figures are those that
-were last measured; "best" is the best so far of the one that is sorted by, or else of the figure by
-which the validation set decides. --sort accuracy is by the validation set's accuracy or, of runs
-without one, by the test set's; --sort best_accuracy by the best so far. test_best_… are of the test
-set, by the weights of the best step. On a narrow terminal what matters least is left out.
+A run is running, has ended, has failed by a replica that was lost, late or out of step (inspect
+tells more) or before its first checkpoint, or has stopped: --resume auto goes on. Its age is the
+time since it last wrote something. Figures are those that were last measured; "best" is the best so
+far of the one that is sorted by, or else of the figure by which the validation set decides. --sort
+accuracy is by the validation set's accuracy or, of runs without one, by the test set's; --sort
+best_accuracy by the best so far. test_best_… are of the test set, by the weights of the best step.
+On a narrow terminal what matters least is left out.
 )";
 
 // The runs in the folder, the one that has written last first.

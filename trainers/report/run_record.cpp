@@ -16,6 +16,7 @@
 #include "framework/keys/yaml_text.h"
 #include "framework/keys/yaml_tree.h"
 #include "framework/storage/checkpoint_folder.h"
+#include "framework/telemetry/failure_record.h"
 #include "framework/telemetry/run_folder.h"
 
 namespace fs = std::filesystem;
@@ -219,6 +220,18 @@ void add(const Point& point, SeriesSummary& series) {
   if (!series.greatest || point.value > series.greatest->value) series.greatest = point;
 }
 
+// The verdict of a failure since which the run has not gone on: it writes its config anew then, or
+// the failure itself says that the job starts again.
+std::string failure_in(const fs::path& folder, std::optional<double> config_age_s) {
+  for (const fs::path& file : failure_files(folder)) {
+    const std::optional<double> age_s = age_of(file);
+    if (!age_s || !config_age_s || *age_s > *config_age_s) continue;
+    const FailureRecord failure = read_failure(file);
+    if (!failure.starts_again) return failure.verdict;
+  }
+  return "";
+}
+
 void add_checkpoints(const fs::path& folder, RunRecord& run) {
   const auto steps = storage::CheckpointFolder(folder).steps();
   if (!steps.empty()) run.checkpoint = steps.front();
@@ -281,10 +294,13 @@ RunRecord read_run(const fs::path& folder, const TakeLine& take) {
   const fs::path result = folder / "result.json";
   if (formats::is_there(result)) run.result = result_in(result);
   add_checkpoints(folder / kCheckpointsFolder, run);
-  run.status = !run.result.is_null() ? RunStatus::ended
-               : is_running          ? RunStatus::running
-               : run.checkpoint      ? RunStatus::stopped
-                                     : RunStatus::failed;
+  if (run.result.is_null() && !is_running) {
+    run.failure = failure_in(folder, age_of(folder / "config.yaml"));
+  }
+  run.status = !run.result.is_null()                   ? RunStatus::ended
+               : is_running                            ? RunStatus::running
+               : run.checkpoint && run.failure.empty() ? RunStatus::stopped
+                                                       : RunStatus::failed;
   double age_s = std::numeric_limits<double>::infinity();
   for (const char* file : {"config.yaml", "metrics.jsonl", "result.json"}) {
     age_s = std::min(age_s, age_of(folder / file).value_or(age_s));

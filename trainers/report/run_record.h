@@ -18,8 +18,8 @@ namespace lockstep::report {
 enum class RunStatus {
   running,  ///< its lock is held, and it has no result yet
   ended,    ///< it has a result
-  stopped,  ///< neither: it goes on from its newest checkpoint with --resume auto
-  failed,   ///< neither, and it has no checkpoint
+  failed,   ///< neither: it lost a replica, was late or out of step, or has no checkpoint
+  stopped,  ///< none of these: it goes on from its newest checkpoint with --resume auto
 };
 [[nodiscard]] const char* name_of(RunStatus status);
 
@@ -70,8 +70,10 @@ struct RunRecord {
   /// The config's values by "section.key", as YAML of one line: {"optimizer.lr", "0.1"}.
   std::map<std::string, std::string> config = {};
   nlohmann::ordered_json result = {};  ///< result.json; null until the run has ended
-  std::int64_t lines = 0;              ///< of metrics
-  Point end = {};                      ///< how far the last of them was; its value says nothing
+  /// What a failed run's last failure was; "" where no failure.json tells.
+  std::string failure = {};
+  std::int64_t lines = 0;  ///< of metrics
+  Point end = {};          ///< how far the last of them was; its value says nothing
   std::map<std::string, SeriesSummary> series = {};
   std::optional<std::int64_t> checkpoint = {};  ///< the newest one's step
   /// Steps of checkpoints that the run left behind where it went on from an earlier one.

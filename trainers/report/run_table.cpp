@@ -118,6 +118,7 @@ Json run_json(const ListedRun& run, const std::vector<std::string>& config_keys)
     entry["best"] = figure.best->value;
     entry["best_step"] = figure.best->step;
   }
+  if (!record.failure.empty()) json["failure"] = record.failure;
   json["parameters_sha256"] = parameters_sha256(record);
   for (const std::string& key : config_keys) {
     const auto value = record.config.find(key);
@@ -232,7 +233,7 @@ std::string runs_csv(const std::vector<ListedRun>& runs,
   for (const std::string& name : figures) {
     for (const char* form : {"", "best_", "best_step_"}) header.push_back(form + name);
   }
-  header.insert(header.end(), {"parameters_sha256", "damage"});
+  header.insert(header.end(), {"parameters_sha256", "failure", "damage"});
   header.insert(header.end(), config_keys.begin(), config_keys.end());
   std::string text = formats::csv_line(header);
   for (const Json& run : runs_json(runs, config_keys)) {
@@ -245,7 +246,8 @@ std::string runs_csv(const std::vector<ListedRun>& runs,
       const Json figure = run.value("figures", Json::object()).value(name, Json::object());
       for (const char* part : {"last", "best", "best_step"}) fields.push_back(field(figure, part));
     }
-    for (const char* name : {"parameters_sha256", "damage"}) fields.push_back(field(run, name));
+    for (const char* name : {"parameters_sha256", "failure", "damage"})
+      fields.push_back(field(run, name));
     const Json config = run.value("config", Json::object());
     for (const std::string& key : config_keys) fields.push_back(field(config, key));
     text += formats::csv_line(fields);
