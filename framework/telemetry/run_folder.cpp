@@ -90,6 +90,7 @@ void write_into(const fs::path& folder, const Write& write) {
         str("output folder ", folder.string(), " can't be written to: ", failure.what()));
   }
   for (const char* file : kRunFiles) sweep_temporary_files(folder / file);
+  sweep_temporary_files(folder / kReportFile);
 }
 
 }  // namespace

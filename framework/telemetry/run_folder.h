@@ -51,6 +51,8 @@ class RunFolderLock {
 
 /// The folder of checkpoints in a run's folder.
 inline constexpr const char* kCheckpointsFolder = "checkpoints";
+/// The name of a run's report in its folder.
+inline constexpr const char* kReportFile = "report.html";
 
 /// Claims `folder` for a new run and writes `config` to its config.yaml. The folder is created with
 /// its parents, or exists and holds no run: one that has ended without a line of metrics, a result

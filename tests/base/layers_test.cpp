@@ -79,7 +79,7 @@ TEST_CASE("models and the rooms of trainers include only those below them") {
       {"trainers", {"framework/", "models/"}},
       {"trainers/config", {"framework/", "models/"}},
       {"trainers/report", {"framework/", "trainers/config/"}},
-      {"trainers/run", {"framework/", "models/", "trainers/config/"}},
+      {"trainers/run", {"framework/", "models/", "trainers/config/", "trainers/report/"}},
       {"trainers/commands",
        {"framework/", "models/", "trainers/config/", "trainers/report/", "trainers/run/"}},
       {"trainers/bench", {"framework/", "models/", "trainers/"}},

@@ -16,10 +16,33 @@ import tempfile
 
 HOSTILE = "</script><script>document.title='broken'</script><b>é"
 
-# Says in the page's own document what is wrong with it.
+# Uses all that a page can be asked for, and says in its own document what is wrong.
 PROBE = """<script>
+const wrong = [];
+addEventListener('error', (event) => wrong.push(event.message));
+function use() {
+  const send = (target, event) => target.dispatchEvent(event);
+  const over = document.getElementById('over');
+  for (const axis of ['time', 'samples', 'step']) {
+    over.value = axis;
+    send(over, new Event('change'));
+    for (const figure of document.querySelectorAll('figure')) {
+      const curve = figure.querySelector('.curve');
+      for (const key of ['End', 'ArrowLeft', '+', '-', 'Escape', 'Home']) send(curve, new KeyboardEvent('keydown', {key}));
+      if (!/: \\S/.test(figure.querySelector('.values').textContent)) wrong.push('no value is read: ' + figure.textContent);
+      const details = figure.querySelector('details');
+      details.open = true;
+      send(details, new Event('toggle'));
+      if (details.querySelectorAll('tbody tr').length === 0) wrong.push('a table is empty: ' + figure.textContent);
+      details.open = false;
+      for (const box of figure.querySelectorAll('input:enabled')) { box.click(); box.click(); }
+    }
+  }
+  const smoothing = document.getElementById('smoothing');
+  for (const points of ['20', '1']) { smoothing.value = points; send(smoothing, new Event('input')); }
+  document.getElementById('whole').click();
+}
 addEventListener('load', () => {
-  const wrong = [];
   if (document.documentElement.scrollWidth > innerWidth) wrong.push('the page is wider than its window');
   if (document.scripts.length !== SCRIPTS) wrong.push('there are ' + document.scripts.length + ' scripts');
   if (document.querySelector('main b, header b')) wrong.push('a name became an element');
@@ -29,6 +52,7 @@ addEventListener('load', () => {
       wrong.push('cut: ' + each.className + ' ' + each.textContent.slice(0, 40));
     }
   }
+  use();
   document.body.dataset.wrong = JSON.stringify(wrong);
 });
 document.body.dataset.opened = String(performance.now());

@@ -18,6 +18,7 @@
 #include "framework/base/text.h"
 #include "framework/telemetry/event_file.h"
 #include "framework/telemetry/failure_record.h"
+#include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/ended.h"
 #include "tests/support/terminals.h"
@@ -69,7 +70,7 @@ class LongRun {
           if (inside.path().filename().string()[0] == '.') left.push_back(inside.path());
         }
       } else if (name != "config.yaml" && name != "metrics.jsonl" && name != "failure.json" &&
-                 !name.starts_with(telemetry::kEventFileBegin)) {
+                 name != kReportFile && !name.starts_with(telemetry::kEventFileBegin)) {
         left.push_back(entry.path());
       }
     }

@@ -150,6 +150,7 @@ TEST_CASE("the resolved config lists every key that applies, in order") {
       "telemetry.histograms: 0",
       "telemetry.trace: []",
       "telemetry.operators: false",
+      "telemetry.report: true",
   };
   for (const std::string& line : lines) {
     INFO(line);

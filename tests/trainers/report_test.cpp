@@ -13,6 +13,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/files.h"
 #include "tests/support/message_of.h"
@@ -166,6 +167,11 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
   REQUIRE(page.marks.size() == 1);
   CHECK((page.marks[0].at.step == 2 && page.marks[0].kind == "skipped"));
   CHECK_THAT(page.marks[0].text, ContainsSubstring("1 step skipped"));
+  CHECK(
+      join(mapped(page.facts, [](const auto& fact) { return fact.first + ": " + fact.second; }),
+           "; ") ==
+      "status: failed; step: 3; time: 0:02; loss: 1; test accuracy: 0.5; test loss: 2.5; test best "
+      "accuracy: 0.5; replicas: 2");
   REQUIRE(page.tables.size() == 1);
   CHECK(page.tables[0].title == "Config");
   CHECK(page.tables[0].rows ==
@@ -194,7 +200,7 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
   write_text(file, "an old one");
   write_report(run, file);
   CHECK(data_of(read_text(file))["title"] == "<b>run");
-  CHECK(fs::exists(run / kReportFile) == false);
+  CHECK_FALSE(fs::exists(run / kReportFile));
   CHECK_THAT(message_of<Error>([&] { write_report(run, home.path() / "none" / "page.html"); }),
              ContainsSubstring("page.html"));
 }

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "framework/base/text.h"
-#include "framework/storage/file.h"
+#include "framework/telemetry/run_folder.h"
 #include "trainers/commands/command_line.h"
 #include "trainers/commands/flags.h"
 #include "trainers/report/report.h"
@@ -36,7 +36,7 @@ int run_report(int argc, const char* const* argv) {
   if (file) {
     check_folder_of("--output", *file);
   } else {
-    file = *run / report::kReportFile;
+    file = *run / kReportFile;
   }
   report::write_report(*run, *file);
   return print(file->string() + "\n");

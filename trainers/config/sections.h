@@ -204,7 +204,8 @@ struct CheckpointOptions {
 /// What a run writes for people beside its metrics.
 struct TelemetryOptions {
   bool tensorboard = true;
-  std::int64_t histograms = 0;      ///< steps between them; 0: none
+  std::int64_t histograms = 0;  ///< steps between them; 0: none
+  bool report = true;
   bool operators = false;           ///< LibTorch's, too, are spans of traces
   std::vector<std::int64_t> trace;  ///< the first and the last step of a trace; empty: none
 };
@@ -229,6 +230,9 @@ struct TelemetryOptions {
        {.problem = trace_problem, .may_change = true}},
       {"operators", keys::flag(telemetry.operators),
        "record LibTorch's operators by name, too, for traces", keys::kMayChange},
+      {"report", keys::flag(telemetry.report),
+       "write report.html, a page for browsers, at each checkpoint and at the end",
+       keys::kMayChange},
   };
 }
 

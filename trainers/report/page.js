@@ -141,10 +141,10 @@
       connectSeparatedPoints: true,
       drawPoints: rows.length <= 40,
       pointSize: 3,
-      strokeWidth: 1.6,
+      strokeWidth: rows.length > 500 ? 1 : 1.6,
       dateWindow: around(),
       xRangePad: 6,
-      yRangePad: 12,
+      yRangePad: 18,
       gridLineColor: 'rgba(128,128,128,0.25)',
       axisLineColor: quiet,
       axes: {
@@ -227,12 +227,4 @@
   byId('smoothed').textContent = 'none';
   byId('whole').addEventListener('click', showAll);
   byId('controls')?.addEventListener('submit', (event) => event.preventDefault());
-
-  // Paper has another width than the window: the curves are drawn once more for it.
-  const fit = (isPrinting) => {
-    document.documentElement.classList.toggle('printing', isPrinting);
-    for (const graph of graphs) graph.resize();
-  };
-  window.addEventListener('beforeprint', () => fit(true));
-  window.addEventListener('afterprint', () => fit(false));
 })();

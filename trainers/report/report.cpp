@@ -15,6 +15,8 @@
 #include "framework/base/text.h"
 #include "framework/storage/file.h"
 #include "framework/telemetry/progress.h"
+#include "trainers/report/figures.h"
+#include "trainers/report/run_table.h"
 
 namespace fs = std::filesystem;
 
@@ -45,7 +47,8 @@ constexpr std::array<std::pair<std::string_view, const char*>, 2> kSets{
     {{"validation_", "validation"}, {"test_", "test"}}};
 
 Place place_of(const std::string& name) {
-  for (const std::string_view left_out : {"time", "epoch", "skipped_steps", "best_step"}) {
+  for (const std::string_view left_out :
+       {"time", "epoch", "skipped_steps", "best_step", "resumed_after", "restarts"}) {
     if (name == left_out) return {};
   }
   if (name.starts_with("eval_") || name.starts_with("test_best_")) return {};
@@ -66,8 +69,10 @@ class Charts {
   void add(const MetricsLine& line) {
     for (const auto& [name, value] : line.numbers) {
       if (name == "skipped_steps") note_skipped(line.point(value));
+      if (name == "resumed_after") note_resumed(value, line);
       if (Curve* curve = curve_of(name)) curve->points.push_back(line.point(value));
     }
+    last_ = line.point(0);
   }
 
   [[nodiscard]] std::vector<Chart> charts() {
@@ -111,10 +116,23 @@ class Charts {
                           " skipped since the line before: the loss or a gradient was not finite"});
   }
 
+  // The first line behind it says so, and whether the job had lost a replica.
+  void note_resumed(double step, const MetricsLine& line) {
+    const bool is_restart =
+        std::ranges::count(line.numbers, "restarts", &std::pair<std::string, double>::first) > 0;
+    Point point = last_;
+    point.step = static_cast<std::int64_t>(step);
+    marks_.push_back(
+        {point, is_restart ? "restarted" : "resumed",
+         is_restart ? str("started again after step ", point.step, ", since a replica was lost")
+                    : str("went on after step ", point.step)});
+  }
+
   std::vector<Ordered> charts_;
   std::map<std::string, std::optional<std::pair<std::ptrdiff_t, std::ptrdiff_t>>> places_;
   std::vector<Mark> marks_;
   double skipped_ = 0;
+  Point last_ = {};  // where the line before was
 };
 
 // The values of what result.json has in objects, by names such as "memory.measured.host".
@@ -189,14 +207,17 @@ std::vector<Table> tables_of(const RunRecord& run) {
   return tables;
 }
 
-std::vector<std::pair<std::string, std::string>> facts_of(const RunRecord& run) {
-  std::vector<std::pair<std::string, std::string>> facts{{"status", name_of(run.status)}};
+std::vector<std::pair<std::string, std::string>> facts_of(const RunRecord& run,
+                                                          const std::string& status) {
+  std::vector<std::pair<std::string, std::string>> facts{
+      {"status", status.empty() ? name_of(run.status) : status}};
   facts.emplace_back("step", str(run.end.step));
   facts.emplace_back("time", duration_text(run.end.elapsed_s));
-  for (const auto& [name, series] : run.series) {
-    const Place place = place_of(name);
-    if (place.chart.empty() || place.order > 1) continue;
-    facts.emplace_back(str(place.curve, " ", place.chart), formatted("%.6g", series.last.value));
+  for (const Figure& figure : figures_of(run)) {
+    const bool had_better = figure.best && figure.best->step != figure.last.step;
+    facts.emplace_back(shown(figure.name),
+                       shown_value(figure.last.value) +
+                           (had_better ? str(" (best ", shown_best(*figure.best), ")") : ""));
   }
   if (run.checkpoint) facts.emplace_back("newest checkpoint", str("step ", *run.checkpoint));
   const auto replicas = run.config.find("parallel.replicas");
@@ -213,18 +234,18 @@ std::string title_of(const fs::path& run) {
 
 }  // namespace
 
-Page report_of(const fs::path& run) {
+Page report_of(const fs::path& run, const std::string& status) {
   Charts charts;
   const RunRecord record = read_run(run, [&](const MetricsLine& line) { charts.add(line); });
   return {.title = title_of(run),
-          .facts = facts_of(record),
+          .facts = facts_of(record, status),
           .charts = charts.charts(),
           .marks = charts.marks(),
           .tables = tables_of(record)};
 }
 
-void write_report(const fs::path& run, const fs::path& file) {
-  write_file_atomically(file, page_text(report_of(run)));
+void write_report(const fs::path& run, const fs::path& file, const std::string& status) {
+  write_file_atomically(file, page_text(report_of(run, status)));
 }
 
 }  // namespace lockstep::report

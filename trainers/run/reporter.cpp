@@ -74,6 +74,8 @@ Reporter::Reporter(const Config& config, const std::filesystem::path& folder, bo
 void Reporter::go_on(const Config& config, const Course& course, const ResumePoint& point) {
   const double elapsed = entry_of(point.info.figures, kElapsedFigure).value_or(0);
   elapsed_before_ = std::chrono::duration<double>(elapsed);
+  news_ = {{"resumed_after", course.first_step}};
+  if (launch_restarts() > 0) news_.emplace_back("restarts", launch_restarts());
   print(str("going on after step ", course.first_step, " (", course.first_sample, " samples) from ",
             point.checkpoint.string()));
   for (const std::string& change : point.changes) print("  " + change);
@@ -268,8 +270,11 @@ void Reporter::write_metrics(const RunState& state, const Values& values) {
               {"elapsed_s", elapsed_s()},
               {"samples", state.samples}};
   line.insert(line.end(), values.begin(), values.end());
+  Values written = line;
+  written.insert(written.end(), news_.begin(), news_.end());
+  news_.clear();
   write_files(state.is_last(), [&] {
-    metrics_->write(line);
+    metrics_->write(written);
     if (summary_) summary_->add(state.steps, line);
   });
 }

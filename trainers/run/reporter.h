@@ -118,6 +118,7 @@ class Reporter : private NonCopyable {
   std::optional<double> peak_;     // this machine's, a second
   double look_at_s_ = 1;     // when to look at the folder and the memory, in seconds of the run
   std::int64_t memory_ = 0;  // bytes that this process had then
+  Values news_;              // what the next line of metrics says once: that the run has gone on
   std::string lost_folder_;  // what became of it where it was too late to stop for it
   std::chrono::duration<double> elapsed_before_{0};
   Clock::time_point begin_;        // of the first step, had the run not been interrupted

@@ -40,6 +40,7 @@
 #include "trainers/run/operation_count.h"
 #include "trainers/run/reporter.h"
 #include "trainers/run/run_checkpoints.h"
+#include "trainers/run/run_report.h"
 #include "trainers/run/run_state.h"
 #include "trainers/run/wrong_pictures.h"
 
@@ -182,6 +183,7 @@ class Trainer::Run {
               return described(record);
             },
             [this] { reporter_.sync(); }) {
+    if (reporter_.writes() && config.telemetry.report) report_.emplace(options_.output);
     if (resume_ != nullptr) go_on(*resume_);
     earlier_steps_ = zero_->last_step() - state_.steps;
   }
@@ -474,7 +476,11 @@ class Trainer::Run {
     if (is_to_come(kTestSet, data_.test)) evaluate_on(kTestSet, *data_.test);
     if (state_.ends_now) end_here();  // as a callback of that evaluation says
     if (state_.is_last()) return false;
+    const std::int64_t saved = checkpoints_.last_step();
     checkpoints_.after_step(state_);
+    if (report_ && checkpoints_.last_step() != saved) {
+      report_->begin(str("after step ", state_.steps, " of ", course_.total_steps));
+    }
     return (state_.report.told_by_any & kToldStop) != 0;
   }
 
@@ -580,6 +586,8 @@ class Trainer::Run {
   void stop() {
     checkpoints_.finish();
     reporter_.finish_line();
+    if (report_)
+      report_->finish(str("stopped after step ", state_.steps, " of ", course_.total_steps));
     tell_stop();
   }
 
@@ -653,6 +661,7 @@ class Trainer::Run {
     if (!buffers.empty()) result.buffers_sha256 = parameters_sha256(buffers);
     result.memory = memory;
     reporter_.finish(result, words_of_best());
+    if (report_) report_->finish();
     checkpoints_.check_last(evaluations_.have_decided());
     if (stops_here()) {
       tell_stop();
@@ -680,8 +689,9 @@ class Trainer::Run {
   std::unique_ptr<ZeroTrainer> zero_;
   Evaluations evaluations_;
   Reporter reporter_;
-  RunCheckpoints checkpoints_;  // its last work uses the reporter
-  std::int64_t earlier_steps_;  // that ZeroTrainer counts beside the run's
+  RunCheckpoints checkpoints_;       // its last work uses the reporter
+  std::optional<RunReport> report_;  // of the replica that writes, as the config says
+  std::int64_t earlier_steps_;       // that ZeroTrainer counts beside the run's
 };
 
 Trainer::Trainer(const Config& config, const DataSets& data, RunOptions options)

@@ -1,0 +1,46 @@
+#include "trainers/run/run_report.h"
+
+#include <utility>
+
+#include "framework/base/logging.h"
+#include "framework/base/text.h"
+#include "framework/telemetry/run_folder.h"
+#include "trainers/report/report.h"
+
+namespace lockstep {
+
+void RunReport::begin(const std::string& status) {
+  if (writing_.valid()) {
+    if (writing_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return;
+    next_ = writing_.get();
+  }
+  if (Clock::now() < next_) return;
+  try {
+    writing_ = std::async(std::launch::async, [this, status] { return write(status); });
+  } catch (const std::exception& error) {  // there may be no thread to be had
+    warn(error);
+  }
+}
+
+void RunReport::finish(const std::string& status) {
+  if (writing_.valid()) writing_.wait();
+  (void)write(status);
+}
+
+RunReport::Clock::time_point RunReport::write(const std::string& status) {
+  const auto begin = Clock::now();
+  try {
+    report::write_report(run_, run_ / kReportFile, status);
+  } catch (const std::exception& error) {
+    warn(error);
+  }
+  const auto end = Clock::now();
+  return end + 19 * (end - begin);
+}
+
+void RunReport::warn(const std::exception& error) {
+  if (std::exchange(has_failed_, true)) return;
+  log_warning(str("the run's report can't be written (said once): ", error.what()));
+}
+
+}  // namespace lockstep
