@@ -56,7 +56,10 @@ std::vector<Field> fields(const ProgressState& state) {
     all.push_back({4, formatted(*rate < 100 ? "%.3g" : "%.0f", *rate) +
                           (state.tokens_per_s ? " tokens/s" : " samples/s")});
   }
-  if (state.waiting) all.push_back({5, formatted("%.0f%% waiting", 100 * *state.waiting)});
+  if (state.waiting) {
+    all.push_back({5, formatted("%.0f%% waiting", 100 * *state.waiting) +
+                          (state.slow ? str(" for replica ", *state.slow) : "")});
+  }
   if (state.memory > 0) all.push_back({kParts - 1, text_of_bytes(state.memory)});
   all.push_back({2, duration_text(seconds_left(state)) + " left"});
   return all;

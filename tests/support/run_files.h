@@ -30,7 +30,7 @@ namespace lockstep::testing {
 /// Whether this field of metrics is a time, a rate or memory, which no two runs have alike.
 [[nodiscard]] inline bool is_measured(const std::string& field) {
   return field == "time" || field == "memory" || field == "parts" || field == "part_of_peak" ||
-         field.ends_with("_s");
+         field == "slow_replica" || field.ends_with("_s");
 }
 
 /// The lines of a run's metrics, without what is measured, nor where it went on.

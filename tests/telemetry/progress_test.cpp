@@ -87,6 +87,8 @@ TEST_CASE("a plain line says how far a run is", "[telemetry]") {
   CHECK(progress_text(kFull) ==
         "step 20/200  epoch 1  loss 0.4312  lr 0.000999  10500 samples/s  3% waiting  99.5 MiB  "
         "0:09 left");
+  CHECK(progress_text({.step = 10, .total = 10, .waiting = 0.25, .slow = 1}) ==
+        "step 10/10  epoch 0  25% waiting for replica 1  0:00 left");
   CHECK(progress_text({.step = 10, .total = 10, .samples_per_s = 99.96, .tokens_per_s = 25589.8}) ==
         "step 10/10  epoch 0  25590 tokens/s  0:00 left");
   CHECK(progress_text(kLate) == "step 150/200  epoch 2  loss 0.05  12.3 samples/s  1:40 left");

@@ -78,7 +78,7 @@ TEST_CASE("the pmean example ends where it must, in processes as in threads") {
       auto lines = lines_of(end.out);
       REQUIRE(lines.size() == 7);
       const std::regex progress(
-          R"(step 1/1  epoch 1  loss [0-9.]+  lr 0.01  [0-9.e+]+ samples/s  ([0-9]+% waiting  )?[0-9.]+ MiB  0:00 left)");
+          R"(step 1/1  epoch 1  loss [0-9.]+  lr 0.01  [0-9.e+]+ samples/s  ([0-9]+% waiting( for replica [0-9]+)?  )?[0-9.]+ MiB  0:00 left)");
       CHECK(std::regex_match(lines[1], progress));
       lines.erase(lines.begin() + 1);
       CHECK(lines[3].rfind("memory a replica:    parameters ", 0) == 0);
@@ -259,6 +259,7 @@ TEST_CASE("the output folder's files have what is documented") {
       CHECK(line["parts"].contains("backward"));
       CHECK(line["waiting_s"] <= line["parts"]["communication"]);
       line.erase("part_of_peak");
+      line.erase("slow_replica");
       // Three products for each of the forward's, two FLOPs for a multiply-add: 784 x 64 x 10.
       CHECK(line["gflop_per_s"].get<double>() / line["samples_per_s"].get<double>() ==
             Approx(6e-9 * (784 * 64 + 64 * 10)));

@@ -47,8 +47,8 @@ constexpr std::array<std::pair<std::string_view, const char*>, 2> kSets{
     {{"validation_", "validation"}, {"test_", "test"}}};
 
 Place place_of(const std::string& name) {
-  for (const std::string_view left_out :
-       {"time", "epoch", "skipped_steps", "best_step", "resumed_after", "restarts"}) {
+  for (const std::string_view left_out : {"time", "epoch", "skipped_steps", "slow_replica",
+                                          "best_step", "resumed_after", "restarts"}) {
     if (name == left_out) return {};
   }
   if (name.starts_with("eval_") || name.starts_with("test_best_")) return {};

@@ -121,6 +121,7 @@ void Reporter::log(const RunState& state) {
     const watch::StepTimes times = watch_->next();
     waiting_.reset();
     if (!times.steps.empty() && launch_.replicas > 1) waiting_ = times.waiting_share();
+    slow_ = slow_replica(times);
     const ProgressState progress = progress_of(state);
     progress_.update(progress);
     Values line{{"epoch", progress.epoch},
@@ -138,6 +139,7 @@ void Reporter::log(const RunState& state) {
       line.emplace_back("part_of_peak", flops_per_s * here / *peak_);
     }
     add_parts(times, line);
+    if (slow_) line.emplace_back("slow_replica", std::int64_t{*slow_});
     if (state.skipped_steps > 0) line.emplace_back("skipped_steps", state.skipped_steps);
     write_metrics(state, line);
   }
@@ -229,6 +231,15 @@ void Reporter::print_best(const BestStep& best, const std::string& weights,
   if (!best.test.empty()) print(text(kTestSet, best.test));
 }
 
+// Of the last steps, as soon as there are as many: a few may be slow by chance.
+std::optional<int> Reporter::slow_replica(const watch::StepTimes& times) {
+  constexpr std::size_t kSteps = 100;
+  recent_.steps.insert(times.steps.begin(), times.steps.end());
+  while (recent_.steps.size() > kSteps) recent_.steps.erase(recent_.steps.begin());
+  const auto slow = recent_.steps.size() == kSteps ? recent_.slow() : std::nullopt;
+  return slow ? std::optional(slow->replica) : std::nullopt;
+}
+
 // Once a second, and less often where that takes longer than a thousandth of the time: the kernel
 // adds up a process' memory page by page.
 void Reporter::look_at_memory() {
@@ -247,6 +258,7 @@ ProgressState Reporter::progress_of(const RunState& state) const {
                          .stop = state.last_step,
                          .epoch = last / epoch_ + 1,
                          .waiting = waiting_,
+                         .slow = slow_,
                          .memory = memory_,
                          .elapsed_s = elapsed_s()};
   if (line_samples_ == 0) return progress;
