@@ -119,6 +119,13 @@ std::string cpu_model() {
   return "";
 }
 
+std::vector<std::string> command_line() {
+  std::ifstream in("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(in, argument, '\0');) arguments.push_back(argument);
+  return arguments;
+}
+
 std::string cpu_capability() {
   // The only place that all versions of LibTorch have it.
   constexpr std::string_view kLine = "CPU capability usage: ";

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace lockstep::replicas {
 
@@ -27,6 +28,10 @@ struct Blas {
 
 /// The instructions for which LibTorch picks its kernels on this CPU, for example "AVX2".
 [[nodiscard]] std::string cpu_capability();
+
+/// The program and its arguments, as this process or the launcher from which it was forked has
+/// got them.
+[[nodiscard]] std::vector<std::string> command_line();
 
 /// For people: "LibTorch 1.13.1".
 [[nodiscard]] std::string libtorch_version();

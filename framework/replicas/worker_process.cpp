@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <thread>
@@ -20,6 +19,7 @@
 #include "framework/base/poll_set.h"
 #include "framework/base/text.h"
 #include "framework/comm/store.h"
+#include "framework/replicas/machine.h"
 #include "framework/replicas/stop_signals.h"
 
 namespace lockstep::replicas {
@@ -68,13 +68,6 @@ void become_worker(pid_t launcher, const StopsHeld& held, bool is_asked, int out
   for (const int inherited_end : descriptors_of(place)) ::fcntl(inherited_end, F_SETFD, 0);
   ::execv("/proc/self/exe", arguments);
   ::_exit(127);
-}
-
-std::vector<std::string> command_line() {
-  std::ifstream in("/proc/self/cmdline", std::ios::binary);
-  std::vector<std::string> arguments;
-  for (std::string argument; std::getline(in, argument, '\0');) arguments.push_back(argument);
-  return arguments;
 }
 
 }  // namespace

@@ -195,6 +195,9 @@ std::string result_json(const RunResult& result) {
   json["backend"] = result.backend;
   json["blas"] = result.blas;
   json["libtorch"] = result.libtorch;
+  if (!result.cpu.empty()) json["cpu"] = result.cpu;
+  if (result.cores > 0) json["cores"] = result.cores;
+  if (!result.command.empty()) json["command"] = result.command;
   if (result.restarts > 0) json["restarts"] = result.restarts;
   if (!result.changes.empty()) json["changes"] = result.changes;
   if (!result.waived.empty()) json["waived"] = result.waived;

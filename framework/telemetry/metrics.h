@@ -93,6 +93,9 @@ struct RunResult {
   std::string backend{};      // how bytes moved: "shared_memory", "gloo" or "shared_memory and tcp"
   std::string blas{};         // the BLAS that LibTorch computes with
   std::string libtorch{};     // its version
+  std::string cpu{};          // the name of host 0's; empty: the system does not say
+  std::int64_t cores = 0;     // of it, which this process may use; 0: not known
+  std::string command{};      // the command line, as command_text() makes it; empty: not known
   std::int64_t restarts = 0;  // of the job, after a replica was lost
   std::vector<std::string> changes{};  // of the config, where the run went on: "… was 4, is 2"
   std::vector<std::string> waived{};   // why the bits may differ from an uninterrupted run's
@@ -100,10 +103,10 @@ struct RunResult {
 
 /// The text of result.json: the fields in the order of RunResult. `test` is `eval` once more, and
 /// what is known of the best step's is `test_best`. `skipped_steps`, `validation`, `best`,
-/// `test_best`, `weights`, `parameters`, `buffers_sha256`, `hosts` (of one), `restarts`, `changes`
-/// and `waived` are left out if empty. A tensor of one element is a number, others are nested
-/// lists. Numbers of float32 and narrower are written as by shortest_decimal(); numbers that are
-/// not finite are null.
+/// `test_best`, `weights`, `parameters`, `buffers_sha256`, `hosts` (of one), `cpu`, `cores`,
+/// `command`, `restarts`, `changes` and `waived` are left out if empty. A tensor of one element is
+/// a number, others are nested lists. Numbers of float32 and narrower are written as by
+/// shortest_decimal(); numbers that are not finite are null.
 [[nodiscard]] std::string result_json(const RunResult& result);
 
 /// Writes result.json into a run's folder, atomically, and warns of figures that are null. Throws

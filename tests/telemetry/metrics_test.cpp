@@ -152,7 +152,10 @@ TEST_CASE("result.json is as the design shows it", "[telemetry]") {
                              .launch = "processes",
                              .backend = "gloo",
                              .blas = "OpenBLAS",
-                             .libtorch = "1.13.1"});
+                             .libtorch = "1.13.1",
+                             .cpu = "Xeon",
+                             .cores = 2,
+                             .command = "train"});
   CHECK(read_text(home.path() / "result.json") ==
         "{\n"
         "  \"steps\": 1,\n"
@@ -169,7 +172,10 @@ TEST_CASE("result.json is as the design shows it", "[telemetry]") {
         "  \"launch\": \"processes\",\n"
         "  \"backend\": \"gloo\",\n"
         "  \"blas\": \"OpenBLAS\",\n"
-        "  \"libtorch\": \"1.13.1\"\n"
+        "  \"libtorch\": \"1.13.1\",\n"
+        "  \"cpu\": \"Xeon\",\n"
+        "  \"cores\": 2,\n"
+        "  \"command\": \"train\"\n"
         "}\n");
   CHECK(entries(home.path()) == 1);
 }

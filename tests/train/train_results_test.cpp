@@ -100,7 +100,7 @@ TEST_CASE("the pmean example ends where it must, in processes as in threads") {
       CHECK_THAT(end.err, ContainsSubstring("LibTorch "));
       CHECK(result["launch"] == launch);
       CHECK(result["replicas"] == n);
-      CHECK(entries(folder.path() / launch) == 4);
+      CHECK(entries(folder.path() / launch) == 5);
     }
     CHECK(digest_of(folder.path() / "processes") == digest_of(folder.path() / "threads"));
     if (n != 2) continue;
@@ -221,12 +221,12 @@ TEST_CASE("the output folder's files have what is documented") {
   const Flags flags = mlp(2) + Flags{"--output", "run"} + set("trainer.eval_every=20");
   must_train(folder.path(), flags);
   const auto run = folder.path() / "run";
-  CHECK(entries(run) == 4);
+  CHECK(entries(run) == 5);
 
   const auto result = result_of(run);
-  CHECK(fields(result) == std::vector<std::string>{"backend", "blas", "eval", "launch", "libtorch",
-                                                   "loss", "memory", "parameters_sha256",
-                                                   "replicas", "steps", "test",
+  CHECK(fields(result) == std::vector<std::string>{"backend", "blas", "command", "cores", "cpu",
+                                                   "eval", "launch", "libtorch", "loss", "memory",
+                                                   "parameters_sha256", "replicas", "steps", "test",
                                                    "threads_per_replica", "workers", "zero_stage"});
   CHECK(result["steps"] == 30);
   CHECK(result["replicas"] == 2);

@@ -14,6 +14,7 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include "framework/base/cores.h"
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
 #include "framework/base/range.h"
@@ -32,6 +33,7 @@
 #include "framework/watch/recorder.h"
 #include "trainers/config/config_options.h"
 #include "trainers/run/best_step.h"
+#include "trainers/run/command_text.h"
 #include "trainers/run/course.h"
 #include "trainers/run/evaluations.h"
 #include "trainers/run/hints.h"
@@ -123,6 +125,9 @@ RunResult result_of_job(const Config& config, const ResumePoint* resume) {
           .backend = backend_of(launch),
           .blas = replicas::blas().name,
           .libtorch = replicas::libtorch_version(),
+          .cpu = replicas::cpu_model(),
+          .cores = usable_cores(),
+          .command = command_text(replicas::command_line()),
           .restarts = launch_restarts(),
           .changes = resume != nullptr ? resume->changes : std::vector<std::string>{},
           .waived = waived(config, resume)};
