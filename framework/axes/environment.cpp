@@ -249,7 +249,9 @@ Environment::CallNumber Environment::next_call(const groups::ReplicaGroup& repli
       groups_, [&](const auto& other) { return other.second.replicas.get() == &replicas; });
   KnownGroup& known = entry->second;
   ++known.calls;
-  return {known.calls, Key(known.key).fold(known.calls).bits()};
+  // Calls that need equal sizes are counted apart from others of the same group.
+  const auto sizes = static_cast<std::uint64_t>(std::get<GroupSizes>(entry->first));
+  return {known.calls, Key(known.key).fold(known.calls).fold(sizes).bits()};
 }
 
 groups::ReplicaGroup& replicas_of(const AxisCall& call, const AxisIndexGroups& groups,

@@ -125,7 +125,7 @@ TEST_CASE("of each replica a record has the last events, and all that go on") {
   const auto& events = record.replicas[0].events;
   REQUIRE(events.size() == kFailureEvents);
   CHECK(events[0].kind == "evaluation");
-  CHECK(events[1].begin_s == Approx(-0.85));
+  CHECK(events[1].begin_s == Approx(-0.849));
   CHECK(events.back().begin_s == Approx(-0.751));
   CHECK(record.replicas[1].events.empty());
   CHECK_THAT(failure_text({record}), ContainsSubstring("replica 4: in its evaluation") &&

