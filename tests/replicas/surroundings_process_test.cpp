@@ -212,7 +212,8 @@ TEST_CASE("launch: the recorder has when a replica was stopped, and for how long
         if (own_index() == 0) {
           const auto pauses = [] {
             std::vector<watch::Recorder::Span> spans;
-            for (const auto& track : watch::read_replicas(watch::track_here->recorder())[1].tracks)
+            const auto replicas = watch::read_replicas(watch::track_here->recorder());
+            for (const auto& track : replicas.at(1).tracks)
               if (track.track == "launcher") spans = track.spans;
             return spans;
           };
