@@ -100,7 +100,7 @@ TEST_CASE("the pmean example ends where it must, in processes as in threads") {
       CHECK_THAT(end.err, ContainsSubstring("LibTorch "));
       CHECK(result["launch"] == launch);
       CHECK(result["replicas"] == n);
-      CHECK(entries(folder.path() / launch) == 5);
+      CHECK(entries(folder.path() / launch) == 6);
     }
     CHECK(digest_of(folder.path() / "processes") == digest_of(folder.path() / "threads"));
     if (n != 2) continue;
@@ -221,7 +221,7 @@ TEST_CASE("the output folder's files have what is documented") {
   const Flags flags = mlp(2) + Flags{"--output", "run"} + set("trainer.eval_every=20");
   must_train(folder.path(), flags);
   const auto run = folder.path() / "run";
-  CHECK(entries(run) == 5);
+  CHECK(entries(run) == 6);
 
   const auto result = result_of(run);
   CHECK(fields(result) == std::vector<std::string>{"backend", "blas", "command", "cores", "cpu",
