@@ -14,8 +14,7 @@ namespace {
 constexpr const char* kReportHelp =
     R"(RUN is a run's folder, such as runs/a, also of one that goes on. The page is one file, which any
 browser shows: curves, what happened on the way, memory beside its prediction, figures, versions and
-config.
-It needs nothing from elsewhere and can be sent to others.
+config. It needs nothing from elsewhere and can be sent to others.
 )";
 
 }  // namespace
