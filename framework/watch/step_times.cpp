@@ -15,6 +15,8 @@ using Span = Recorder::Span;
 
 // A replica that takes so much longer than the others makes steps longer by this part.
 constexpr double kSlow = 0.1;
+// … and in this part of the steps: what a busy machine does now and then is no replica's fault.
+constexpr double kMostly = 0.6;
 
 struct Interval {
   std::uint64_t begin;
@@ -281,6 +283,7 @@ double StepTimes::waiting_share() const {
 
 std::optional<StepTimes::Slow> StepTimes::slow() const {
   std::map<int, double> more;  // by replica, than the slowest of the others
+  std::map<int, int> slowest;  // in so many steps
   double total = 0;
   for (const auto& [step, replicas] : steps) {
     double longest = 0;
@@ -290,6 +293,7 @@ std::optional<StepTimes::Slow> StepTimes::slow() const {
         if (other != replica) others = std::max(others, its.own());
       }
       more[replica] += times.own() - others;
+      if (times.own() > others) ++slowest[replica];
       longest = std::max(longest, times.total());
     }
     total += longest;
@@ -297,7 +301,8 @@ std::optional<StepTimes::Slow> StepTimes::slow() const {
   if (more.size() < 2 || total <= 0) return std::nullopt;
   const auto most =
       std::ranges::max_element(more, {}, [](const auto& each) { return each.second; });
-  if (most->second <= kSlow * total) return std::nullopt;
+  const bool is_mostly = slowest[most->first] > kMostly * static_cast<double>(steps.size());
+  if (most->second <= kSlow * total || !is_mostly) return std::nullopt;
   return Slow{.replica = most->first,
               .seconds_a_step = most->second / static_cast<double>(steps.size()),
               .share = most->second / total};

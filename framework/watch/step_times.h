@@ -70,7 +70,8 @@ struct StepTimes {
     double share = 0;  ///< the same as a part of the steps' time
   };
   /// The replica that makes steps longer by more than a tenth: its own time is longer than that of
-  /// the slowest of the others, over all steps. None if there is no such, or one replica alone.
+  /// the slowest of the others, over all steps, and in more than 60 % of them. None if there is no
+  /// such, or one replica alone.
   [[nodiscard]] std::optional<Slow> slow() const;
 };
 
