@@ -65,6 +65,8 @@
 #include "framework/telemetry/progress.h"
 #include "framework/telemetry/run_folder.h"
 #include "framework/telemetry/summary_writer.h"
+#include "framework/telemetry/trace_file.h"
+#include "framework/telemetry/trace_summary.h"
 #include "framework/training/autocast.h"
 #include "framework/training/averaging_options.h"
 #include "framework/training/batch_norm.h"
