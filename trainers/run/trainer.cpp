@@ -6,7 +6,6 @@
 #include <exception>
 #include <source_location>
 #include <span>
-#include <sstream>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -14,7 +13,6 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
-#include "framework/base/cores.h"
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
 #include "framework/base/range.h"
@@ -33,7 +31,6 @@
 #include "framework/watch/recorder.h"
 #include "trainers/config/config_options.h"
 #include "trainers/run/best_step.h"
-#include "trainers/run/command_text.h"
 #include "trainers/run/course.h"
 #include "trainers/run/evaluations.h"
 #include "trainers/run/hints.h"
@@ -43,6 +40,7 @@
 #include "trainers/run/reporter.h"
 #include "trainers/run/run_checkpoints.h"
 #include "trainers/run/run_report.h"
+#include "trainers/run/run_result.h"
 #include "trainers/run/run_state.h"
 #include "trainers/run/wrong_pictures.h"
 
@@ -91,46 +89,6 @@ CheckpointInfo record_of(const Config& config, const DataSets& data, const Cours
   if (!fitted.sample) fitted.sample = data.train->type();  // sets that load_data() did not make
   add_record({.fitted = std::move(fitted), .sets = std::move(sets)}, info);
   return info;
-}
-
-std::string backend_of(const LaunchOptions& launch) {
-  if (launch.hosts.count > 1) return "shared_memory and tcp";
-  return launch.backend == Backend::gloo ? "gloo" : "shared_memory";
-}
-
-// Why the bits may differ from those of a run that was not interrupted, a line each.
-std::vector<std::string> waived(const Config& config, const ResumePoint* resume) {
-  std::vector<std::string> lines;
-  if (config.launch.hosts.count > 1 && config.launch.hosts.allow_mixed) {
-    lines.emplace_back("parallel.allow_mixed lets hosts differ, which may round differently");
-  }
-  if (config.zero.compression != Compression::none) {
-    lines.emplace_back("parallel.compression rounds what replicas send");
-  }
-  std::istringstream text(resume != nullptr ? resume->waived : "");
-  for (std::string line; std::getline(text, line);) lines.push_back(line);
-  return lines;
-}
-
-// A run's result with all that is known before its first step: how it runs, on what, and what it
-// changes of the run that it goes on from (nullptr: it begins).
-RunResult result_of_job(const Config& config, const ResumePoint* resume) {
-  const LaunchOptions& launch = config.launch;
-  return {.replicas = launch.replicas,
-          .zero_stage = config.zero.stage,
-          .threads_per_replica = replicas::own_math_threads(),
-          .workers = launch.workers > 0 ? launch.workers : launch.replicas,
-          .hosts = launch.hosts.count,
-          .launch = name_of(launch.mode),
-          .backend = backend_of(launch),
-          .blas = replicas::blas().name,
-          .libtorch = replicas::libtorch_version(),
-          .cpu = replicas::cpu_model(),
-          .cores = usable_cores(),
-          .command = command_text(replicas::command_line()),
-          .restarts = launch_restarts(),
-          .changes = resume != nullptr ? resume->changes : std::vector<std::string>{},
-          .waived = waived(config, resume)};
 }
 
 // Where a run ends that is to stop after a step: 0, at its course's end.

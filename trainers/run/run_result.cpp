@@ -1,0 +1,55 @@
+#include "trainers/run/run_result.h"
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "framework/base/cores.h"
+#include "framework/replicas/launch.h"
+#include "framework/replicas/machine.h"
+#include "trainers/run/command_text.h"
+
+namespace lockstep {
+namespace {
+
+std::string backend_of(const LaunchOptions& launch) {
+  if (launch.hosts.count > 1) return "shared_memory and tcp";
+  return launch.backend == Backend::gloo ? "gloo" : "shared_memory";
+}
+
+// Why the bits may differ from those of a run that was not interrupted, a line each.
+std::vector<std::string> waived(const Config& config, const ResumePoint* resume) {
+  std::vector<std::string> lines;
+  if (config.launch.hosts.count > 1 && config.launch.hosts.allow_mixed) {
+    lines.emplace_back("parallel.allow_mixed lets hosts differ, which may round differently");
+  }
+  if (config.zero.compression != Compression::none) {
+    lines.emplace_back("parallel.compression rounds what replicas send");
+  }
+  std::istringstream text(resume != nullptr ? resume->waived : "");
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+RunResult result_of_job(const Config& config, const ResumePoint* resume) {
+  const LaunchOptions& launch = config.launch;
+  return {.replicas = launch.replicas,
+          .zero_stage = config.zero.stage,
+          .threads_per_replica = replicas::own_math_threads(),
+          .workers = launch.workers > 0 ? launch.workers : launch.replicas,
+          .hosts = launch.hosts.count,
+          .launch = name_of(launch.mode),
+          .backend = backend_of(launch),
+          .blas = replicas::blas().name,
+          .libtorch = replicas::libtorch_version(),
+          .cpu = replicas::cpu_model(),
+          .cores = usable_cores(),
+          .command = command_text(replicas::command_line()),
+          .restarts = launch_restarts(),
+          .changes = resume != nullptr ? resume->changes : std::vector<std::string>{},
+          .waived = waived(config, resume)};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "framework/telemetry/metrics.h"
+#include "trainers/config/config.h"
+#include "trainers/run/resume.h"
+
+namespace lockstep {
+
+/// A run's result with all that is known before its first step: how it runs, on what, and what it
+/// changes of the run that it goes on from (nullptr: it begins). In a replica of the job.
+[[nodiscard]] RunResult result_of_job(const Config& config, const ResumePoint* resume);
+
+}  // namespace lockstep
