@@ -119,7 +119,7 @@ inline std::int64_t step_of(std::string_view record) {
 }
 
 /// What TensorBoard shows of a folder, by tag and step: of scalars the values, of all else "".
-/// Throws where a tag has a step twice.
+/// Throws where a tag has a step twice, but for hyperparameters: each end of a run tells them.
 using ShownValues = std::map<std::string, std::map<std::int64_t, std::string>>;
 inline ShownValues shown_in(const std::filesystem::path& folder) {
   ShownValues shown;
@@ -133,7 +133,7 @@ inline ShownValues shown_in(const std::filesystem::path& folder) {
         const std::string tag = fields_at(value, {1}).at(0);
         const std::vector<std::string> scalar = fields_at(value, {2});
         const std::string text = scalar.empty() ? "" : str(number_in<float>(scalar[0]));
-        if (shown[tag].emplace(step, text).second) continue;
+        if (shown[tag].emplace(step, text).second || tag.starts_with("_hparams_/")) continue;
         throw std::runtime_error(tag + " has step " + std::to_string(step) + " twice");
       }
     }

@@ -98,10 +98,11 @@ exec ')",
   fs::permissions(folder.path("trainers/run.sh"), fs::perms::owner_all);
 }
 
-// A line without what differs between machines and runs: numbers, digests, libraries.
+// A line without what differs between machines and runs: numbers, digests, libraries, who waited.
 std::string masked(std::string line) {
   for (const auto& [what, by] :
-       {std::pair{"[0-9a-f]{64}", "#"}, std::pair{"[0-9]+([.,:][0-9]+)*( ([KMG]i)?B)?", "#"},
+       {std::pair{"  [0-9]+% waiting( for replica [0-9]+)?", ""}, std::pair{"[0-9a-f]{64}", "#"},
+        std::pair{"[0-9]+([.,:][0-9]+)*( ([KMG]i)?B)?", "#"},
         std::pair{"math threads", "math thread"}, std::pair{"LibTorch .*", "LibTorch"},
         std::pair{"[ \t]+", " "}}) {
     line = std::regex_replace(line, std::regex(what), by);

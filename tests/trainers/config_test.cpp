@@ -143,7 +143,7 @@ TEST_CASE("keys that are not known, or not here") {
         "c.yaml:3:11: unknown key 'lr' in trainer: it belongs under optimizer");
   CHECK(error_of("plots: {every: 3}") ==
         "c.yaml:3:1: unknown key 'plots': the sections are model, data, loss, optimizer, schedule, "
-        "parallel, trainer, checkpoint");
+        "parallel, trainer, checkpoint, telemetry");
   CHECK(error_of("optimizer: {groups: [{pattern: w, weigth_decay: 0}]}") ==
         "c.yaml:3:35: unknown key 'weigth_decay' in optimizer.groups (did you mean "
         "'weight_decay'?)");
