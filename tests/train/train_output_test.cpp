@@ -64,7 +64,9 @@ TEST_CASE("a run whose output folder goes away in its midst says so and stops") 
         std::error_code missing;
         return fs::file_size(run / "metrics.jsonl", missing) > 0 && !missing;
       }));
-      renamed ? fs::rename(run, folder.path() / "other") : (void)fs::remove_all(run);
+      // At once: while a folder is emptied, the run would still save into it.
+      fs::rename(run, folder.path() / "other");
+      if (!renamed) fs::remove_all(folder.path() / "other");
       const Ended end = program.wait();
       check_status(end, 1);
       // Whichever of its files was to be written next.
