@@ -57,7 +57,7 @@ void write_failure(const std::filesystem::path& folder, const FailureRecord& rec
 [[nodiscard]] FailureRecord read_failure(const std::filesystem::path& file);
 
 /// Tells people in about ten lines what has happened, and what each replica did last. `records` are
-/// those of one failure, at least one.
+/// one or more hosts' records of one failure.
 [[nodiscard]] std::string failure_text(const std::vector<FailureRecord>& records);
 
 }  // namespace lockstep

@@ -30,8 +30,8 @@ inline constexpr std::array kTimeParts{"data",          "forward", "backward",
                                        "communication", "update",  "evaluation",
                                        "checkpoint",    "pause",   "other"};
 
-/// A replica's recordings. Times of replicas that are looked at together are of one clock: who puts
-/// those of several hosts together has brought them to it.
+/// A replica's recordings. Recordings that are looked at together have the times of one clock:
+/// a trace of several hosts has brought all of them to host 0's.
 struct ReplicaRecording {
   int replica = 0;
   std::vector<Recorder::Recording> tracks{};  ///< of which one is called "replica"
@@ -78,8 +78,8 @@ struct StepTimes {
 /// A step is what a span of that kind says. In a loop without any it ends with the last update of
 /// its number, or the last backward where a trainer updates nothing, and begins where the step
 /// before ends. A replica whose step goes on still, though another has ended it, has done its part.
-/// Other spans that go on, and steps that are not whole, are left out. Calls of which
-/// only some replicas are given (those of one host) are known as these have recorded them. Any
+/// Other spans that go on, and steps that are not whole, are left out. Where only
+/// some of a call's replicas are given, such as one host's, waits for the others do not count. Any
 /// thread.
 [[nodiscard]] StepTimes step_times(
     const std::vector<ReplicaRecording>& recordings, std::int64_t first_step = 0,

@@ -146,7 +146,7 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
   write_text(run / "config.yaml", "model:\n  name: mlp\nparallel:\n  replicas: 2\n");
   write_text(
       run / "metrics.jsonl",
-      R"({"step":1,"elapsed_s":0.5,"samples":8,"epoch":1,"loss":2.0,"lr":0.1,"samples_per_s":16.0,"parts":{"forward":0.25,"backward":0.5}}
+      R"({"step":1,"elapsed_s":0.5,"samples":8,"epoch":1,"loss":2.0,"lr":0.1,"samples_per_s":16.0,"parts":{"forward":0.25,"backward":0.5},"waiting_s":0.1}
 {"step":2,"elapsed_s":1.5,"samples":16,"epoch":1,"loss":null,"lr":0.1,"samples_per_s":16.0,"skipped_steps":1}
 {"step":2,"elapsed_s":1.75,"samples":16,"weights":"trained","eval_loss":2.5,"eval_accuracy":0.5,"test_loss":2.5,"test_accuracy":0.5}
 {"step":2,"elapsed_s":1.75,"samples":16,"best_step":2,"test_best_accuracy":0.5}
@@ -159,7 +159,7 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
   });
   CHECK(join(names, "; ") ==
         "loss: training, test; accuracy: test; learning rate: learning rate; samples/s: samples/s; "
-        "parts: forward, backward");
+        "parts: forward, backward; waiting (s): waiting (s)");
   const Curve& loss = page.charts[0].curves[0];
   REQUIRE(loss.points.size() == 3);
   CHECK(std::isnan(loss.points[1].value));

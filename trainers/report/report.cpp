@@ -33,11 +33,13 @@ struct Place {
   int order = 2;  // of its chart: the loss, figures of sets, others
 };
 
-// A field's name for people: "samples_per_s" is "samples/s".
+// A field's name for people: "samples_per_s" is "samples/s", "waiting_s" is "waiting (s)".
 std::string shown(std::string name) {
   if (name == "lr") return "learning rate";
-  constexpr std::string_view kRate = "_per_s";
-  if (name.ends_with(kRate)) name.replace(name.size() - kRate.size(), kRate.size(), "/s");
+  for (const auto& [end, text] : {std::pair{"_per_s", "/s"}, std::pair{"_s", " (s)"}}) {
+    const std::string_view ending = end;
+    if (name.ends_with(ending)) name.replace(name.size() - ending.size(), ending.size(), text);
+  }
   std::ranges::replace(name, '_', ' ');
   return name;
 }
