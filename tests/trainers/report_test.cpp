@@ -146,11 +146,11 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
   write_text(run / "config.yaml", "model:\n  name: mlp\nparallel:\n  replicas: 2\n");
   write_text(
       run / "metrics.jsonl",
-      R"({"step":1,"elapsed_s":0.5,"samples":8,"epoch":1,"loss":2.0,"lr":0.1,"samples_per_s":16.0,"parts":{"forward":0.25,"backward":0.5},"waiting_s":0.1}
+      R"({"step":1,"elapsed_s":0.5,"samples":8,"epoch":1,"loss":2.0,"lr":0.1,"samples_per_s":16.0,"parts":{"forward":0.25,"backward":0.5},"waiting_s":0.1,"memory":3145728,"gflop_per_s":2.0}
 {"step":2,"elapsed_s":1.5,"samples":16,"epoch":1,"loss":null,"lr":0.1,"samples_per_s":16.0,"skipped_steps":1}
 {"step":2,"elapsed_s":1.75,"samples":16,"weights":"trained","eval_loss":2.5,"eval_accuracy":0.5,"test_loss":2.5,"test_accuracy":0.5}
 {"step":2,"elapsed_s":1.75,"samples":16,"best_step":2,"test_best_accuracy":0.5}
-{"step":3,"elapsed_s":2.5,"samples":24,"epoch":1,"loss":1.0,"lr":0.1,"samples_per_s":16.0,"skipped_steps":1}
+{"step":3,"elapsed_s":2.5,"samples":24,"epoch":1,"loss":1.0,"lr":0.1,"samples_per_s":16.0,"skipped_steps":1,"resumed_after":2,"restarts":1}
 )");
   Page page = report_of(run);
   CHECK(page.title == "<b>run");
@@ -159,13 +159,16 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
   });
   CHECK(join(names, "; ") ==
         "loss: training, test; accuracy: test; learning rate: learning rate; samples/s: samples/s; "
-        "parts: forward, backward; waiting (s): waiting (s)");
+        "parts of a step (s): forward, backward; waiting in a step (s): waiting in a step (s); "
+        "memory (MiB): memory (MiB); GFLOP/s: GFLOP/s");
+  CHECK(page.charts[6].curves[0].points.at(0).value == 3);
   const Curve& loss = page.charts[0].curves[0];
   REQUIRE(loss.points.size() == 3);
   CHECK(std::isnan(loss.points[1].value));
   CHECK(loss.points[2].elapsed_s == 2.5);
-  REQUIRE(page.marks.size() == 1);
-  CHECK((page.marks[0].at.step == 2 && page.marks[0].kind == "skipped"));
+  REQUIRE(mapped(page.marks, &Mark::kind) == std::vector<std::string>{"skipped", "restarted"});
+  CHECK(mapped(page.marks, [](const Mark& mark) { return mark.at.step; }) ==
+        std::vector<std::int64_t>{2, 2});
   CHECK_THAT(page.marks[0].text, ContainsSubstring("1 step skipped"));
   CHECK(
       join(mapped(page.facts, [](const auto& fact) { return fact.first + ": " + fact.second; }),

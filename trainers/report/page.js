@@ -90,9 +90,13 @@
 
   function table(head, rows) {
     const isNumber = (value) => typeof value === 'number' || value === null;
+    // All digits of a long number can be asked for.
+    const isLong = (value) => /^-?[0-9]+\.[0-9]+(e[-+]?[0-9]+)?$/.test(value) &&
+      value.length > Math.max(numberText(Number(value)).length, 9);
     const cell = (name, value) => {
       const made = element(name, name === 'th' ? {scope: 'col'} : {}, isNumber(value) ? numberText(value) : value);
       if (isNumber(value)) made.className = 'number';
+      if (!isNumber(value) && isLong(value)) made.replaceChildren(element('data', {value, title: value}, numberText(Number(value))));
       return made;
     };
     const body = element('tbody', {}, ...rows.map((row) => element('tr', {}, ...row.map((value) => cell('td', value)))));
@@ -101,8 +105,19 @@
     return element('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'table'}, made);
   }
 
+  // A name has one colour in all charts that have it, and so have those that stand beside it there.
+  const charts = new Map();  // by name, how many have it
+  for (const chart of data.charts) {
+    for (const name of new Set(chart.series.map((series) => series.name))) charts.set(name, (charts.get(name) || 0) + 1);
+  }
+  const shared = new Map();
+  for (const {series} of data.charts.filter((chart) => chart.series.some((each) => charts.get(each.name) > 1))) {
+    for (const {name} of series) if (!shared.has(name)) shared.set(name, shared.size);
+  }
+
   function addChart(chart) {
     const name = chart.name;
+    const looks = chart.series.map((series, i) => shared.get(series.name) ?? i);
     const log = element('input', {type: 'checkbox'});
     const title = element('h3', {}, name);
     const place = element('div', {class: 'curve', tabindex: '0', role: 'group', 'aria-label':
@@ -111,8 +126,8 @@
     const boxes = chart.series.map(() => element('input', {type: 'checkbox', checked: ''}));
     const list = element('ul', {class: 'series'}, ...chart.series.map((series, i) => {
       const swatch = element('span', {class: 'swatch', 'aria-hidden': 'true'});
-      swatch.style.borderTopColor = colorOf(i);
-      swatch.style.borderTopStyle = i < colors.length ? 'solid' : 'dashed';
+      swatch.style.borderTopColor = colorOf(looks[i]);
+      swatch.style.borderTopStyle = looks[i] < colors.length ? 'solid' : 'dashed';
       return element('li', {}, element('label', {}, boxes[i], swatch, element('span', {}, series.name)));
     }));
     const details = element('details', {}, element('summary', {}, name + ' as a table'));
@@ -136,7 +151,7 @@
     const graph = new Dygraph(place, rows, {
       labels: ['x', ...chart.series.map((series, i) => String(i))],
       series: Object.fromEntries(chart.series.map((series, i) => [String(i), {
-        color: colorOf(i), strokePattern: dashes[Math.floor(i / colors.length) % dashes.length]}])),
+        color: colorOf(looks[i]), strokePattern: dashes[Math.floor(looks[i] / colors.length) % dashes.length]}])),
       legend: 'never',
       connectSeparatedPoints: true,
       drawPoints: rows.length <= 40,

@@ -30,12 +30,32 @@ using Fields = std::vector<std::pair<std::string, Json>>;
 struct Place {
   std::string chart;
   std::string curve;
-  int order = 2;  // of its chart: the loss, figures of sets, others
+  int order = 2;     // of its chart: the loss, figures of sets, others
+  double scale = 1;  // by which its values are shown
 };
 
-// A field's name for people: "samples_per_s" is "samples/s", "waiting_s" is "waiting (s)".
+// Fields whose names alone don't tell people what they are, or in which unit.
+struct Named {
+  std::string_view field;
+  const char* text;
+  double scale = 1;
+};
+constexpr std::array<Named, 6> kNamed{
+    {{"lr", "learning rate"},
+     {"gflop_per_s", "GFLOP/s"},
+     {"memory", "memory (MiB)", 0x1p-20},
+     {"parts", "parts of a step (s)"},
+     {"waiting_s", "waiting in a step (s)"},
+     {"hidden_communication_s", "communication beside a step's other parts (s)"}}};
+
+const Named* named(std::string_view field) {
+  const auto* const found = std::ranges::find(kNamed, field, &Named::field);
+  return found == kNamed.end() ? nullptr : found;
+}
+
+// A field's name for people: "samples_per_s" is "samples/s", "saving_s" is "saving (s)".
 std::string shown(std::string name) {
-  if (name == "lr") return "learning rate";
+  if (const Named* its = named(name)) return its->text;
   for (const auto& [end, text] : {std::pair{"_per_s", "/s"}, std::pair{"_s", " (s)"}}) {
     const std::string_view ending = end;
     if (name.ends_with(ending)) name.replace(name.size() - ending.size(), ending.size(), text);
@@ -61,8 +81,11 @@ Place place_of(const std::string& name) {
     return {shown(figure), set, figure == "loss" ? 0 : 1};
   }
   const std::size_t dot = name.rfind('.');
-  if (dot == std::string::npos) return {shown(name), shown(name)};
-  return {shown(name.substr(0, dot)), shown(name.substr(dot + 1))};
+  const std::string field = name.substr(0, dot);
+  const Named* const its = named(field);
+  return {.chart = shown(field),
+          .curve = shown(dot == std::string::npos ? field : name.substr(dot + 1)),
+          .scale = its == nullptr ? 1 : its->scale};
 }
 
 // Puts the lines of a run in charts, and notes what happened.
@@ -72,7 +95,9 @@ class Charts {
     for (const auto& [name, value] : line.numbers) {
       if (name == "skipped_steps") note_skipped(line.point(value));
       if (name == "resumed_after") note_resumed(value, line);
-      if (Curve* curve = curve_of(name)) curve->points.push_back(line.point(value));
+      const auto& place = place_in_charts(name);
+      if (!place) continue;
+      curve_at(*place).points.push_back(line.point(value * place->scale));
     }
     last_ = line.point(0);
   }
@@ -89,23 +114,30 @@ class Charts {
     int order;
   };
 
-  // nullptr: it is shown nowhere.
-  Curve* curve_of(const std::string& name) {
+  struct Shown {
+    std::size_t chart;
+    std::size_t curve;
+    double scale;
+  };
+
+  Curve& curve_at(const Shown& place) { return charts_[place.chart].chart.curves[place.curve]; }
+
+  // None: it is shown nowhere.
+  const std::optional<Shown>& place_in_charts(const std::string& name) {
     const auto [at, is_new] = places_.try_emplace(name);
     if (is_new) {
       const Place place = place_of(name);
-      if (place.chart.empty()) return nullptr;
+      if (place.chart.empty()) return at->second;
       auto chart = std::ranges::find(charts_, place.chart,
                                      [](const Ordered& each) { return each.chart.name; });
       if (chart == charts_.end()) {
         chart = charts_.insert(chart, {{.name = place.chart}, place.order});
       }
       chart->chart.curves.push_back({.name = place.curve});
-      at->second = std::pair(chart - charts_.begin(), std::ssize(chart->chart.curves) - 1);
+      at->second = {static_cast<std::size_t>(chart - charts_.begin()),
+                    chart->chart.curves.size() - 1, place.scale};
     }
-    if (!at->second) return nullptr;
-    const auto [chart, curve] = *at->second;
-    return &charts_[static_cast<std::size_t>(chart)].chart.curves[static_cast<std::size_t>(curve)];
+    return at->second;
   }
 
   // Lines say how many there have been in all.
@@ -131,7 +163,7 @@ class Charts {
   }
 
   std::vector<Ordered> charts_;
-  std::map<std::string, std::optional<std::pair<std::ptrdiff_t, std::ptrdiff_t>>> places_;
+  std::map<std::string, std::optional<Shown>> places_;
   std::vector<Mark> marks_;
   double skipped_ = 0;
   Point last_ = {};  // where the line before was
