@@ -64,6 +64,7 @@ Reporter::Reporter(const Config& config, const std::filesystem::path& folder, bo
       epoch_(data.size()),
       tokens_(data.type().has_tokens() ? data.type().input.values() : 0),
       launch_(config.launch),
+      telemetry_(config.telemetry),
       progress_(stdout, quiet || !writes) {
   if (!writes) return;
   metrics_.emplace(folder);
@@ -167,12 +168,20 @@ void Reporter::note_best(const RunState& state, const BestStep& best, ParameterV
   write_metrics(state, line);
 }
 
-void Reporter::add_histogram(const RunState& state, std::int64_t step, const std::string& tag,
-                             const at::Tensor& values) {
-  if (!summary_) return;
-  std::string reason;
-  write_files(state.is_last(), [&] { reason = summary_->add_histogram(tag, values, step); });
-  if (!reason.empty()) warn(reason);
+void Reporter::add_histograms(
+    const RunState& state, std::int64_t step, const std::string& what,
+    const std::function<void(const ZeroTrainer::Visit& visit)>& visit_all) {
+  const std::int64_t every = telemetry_.tensorboard ? telemetry_.histograms : 0;
+  if (every == 0 || step % every != 0) return;
+  leave_out([&] {
+    visit_all([&](const std::string& name, const at::Tensor& values) {
+      if (!summary_) return;
+      std::string reason;
+      write_files(state.is_last(),
+                  [&] { reason = summary_->add_histogram(str(what, "/", name), values, step); });
+      if (!reason.empty()) warn(reason);
+    });
+  });
 }
 
 void Reporter::add_pictures(const RunState& state, const NamedPictures& pictures) {

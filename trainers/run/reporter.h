@@ -67,9 +67,11 @@ class Reporter : private NonCopyable {
                        const Figures& trained, ParameterValues weights);
   /// A line of metrics: the test set's figures by the weights of the best step.
   void note_best(const RunState& state, const BestStep& best, ParameterValues weights);
-  /// A histogram of `step`, for TensorBoard. A warning says once why values have none.
-  void add_histogram(const RunState& state, std::int64_t step, const std::string& tag,
-                     const at::Tensor& values);
+  /// Histograms for TensorBoard, where `step` is to have some, of what `visit_all` visits, which
+  /// all replicas call together: "gradients/0.weight" of `what`. A warning says once why values
+  /// have none. As leave_out().
+  void add_histograms(const RunState& state, std::int64_t step, const std::string& what,
+                      const std::function<void(const ZeroTrainer::Visit& visit)>& visit_all);
   /// Pictures, for TensorBoard, where it is written for.
   void add_pictures(const RunState& state, const NamedPictures& pictures);
   /// Does `work`, whose time is none of the steps that the next line is about.
@@ -109,6 +111,7 @@ class Reporter : private NonCopyable {
   std::int64_t epoch_;   // its samples
   std::int64_t tokens_;  // of a sample; 0: it has none
   const LaunchOptions& launch_;
+  const TelemetryOptions& telemetry_;
   Progress progress_;
   std::jthread ticks_ = progress_ticks(progress_);
   std::optional<MetricsWriter> metrics_;  // replica 0's

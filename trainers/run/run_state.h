@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -41,6 +42,9 @@ struct RunState {
   bool agrees = true;     ///< all replicas, as far as is known
   bool ends_now = false;  ///< a callback has asked for that
 
+  /// After an update: each replica has told the others its part of the loss. With the bits that
+  /// pmean() gives.
+  void take_loss(const std::vector<double>& told);
   /// The last step's loss in as few digits as it has: one in a table's unit is in float64, others
   /// in float32. And the mean in as many.
   [[nodiscard]] double told_loss() const { return as_told(loss.item<double>()); }

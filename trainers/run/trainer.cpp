@@ -5,12 +5,9 @@
 #include <cstddef>
 #include <exception>
 #include <source_location>
-#include <span>
 #include <utility>
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include "framework/base/errors.h"
@@ -19,7 +16,6 @@
 #include "framework/base/text.h"
 #include "framework/checkpoint/weights.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/reduce/reduce.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/machine.h"
 #include "framework/telemetry/digest.h"
@@ -33,16 +29,17 @@
 #include "trainers/run/best_step.h"
 #include "trainers/run/course.h"
 #include "trainers/run/evaluations.h"
+#include "trainers/run/evaluator.h"
 #include "trainers/run/hints.h"
 #include "trainers/run/memory_report.h"
 #include "trainers/run/microbatch_feed.h"
 #include "trainers/run/operation_count.h"
 #include "trainers/run/reporter.h"
+#include "trainers/run/run_callbacks.h"
 #include "trainers/run/run_checkpoints.h"
 #include "trainers/run/run_report.h"
 #include "trainers/run/run_result.h"
 #include "trainers/run/run_state.h"
-#include "trainers/run/wrong_pictures.h"
 
 namespace lockstep {
 namespace {
@@ -97,21 +94,6 @@ std::int64_t last_step_of(const Course& course, std::int64_t stop_after) {
   return std::clamp(stop_after, course.first_step, course.total_steps);
 }
 
-// The mean of what each replica has told, in this type: with the bits that pmean() gives.
-at::Tensor mean_of(const std::vector<double>& told, at::ScalarType type) {
-  const at::Tensor values = at::tensor(told).to(type);
-  const at::Tensor mean = at::empty({}, type);
-  const auto bytes_of = [](const at::Tensor& tensor) {
-    return static_cast<std::byte*>(tensor.data_ptr());
-  };
-  const auto inputs = mapped(values.unbind(), [&](const at::Tensor& value) {
-    return static_cast<const std::byte*>(bytes_of(value));
-  });
-  reduce::reduce(inputs, std::span(bytes_of(mean), mean.nbytes()),
-                 type == at::kDouble ? ElementType::float64 : ElementType::float32, ReduceOp::mean);
-  return mean;
-}
-
 // Whether a model is small enough for its parameters to be printed.
 bool is_readable(const Model& model) {
   return sum_of(model.parameters(), &at::Tensor::numel) <= 16;
@@ -123,8 +105,7 @@ bool is_readable(const Model& model) {
 class Trainer::Run {
  public:
   Run(Trainer& own, const Config& config, const DataSets& data, RunOptions options)
-      : own_(own),
-        config_(checked(config)),
+      : config_(checked(config)),
         data_(data),
         options_(std::move(options)),
         resume_(options_.resume ? &*options_.resume : nullptr),
@@ -140,6 +121,8 @@ class Trainer::Run {
         evaluations_(config, data, objective_),
         reporter_(config, options_.output, options_.quiet, *data.train, course_.first_step,
                   /*writes=*/axis_index(config.launch.axis_name) == 0),
+        callbacks_(options_.callbacks, own, reporter_),
+        evaluator_(config, objective_, *model_, *zero_, reporter_),
         checkpoints_(
             config, options_.output, *zero_,
             [this, record = record_of(config, data, course_, options_.sets, resume_)] {
@@ -219,9 +202,7 @@ class Trainer::Run {
       rate_ = rate_of(config_, course_);
       feed_.request(state_.samples);
     }
-    if (options_.callbacks.before_first_step) {
-      in_callback("before_first_step", [&] { options_.callbacks.before_first_step(own_); });
-    }
+    callbacks_.before_first_step(state_);
   }
 
   // One step with what follows it. Returns whether the run is to stop.
@@ -241,11 +222,12 @@ class Trainer::Run {
     const bool is_due = state_.is_each(config_.trainer.eval_every);
     if (is_due || (state_.is_last() && !stops_here())) evaluations_.owe_both();
     is_logged ? log() : reporter_.note(state_);
-    show("parameters", state_.steps, [&](const auto& visit) { zero_->visit_parameters(visit); });
+    reporter_.add_histograms(state_, state_.steps, "parameters",
+                             [&](const auto& visit) { zero_->visit_parameters(visit); });
     if (cores_) hint(cores_->text());
     bool is_stopped = false;
     reporter_.leave_out([&] {
-      if (options_.callbacks.after_step) tell_step();
+      callbacks_.after_step(state_, axis_index(config_.launch.axis_name));
       if (state_.ends_now) evaluations_.owe_both();
       is_stopped = conclude();
     });
@@ -289,9 +271,10 @@ class Trainer::Run {
       state_.loss = state_.loss.add(local.told);
     }
     state_.lr = rate_(state_.steps);
-    show("gradients", state_.steps + 1, [&](const auto& visit) { zero_->visit_gradients(visit); });
+    reporter_.add_histograms(state_, state_.steps + 1, "gradients",
+                             [&](const auto& visit) { zero_->visit_gradients(visit); });
     update();
-    take_loss();
+    state_.take_loss(zero_->told_numbers());
     state_.samples = end;
     ++state_.steps;
     if (state_.report.skipped && ++state_.skipped_steps == 1) {
@@ -304,19 +287,6 @@ class Trainer::Run {
       state_.agrees = true;
     }
     reporter_.count(global_batch);
-  }
-
-  // Histograms of the tensors that `visit_all` visits, if the step has some.
-  void show(const std::string& what, std::int64_t step, const auto& visit_all) {
-    const TelemetryOptions& telemetry = config_.telemetry;
-    if (!telemetry.tensorboard || telemetry.histograms == 0 || step % telemetry.histograms != 0) {
-      return;
-    }
-    reporter_.leave_out([&] {
-      visit_all([&](const std::string& name, const at::Tensor& values) {
-        reporter_.add_histogram(state_, step, what + "/" + name, values);
-      });
-    });
   }
 
   // A model with more scores than there are classes trains, but never needs the rest of them.
@@ -337,12 +307,6 @@ class Trainer::Run {
 
   [[nodiscard]] static watch::RecordedSpan recorded(watch::SpanKind kind, std::int64_t step) {
     return {watch::track_here, {.kind = kind, .id = static_cast<std::uint64_t>(step)}};
-  }
-
-  // Calls a callback of that name, whose exceptions gain it.
-  void in_callback(const char* name, const std::function<void()>& call) {
-    reporter_.make_room();
-    placed([&] { return str("in the callback ", name, ", step ", state_.steps); }, call);
   }
 
   // This replica's part of the step's loss: the mean over replicas of the sums over microbatches.
@@ -375,12 +339,6 @@ class Trainer::Run {
     if (state_.report.skipped && is_finite) feed_.check_samples("a gradient", step);
   }
 
-  // After an update: each replica has told the others its part.
-  void take_loss() {
-    state_.loss = mean_of(zero_->told_numbers(), state_.loss.scalar_type());
-    state_.losses.add(state_.loss.item<double>());
-  }
-
   void log() {
     state_.is_logged = true;
     const double value = state_.loss.item<double>();
@@ -390,30 +348,6 @@ class Trainer::Run {
     reporter_.log(state_);
     // A line that is only there because the run ends or stops is none for a run that goes on.
     if (state_.is_each(config_.trainer.log_every)) state_.losses = {};
-  }
-
-  void tell_step() {
-    const std::optional<double> loss = loss_to_tell();
-    in_callback("after_step", [&] {
-      options_.callbacks.after_step(own_, {.step = state_.steps,
-                                           .samples = state_.samples,
-                                           .lr = state_.lr,
-                                           .gradient_norm = state_.report.gradient_norm,
-                                           .skipped = state_.report.skipped,
-                                           .loss = loss,
-                                           .replica = axis_index(config_.launch.axis_name)});
-    });
-  }
-
-  // That of all replicas, where it is logged or a callback needs it.
-  std::optional<double> loss_to_tell() {
-    const auto& needs_loss = options_.callbacks.needs_loss;
-    bool is_told = state_.is_logged;
-    if (!is_told && needs_loss) {
-      in_callback("needs_loss", [&] { is_told = needs_loss(state_.steps); });
-    }
-    if (!is_told) return std::nullopt;
-    return state_.loss.item<double>();
   }
 
   // Evaluates and saves after the last step that was done. Returns whether the run is to stop.
@@ -465,7 +399,10 @@ class Trainer::Run {
     if (state_.is_last()) checkpoints_.save_last(state_);
     const auto [figures, trained] =
         placed([&] { return str("in the evaluation on the ", set, " set, step ", state_.steps); },
-               [&] { return figures_on(set, data); });
+               [&] {
+                 const auto span = recorded(watch::SpanKind::evaluation, state_.steps);
+                 return evaluator_.figures(state_, set, data);
+               });
     const bool decides =
         set == kValidationSet && config_.checkpoint.best != "none" && evaluations_.owes(set);
     checkpoints_.note_evaluation(decides ? evaluations_.better(figures, checkpoints_.best())
@@ -473,42 +410,7 @@ class Trainer::Run {
     const bool is_best = evaluations_.note(set, figures, state_.steps);
     const ParameterValues weights = evaluated_values(config_);
     reporter_.tell_evaluation(state_, set, figures, trained, weights);
-    if (options_.callbacks.after_evaluation) {
-      in_callback("after_evaluation", [&] {
-        options_.callbacks.after_evaluation(own_, {state_.steps, set, figures, is_best, weights});
-      });
-    }
-  }
-
-  // The figures of the parameters that are evaluated. Where these are averages, also those of the
-  // parameters themselves, if the two differ much.
-  std::pair<Figures, Figures> figures_on(const std::string& set, const Dataset& data) {
-    const auto span = recorded(watch::SpanKind::evaluation, state_.steps);
-    if (evaluated_values(config_) == ParameterValues::trained) {
-      return {shown_figures(set, data), {}};
-    }
-    // Each time: in a warm-up the two come to differ only later.
-    Figures trained =
-        evaluate(*model_, data, objective_, config_.data_use.batch_size, config_.launch.axis_name);
-    const auto averages = zero_->averaged_parameters();
-    Figures averaged = shown_figures(set, data);
-    if (!differ_much(averaged, trained)) trained.clear();
-    return {std::move(averaged), std::move(trained)};
-  }
-
-  // The figures of the parameters as they are. Pictures among the samples are shown where they are
-  // taken for other classes.
-  Figures shown_figures(const std::string& set, const Dataset& data) {
-    std::vector<NamedTally> tallies(objective_.metrics.begin(), objective_.metrics.end());
-    const bool shows = config_.telemetry.tensorboard && are_pictures(data.type());
-    if (shows) tallies.emplace_back("predicted classes", make_predicted_classes());
-    const std::vector<at::Tensor> counted =
-        tallied(*model_, data, tallies, config_.data_use.batch_size, config_.launch.axis_name,
-                objective_.scales);
-    if (shows && reporter_.summary() != nullptr) {
-      reporter_.add_pictures(state_, wrong_pictures(set, data, counted.back(), *objective_.loss));
-    }
-    return figures_of(objective_, counted);
+    callbacks_.after_evaluation(state_, {state_.steps, set, figures, is_best, weights});
   }
 
   // What a checkpoint of now says.
@@ -535,7 +437,7 @@ class Trainer::Run {
     // It may have failed between the update and the count.
     if (steps > state_.steps) {
       state_.samples = feed_.sampler().end_of_step(state_.samples);
-      take_loss();
+      state_.take_loss(zero_->told_numbers());
     }
     state_.steps = steps;
     return checkpoints_.save_after_failure(error, state_);
@@ -638,7 +540,6 @@ class Trainer::Run {
   std::optional<telemetry::OperatorSpans> operators_;
   std::optional<CoresWatch> cores_;  // of the replica that tells, if it has several math threads
   ReplicaMemory memory_{.resident_at_start = resident_at_start()};
-  Trainer& own_;
   const Config& config_;
   const DataSets& data_;
   RunOptions options_;
@@ -652,6 +553,8 @@ class Trainer::Run {
   std::unique_ptr<ZeroTrainer> zero_;
   Evaluations evaluations_;
   Reporter reporter_;
+  RunCallbacks callbacks_;
+  Evaluator evaluator_;
   RunCheckpoints checkpoints_;       // its last work uses the reporter
   std::optional<RunReport> report_;  // of the replica that writes, as the config says
   std::int64_t earlier_steps_;       // that ZeroTrainer counts beside the run's

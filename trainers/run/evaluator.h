@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "framework/data/dataset.h"
+#include "framework/training/zero.h"
+#include "models/model.h"
+#include "trainers/config/config.h"
+#include "trainers/run/evaluate.h"
+#include "trainers/run/reporter.h"
+#include "trainers/run/run_state.h"
+
+namespace lockstep {
+
+/// Evaluates a run's sets by the parameters that evaluations take. Pictures are shown where they
+/// are taken for other classes. One on each replica; one thread.
+class Evaluator {
+ public:
+  /// All must live as long.
+  Evaluator(const Config& config, const Objective& objective, Model& model, ZeroTrainer& trainer,
+            Reporter& reporter)
+      : config_(config),
+        objective_(objective),
+        model_(model),
+        trainer_(trainer),
+        reporter_(reporter) {}
+
+  /// The figures of a set after the last step. Where the parameters' averages have them, also those
+  /// of the parameters themselves, if the two differ much. All replicas together.
+  [[nodiscard]] std::pair<Figures, Figures> figures(const RunState& state, const std::string& set,
+                                                    const Dataset& data);
+
+ private:
+  Figures shown_figures(const RunState& state, const std::string& set, const Dataset& data);
+
+  const Config& config_;
+  const Objective& objective_;
+  Model& model_;
+  ZeroTrainer& trainer_;
+  Reporter& reporter_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+#include "trainers/run/run_callbacks.h"
+
+#include <optional>
+
+#include "framework/base/text.h"
+#include "framework/tree/error_place.h"
+
+namespace lockstep {
+
+void RunCallbacks::before_first_step(const RunState& state) {
+  if (!callbacks_.before_first_step) return;
+  call("before_first_step", state, [&] { callbacks_.before_first_step(trainer_); });
+}
+
+void RunCallbacks::after_step(const RunState& state, std::int64_t replica) {
+  if (!callbacks_.after_step) return;
+  bool has_loss = state.is_logged;
+  if (!has_loss && callbacks_.needs_loss) {
+    call("needs_loss", state, [&] { has_loss = callbacks_.needs_loss(state.steps); });
+  }
+  std::optional<double> loss;
+  if (has_loss) loss = state.loss.item<double>();
+  call("after_step", state, [&] {
+    callbacks_.after_step(trainer_, {.step = state.steps,
+                                     .samples = state.samples,
+                                     .lr = state.lr,
+                                     .gradient_norm = state.report.gradient_norm,
+                                     .skipped = state.report.skipped,
+                                     .loss = loss,
+                                     .replica = replica});
+  });
+}
+
+void RunCallbacks::after_evaluation(const RunState& state, const Evaluation& evaluation) {
+  if (!callbacks_.after_evaluation) return;
+  call("after_evaluation", state, [&] { callbacks_.after_evaluation(trainer_, evaluation); });
+}
+
+void RunCallbacks::call(const char* name, const RunState& state,
+                        const std::function<void()>& callback) {
+  reporter_.make_room();
+  placed([&] { return str("in the callback ", name, ", step ", state.steps); }, callback);
+}
+
+}  // namespace lockstep
