@@ -263,6 +263,9 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   config.launch.after_failure = [&](const JobFailure& failure) {
     write_failure(options.output, failure_record(failure, versions_text()));
   };
+  config.launch.after_stall = [&](const std::string& warning) {
+    note_stall(options.output, warning);
+  };
   training::TensorMemory::prepare();  // before replicas and what makes their batches are threads
   const int status = launch([&] { Trainer(config, data, options).run(); }, config.launch);
   if (flags.hosts.rank == 0) end_traces(options.output, config.telemetry.trace, status);

@@ -63,6 +63,13 @@ void check_options(const LaunchOptions& options) {
           "launch: several hosts need the backend auto: Gloo's ports can't keep strangers out");
 }
 
+// Calls what an option of that name says, if it does, and logs what it throws.
+void call_logged(const char* name, const auto& option, const auto& argument) {
+  if (!option) return;
+  const auto thrown = thrown_by([&] { option(argument); });
+  if (thrown) log_warning(str(name, ": ", replicas::typed_text(thrown)));
+}
+
 }  // namespace
 
 void replicas::announce(const LaunchOptions& options, const JobPlan& plan) {
@@ -86,9 +93,12 @@ void replicas::announce(const LaunchOptions& options, const JobPlan& plan) {
 }
 
 void replicas::tell_failure(const JobFailure& failure, const LaunchOptions& options) {
-  if (!options.after_failure) return;
-  const auto thrown = thrown_by([&] { options.after_failure(failure); });
-  if (thrown) log_warning(str("after_failure: ", typed_text(thrown)));
+  call_logged("after_failure", options.after_failure, failure);
+}
+
+void replicas::tell_stall(const std::string& warning, const LaunchOptions& options) {
+  log_warning(warning);
+  call_logged("after_stall", options.after_stall, warning);
 }
 
 bool stop_requested() noexcept {

@@ -101,6 +101,9 @@ struct LaunchOptions {
   /// after such an end: with why, and what this host's replicas did last (replicas/job_failure.h).
   /// Must not launch. What it throws is logged.
   std::function<void(const JobFailure& failure)> after_failure{};
+  /// Called by host 0's launcher with the text of each warning of `stall_warning`. Must not launch.
+  /// What it throws is logged.
+  std::function<void(const std::string& warning)> after_stall{};
   /// More than one host needs processes and Backend::automatic.
   HostOptions hosts{};
   TraceOptions trace{};  ///< none by default

@@ -75,7 +75,8 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
     trace.set_workers({{0, ::getpid()}});
     const auto look = [&] {
       trace.progress();
-      for (const watch::Stall& stall : waits.stalls(*memory->recorder())) log_warning(stall.text);
+      for (const watch::Stall& stall : waits.stalls(*memory->recorder()))
+        tell_stall(stall.text, options);
       stop.tell_early();
       if (stop.asked() != 0 && !std::exchange(told, true)) tell_asked(stop.asked());
       std::optional<Report> report;

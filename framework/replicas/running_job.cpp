@@ -10,6 +10,7 @@
 #include "framework/base/text.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/stop_signals.h"
+#include "framework/replicas/worker.h"
 
 namespace lockstep::replicas {
 namespace {
@@ -41,9 +42,9 @@ watch::JobTrace::Uses trace_uses(const TraceOptions& options) {
   return uses;
 }
 
-RunningJob::RunningJob(Hosts& hosts, milliseconds timeout, comm::StoreServer& store,
+RunningJob::RunningJob(Hosts& hosts, const LaunchOptions& options, comm::StoreServer& store,
                        watch::Board& board)
-    : links_(hosts.links), patience_(timeout), store_(store), layout_(hosts.plan.layout) {
+    : links_(hosts.links), options_(options), store_(store), layout_(hosts.plan.layout) {
   for (HostLinks::Peer& peer : links_.peers()) peer.heard = Clock::now();
   store_.on_set = [this](const std::string& key, const std::string& value) {
     if (!key.starts_with("process/")) links_.tell(Published{key, value});
@@ -68,7 +69,7 @@ void RunningJob::trace(const watch::Recorder& recorder, const TraceOptions& opti
 
 void RunningJob::progress() {
   const auto now = Clock::now();
-  if (now - told_alive_ >= patience_ / 8) {
+  if (now - told_alive_ >= options_.timeout / 8) {
     told_alive_ = now;
     links_.tell(Alive{});
   }
@@ -82,8 +83,9 @@ void RunningJob::progress() {
   }
   for (const HostLinks::Peer& peer : links_.peers()) {
     std::string problem = peer.problem;
-    if (problem.empty() && Clock::now() - peer.heard > patience_) {
-      problem = str(" has said nothing for ", patience_.count(), " ms: its launcher stands still");
+    if (problem.empty() && Clock::now() - peer.heard > options_.timeout) {
+      problem =
+          str(" has said nothing for ", options_.timeout.count(), " ms: its launcher stands still");
     }
     if (problem.empty() || verdict_) continue;
     // A job may start again without one of its hosts, but not without host 0.
@@ -129,7 +131,7 @@ void RunningJob::warn(const watch::Stall& stall) {
   // Each host warns of the same call.
   if (!stalls_.emplace(stall.key, stall.number, stall.times).second && has_hosts()) return;
   links_.tell(stall);
-  log_warning(stall.text);
+  tell_stall(stall.text, options_);
 }
 
 void RunningJob::report(const Ending& ending) {

@@ -36,7 +36,8 @@ class RunningJob : private NonCopyable {
  public:
   /// Makes `store` one of all hosts, but for keys that begin with "process/", by which a host's
   /// replicas find each other (connect_shared()). Verdicts on calls across hosts come to `board`.
-  RunningJob(Hosts& hosts, std::chrono::milliseconds timeout, comm::StoreServer& store,
+  /// `options`, the job's, must live as long.
+  RunningJob(Hosts& hosts, const LaunchOptions& options, comm::StoreServer& store,
              watch::Board& board);
 
   /// Whether the job has begun on several hosts, and the number of this one.
@@ -76,7 +77,7 @@ class RunningJob : private NonCopyable {
   void decide();
 
   HostLinks& links_;
-  const std::chrono::milliseconds patience_;  // with others that say nothing
+  const LaunchOptions& options_;
   comm::StoreServer& store_;
   const JobLayout layout_;
   std::optional<watch::JobWatch> watch_;  // of a job on several hosts

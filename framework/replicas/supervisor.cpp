@@ -265,7 +265,7 @@ class Supervisor {
         long_waits_(board, {processes.front().index, std::ssize(processes)},
                     hosts.plan.in_turns(options.stall_warning)),
         stop_(stop),
-        job_(hosts, options.timeout, store_, board) {
+        job_(hosts, options, store_, board) {
     const std::string host = job_.has_hosts() ? str("host ", job_.own(), ", ") : "";
     for (WorkerProcess& process : processes)
       workers_.emplace_back(std::move(process), host, options.prints, stop_);

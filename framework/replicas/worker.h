@@ -104,6 +104,8 @@ void announce(const LaunchOptions& options, const JobPlan& plan);
 
 /// Calls LaunchOptions::after_failure, if there is one, and logs what it throws.
 void tell_failure(const JobFailure& failure, const LaunchOptions& options);
+/// Warns of a stall, and calls LaunchOptions::after_stall likewise.
+void tell_stall(const std::string& warning, const LaunchOptions& options);
 
 /// launch() with checked options, whose number of workers is set.
 [[nodiscard]] int launch_processes(const std::function<void()>& function,

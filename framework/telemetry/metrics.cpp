@@ -1,5 +1,6 @@
 #include "framework/telemetry/metrics.h"
 
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
+#include "framework/telemetry/run_folder.h"
 
 namespace lockstep {
 namespace {
@@ -110,6 +112,36 @@ Json best_json(const BestStep& best) {
   return json;
 }
 
+// How a run runs, and on what.
+void add_job(Json& json, const RunResult& result) {
+  json["threads_per_replica"] = result.threads_per_replica;
+  json["workers"] = result.workers;
+  if (result.hosts > 1) json["hosts"] = result.hosts;
+  json["launch"] = result.launch;
+  json["backend"] = result.backend;
+  json["blas"] = result.blas;
+  json["libtorch"] = result.libtorch;
+  if (!result.lockstep.empty()) json["lockstep"] = result.lockstep;
+  if (!result.cpu.empty()) json["cpu"] = result.cpu;
+  if (result.cores > 0) json["cores"] = result.cores;
+  if (!result.command.empty()) json["command"] = result.command;
+  if (result.restarts > 0) json["restarts"] = result.restarts;
+  if (!result.changes.empty()) json["changes"] = result.changes;
+  if (!result.waived.empty()) json["waived"] = result.waived;
+}
+
+// A line of a file that only grows.
+void append_line(const std::filesystem::path& file, const Json& json) {
+  std::string text;
+  append(text, json, std::nullopt);
+  File(file, O_WRONLY | O_CREAT | O_APPEND).write(text + "\n");
+}
+
+Json event_json(const char* event) {
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  return {{"time", now.count()}, {"event", event}};
+}
+
 // Whether a line of metrics.jsonl is whole, and of a step up to `step`.
 bool is_up_to(std::string_view text, std::int64_t step) {
   const nlohmann::json line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -188,19 +220,7 @@ std::string result_json(const RunResult& result) {
   if (!result.parameters.empty()) json["parameters"] = parameters_json(result.parameters);
   json["parameters_sha256"] = result.parameters_sha256;
   if (!result.buffers_sha256.empty()) json["buffers_sha256"] = result.buffers_sha256;
-  json["threads_per_replica"] = result.threads_per_replica;
-  json["workers"] = result.workers;
-  if (result.hosts > 1) json["hosts"] = result.hosts;
-  json["launch"] = result.launch;
-  json["backend"] = result.backend;
-  json["blas"] = result.blas;
-  json["libtorch"] = result.libtorch;
-  if (!result.cpu.empty()) json["cpu"] = result.cpu;
-  if (result.cores > 0) json["cores"] = result.cores;
-  if (!result.command.empty()) json["command"] = result.command;
-  if (result.restarts > 0) json["restarts"] = result.restarts;
-  if (!result.changes.empty()) json["changes"] = result.changes;
-  if (!result.waived.empty()) json["waived"] = result.waived;
+  add_job(json, result);
   if (result.memory) json["memory"] = memory_json(*result.memory);
   std::string text;
   append(text, json, "");
@@ -219,6 +239,21 @@ void write_result(const std::filesystem::path& folder, const RunResult& result) 
     for (const auto& [name, value] : result.best->test) tell("test_best." + name, value);
   }
   write_file_atomically(folder / "result.json", result_json(result));
+}
+
+void note_start(const std::filesystem::path& folder, const RunResult& job) {
+  Json event = event_json("started");
+  event["steps"] = job.steps;
+  event["replicas"] = job.replicas;
+  event["zero_stage"] = job.zero_stage;
+  add_job(event, job);
+  append_line(folder / kEventsFile, event);
+}
+
+void note_stall(const std::filesystem::path& folder, const std::string& warning) {
+  Json event = event_json("stalled");
+  event["text"] = warning;
+  append_line(folder / kEventsFile, event);
 }
 
 }  // namespace lockstep

@@ -93,6 +93,7 @@ struct RunResult {
   std::string backend{};      // how bytes moved: "shared_memory", "gloo" or "shared_memory and tcp"
   std::string blas{};         // the BLAS that LibTorch computes with
   std::string libtorch{};     // its version
+  std::string lockstep{};     // the version of this; empty: not known
   std::string cpu{};          // the name of host 0's; empty: the system does not say
   std::int64_t cores = 0;     // of it, which this process may use; 0: not known
   std::string command{};      // the command line, as command_text() makes it; empty: not known
@@ -103,14 +104,21 @@ struct RunResult {
 
 /// The text of result.json: the fields in the order of RunResult. `test` is `eval` once more, and
 /// what is known of the best step's is `test_best`. `skipped_steps`, `validation`, `best`,
-/// `test_best`, `weights`, `parameters`, `buffers_sha256`, `hosts` (of one), `cpu`, `cores`,
-/// `command`, `restarts`, `changes` and `waived` are left out if empty. A tensor of one element is
-/// a number, others are nested lists. Numbers of float32 and narrower are written as by
+/// `test_best`, `weights`, `parameters`, `buffers_sha256`, `hosts` (of one), `lockstep`, `cpu`,
+/// `cores`, `command`, `restarts`, `changes` and `waived` are left out if empty. A tensor of one
+/// element is a number, others are nested lists. Numbers of float32 and narrower are written as by
 /// shortest_decimal(); numbers that are not finite are null.
 [[nodiscard]] std::string result_json(const RunResult& result);
 
 /// Writes result.json into a run's folder, atomically, and warns of figures that are null. Throws
 /// Error where it can't be written.
 void write_result(const std::filesystem::path& folder, const RunResult& result);
+
+/// Appends {"time": …, "event": "started", …} to a run's events (kEventsFile): its `steps` are
+/// those done before, and the other fields those of result.json that say how it runs and on what.
+/// Throws Error where it can't be written.
+void note_start(const std::filesystem::path& folder, const RunResult& job);
+/// The same of a warning that replicas wait long: {"time": …, "event": "stalled", "text": …}.
+void note_stall(const std::filesystem::path& folder, const std::string& warning);
 
 }  // namespace lockstep

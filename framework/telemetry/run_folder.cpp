@@ -172,6 +172,7 @@ RunFolderLock claim_run_folder(const fs::path& folder, std::string_view config,
     require(!is_of_run || is_of_run(text.str()), "output folder ", folder.string(),
             " has a config.yaml that no run has written: it would be lost; name another folder");
     remove_event_files(folder);
+    fs::remove(folder / kEventsFile, error);
     write_file_atomically(file, config);
   });
   return lock;

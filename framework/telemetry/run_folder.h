@@ -51,6 +51,8 @@ class RunFolderLock {
 
 /// The folder of checkpoints in a run's folder.
 inline constexpr const char* kCheckpointsFolder = "checkpoints";
+/// What happens to a run beside its steps, a JSON object a line: note_start() and note_stall().
+inline constexpr const char* kEventsFile = "events.jsonl";
 /// The name of a run's report in its folder.
 inline constexpr const char* kReportFile = "report.html";
 

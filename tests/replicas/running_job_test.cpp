@@ -1,11 +1,11 @@
 #include "framework/replicas/running_job.h"
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "framework/base/errors.h"
 #include "framework/comm/store.h"
 #include "framework/replicas/host_meeting.h"
 #include "framework/watch/board.h"
@@ -24,7 +24,12 @@ TEST_CASE("a stall that several hosts find is told once, and one of a host alone
                             std::vector<std::int64_t>(number, 8))};
     watch::Board board(2);
     comm::StoreServer store;
-    replicas::RunningJob job(hosts, std::chrono::seconds(10), store, board);
+    std::vector<std::string> marked;
+    const LaunchOptions options{.after_stall = [&](const std::string& warning) {
+      marked.push_back(warning);
+      throw DataError("no room");
+    }};
+    replicas::RunningJob job(hosts, options, store, board);
     std::string told;
     {
       const testing::CapturedStderr captured;
@@ -32,6 +37,9 @@ TEST_CASE("a stall that several hosts find is told once, and one of a host alone
       told = captured.text();
     }
     INFO(told);
-    CHECK(testing::count(told, "lockstep: warning: stalled\n") == (number == 1 ? 3U : 2U));
+    const std::size_t times = number == 1 ? 3 : 2;
+    CHECK(testing::count(told, "lockstep: warning: stalled\n") == times);
+    CHECK(marked == std::vector<std::string>(times, "stalled"));
+    CHECK(testing::count(told, "lockstep: warning: after_stall: DataError: no room\n") == times);
   }
 }

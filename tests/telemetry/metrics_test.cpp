@@ -8,6 +8,7 @@
 #include <iterator>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include <ATen/Functions.h>
 #include <sys/stat.h>
@@ -15,6 +16,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/telemetry/digest.h"
+#include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/captured_stderr.h"
 #include "tests/support/files.h"
@@ -135,6 +137,32 @@ TEST_CASE("any float32 is written with at most nine digits that read back", "[te
   }
   CHECK(longer == 0);
   CHECK(changed == 0);
+}
+
+TEST_CASE("a run's events are lines that say how it was started, and of stalls", "[telemetry]") {
+  const TemporaryFolder home;
+  note_start(home.path(), {.steps = 7,
+                           .replicas = 4,
+                           .launch = "threads",
+                           .libtorch = "1.13.1",
+                           .lockstep = "0.1.0",
+                           .command = "train --config \"a\"",
+                           .changes = {"parallel.workers was 4, is 2"}});
+  note_stall(home.path(), "stalled for 15 s: a\nb\xff");
+  std::ifstream file(home.path() / kEventsFile);
+  std::vector<std::string> lines(3);
+  for (std::string& line : lines) std::getline(file, line);
+  // "time" is the first.
+  CHECK(lines[0].substr(lines[0].find(',')) ==
+        R"(,"event":"started","steps":7,"replicas":4,"zero_stage":0,"threads_per_replica":1,)"
+        R"("workers":1,"launch":"threads","backend":"","blas":"","libtorch":"1.13.1",)"
+        R"("lockstep":"0.1.0","command":"train --config \"a\"",)"
+        R"("changes":["parallel.workers was 4, is 2"]})");
+  CHECK(lines[0].starts_with("{\"time\":1"));
+  CHECK(lines[1].substr(lines[1].find(',')) ==
+        ",\"event\":\"stalled\",\"text\":\"stalled for 15 s: a\\nb\xef\xbf\xbd\"}");
+  CHECK(file.eof());
+  CHECK_THROWS_AS(note_stall(home.path() / "none", "x"), Error);
 }
 
 TEST_CASE("result.json is as the design shows it", "[telemetry]") {

@@ -70,7 +70,8 @@ class LongRun {
           if (inside.path().filename().string()[0] == '.') left.push_back(inside.path());
         }
       } else if (name != "config.yaml" && name != "metrics.jsonl" && name != "failure.json" &&
-                 name != kReportFile && !name.starts_with(telemetry::kEventFileBegin)) {
+                 name != kEventsFile && name != kReportFile &&
+                 !name.starts_with(telemetry::kEventFileBegin)) {
         left.push_back(entry.path());
       }
     }

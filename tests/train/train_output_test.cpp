@@ -46,7 +46,7 @@ TEST_CASE("of two jobs that name one output folder, one gets it") {
                ContainsSubstring("output folder run holds a run already (its ") ||
                    ContainsSubstring("output folder run is in use: another run is going on"));
     const fs::path run = folder.path() / "run";
-    CHECK(entries(run) == 6);
+    CHECK(entries(run) == 7);
     CHECK(result_of(run)["replicas"] == (has_two ? 2 : 3));
     CHECK(read_json_lines(run / "metrics.jsonl").size() == 1);
     CHECK_THAT(read_text(run / "config.yaml"),

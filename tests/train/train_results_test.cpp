@@ -225,9 +225,10 @@ TEST_CASE("the output folder's files have what is documented") {
 
   const auto result = result_of(run);
   CHECK(fields(result) == std::vector<std::string>{"backend", "blas", "command", "cores", "cpu",
-                                                   "eval", "launch", "libtorch", "loss", "memory",
-                                                   "parameters_sha256", "replicas", "steps", "test",
-                                                   "threads_per_replica", "workers", "zero_stage"});
+                                                   "eval", "launch", "libtorch", "lockstep", "loss",
+                                                   "memory", "parameters_sha256", "replicas",
+                                                   "steps", "test", "threads_per_replica",
+                                                   "workers", "zero_stage"});
   CHECK(result["steps"] == 30);
   CHECK(result["replicas"] == 2);
   CHECK(result["zero_stage"] == 0);

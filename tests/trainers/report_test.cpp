@@ -139,6 +139,43 @@ TEST_CASE("a report is at most 3 MB, whatever it shows, and says what it leaves 
              ContainsSubstring("… and ") && ContainsSubstring(" more"));
 }
 
+TEST_CASE("a report shows stalls where they were, and before a run's end how it runs") {
+  const TemporaryFolder home;
+  const fs::path run = home.path() / "run";
+  fs::create_directories(run);
+  write_text(run / "config.yaml", "model:\n  name: mlp\n");
+  write_text(run / "metrics.jsonl", R"({"step":10,"time":1000.0,"elapsed_s":5.0,"samples":80}
+{"step":20,"time":1030.0,"elapsed_s":35.0,"samples":160}
+{"step":30,"time":2000.0,"elapsed_s":40.0,"samples":240,"resumed_after":20}
+)");
+  write_text(run / "events.jsonl", R"({"time":990.0,"event":"started","steps":0,"workers":2}
+{"time":1020.0,"event":"stalled","text":"stalled for 15 s: <b>"}
+{"time":1500.0,"event":"stalled","text":"while it was down"}
+{"time":1990.0,"event":"started","steps":20,"workers":1,"command":"train --resume auto","changes":["workers was 2, is 1"]}
+{"time":2016.5,"event":"stalled","text":"stalled again"}
+{"time":2017.0,"ev)");
+  const Page page = report_of(run);
+  CHECK(join(mapped(page.marks,
+                    [](const Mark& mark) {
+                      return str(mark.kind, " ", mark.at.step, " ", mark.at.samples, " ",
+                                 mark.at.elapsed_s, " ", mark.text);
+                    }),
+             "\n") ==
+        "stalled 10 80 25 stalled for 15 s: <b>\n"
+        "stalled 20 160 35 while it was down\n"
+        "resumed 20 160 35 went on after step 20: workers was 2, is 1\n"
+        "stalled 30 240 56.5 stalled again");
+  REQUIRE(page.tables.size() == 2);
+  CHECK(page.tables[0].title == "How it ran");
+  CHECK(page.tables[0].rows ==
+        std::vector<std::vector<std::string>>{{"workers", "1"},
+                                              {"command", "train --resume auto"},
+                                              {"changes", "workers was 2, is 1"}});
+  write_text(run / "events.jsonl", "{\"time\":1}\n");
+  CHECK_THAT(message_of<DataError>([&] { (void)report_of(run); }),
+             ContainsSubstring("events.jsonl:1: an event is a JSON object with a time and"));
+}
+
 TEST_CASE("a run's report has its curves by name, what happened, its memory and its config") {
   const TemporaryFolder home;
   const fs::path run = home.path() / "<b>run";

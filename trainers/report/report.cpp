@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -88,10 +89,27 @@ Place place_of(const std::string& name) {
           .scale = its == nullptr ? 1 : its->scale};
 }
 
+std::string shown_text(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_null()) return "not a number";
+  if (!value.is_array()) return value.dump();
+  return join(mapped(value, shown_text), "; ");
+}
+
+// What an event says there; "" without it.
+std::string text_of(const RunEvent& event, const char* field) {
+  const auto found = event.fields.find(field);
+  return found == event.fields.end() ? "" : shown_text(*found);
+}
+
 // Puts the lines of a run in charts, and notes what happened.
 class Charts {
  public:
+  explicit Charts(const std::vector<RunEvent>& events) : events_(events) {}
+
   void add(const MetricsLine& line) {
+    const auto time = std::ranges::find(line.numbers, "time", &Number::first);
+    if (time != line.numbers.end()) note_events(line.point(0), time->second);
     for (const auto& [name, value] : line.numbers) {
       if (name == "skipped_steps") note_skipped(line.point(value));
       if (name == "resumed_after") note_resumed(value, line);
@@ -102,6 +120,15 @@ class Charts {
     last_ = line.point(0);
   }
 
+  /// All lines are there.
+  void finish() {
+    if (events_.empty()) return;
+    Point end = last_;
+    const double time = events_.back().time;
+    if (last_time_) end.elapsed_s += std::max(time - *last_time_, 0.0);
+    note_events(end, time);
+  }
+
   [[nodiscard]] std::vector<Chart> charts() {
     std::ranges::stable_sort(charts_, {}, &Ordered::order);
     return mapped(charts_, [](Ordered& each) { return std::move(each.chart); });
@@ -109,6 +136,7 @@ class Charts {
   [[nodiscard]] std::vector<Mark> marks() { return std::move(marks_); }
 
  private:
+  using Number = std::pair<std::string, double>;
   struct Ordered {
     Chart chart;
     int order;
@@ -140,6 +168,20 @@ class Charts {
     return at->second;
   }
 
+  // Those that were until the time of this point. They happened after the point before.
+  void note_events(const Point& point, double time) {
+    for (; next_event_ < events_.size() && events_[next_event_].time <= time; ++next_event_) {
+      const RunEvent& event = events_[next_event_];
+      if (event.name == "started") start_ = &event;
+      if (event.name != "stalled") continue;
+      Point at = last_;
+      at.elapsed_s = std::clamp(point.elapsed_s - (time - event.time), last_.elapsed_s,
+                                std::max(point.elapsed_s, last_.elapsed_s));
+      marks_.push_back({at, "stalled", text_of(event, "text")});
+    }
+    last_time_ = time;
+  }
+
   // Lines say how many there have been in all.
   void note_skipped(const Point& point) {
     const double more = point.value - skipped_;
@@ -152,21 +194,26 @@ class Charts {
 
   // The first line behind it says so, and whether the job had lost a replica.
   void note_resumed(double step, const MetricsLine& line) {
-    const bool is_restart =
-        std::ranges::count(line.numbers, "restarts", &std::pair<std::string, double>::first) > 0;
+    const bool is_restart = std::ranges::count(line.numbers, "restarts", &Number::first) > 0;
     Point point = last_;
     point.step = static_cast<std::int64_t>(step);
+    const std::string changes = start_ == nullptr ? "" : text_of(*start_, "changes");
     marks_.push_back(
         {point, is_restart ? "restarted" : "resumed",
-         is_restart ? str("started again after step ", point.step, ", since a replica was lost")
-                    : str("went on after step ", point.step)});
+         str(is_restart ? str("started again after step ", point.step, ", since a replica was lost")
+                        : str("went on after step ", point.step),
+             changes.empty() ? "" : ": ", changes)});
   }
 
   std::vector<Ordered> charts_;
   std::map<std::string, std::optional<Shown>> places_;
   std::vector<Mark> marks_;
+  const std::vector<RunEvent>& events_;
+  std::size_t next_event_ = 0;
+  const RunEvent* start_ = nullptr;  // the last one so far
   double skipped_ = 0;
-  Point last_ = {};  // where the line before was
+  Point last_ = {};                  // where the line before was
+  std::optional<double> last_time_;  // and when
 };
 
 // The values of what result.json has in objects, by names such as "memory.measured.host".
@@ -178,13 +225,6 @@ void add_fields(const Json& json, const std::string& name, Fields& fields) {
   for (const auto& [key, value] : json.items()) {
     add_fields(value, name.empty() ? key : str(name, ".", key), fields);
   }
-}
-
-std::string shown_text(const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_null()) return "not a number";
-  if (!value.is_array()) return value.dump();
-  return join(mapped(value, shown_text), "; ");
 }
 
 // The rows of the fields below `section`, each with what is left of its name. They are taken out.
@@ -216,9 +256,21 @@ Table memory_table(Fields& fields) {
   return table;
 }
 
-std::vector<Table> tables_of(const RunRecord& run) {
+// What the run's result says of how it ran, or else the start of it that was the last.
+Json circumstances(const RunRecord& run, const std::vector<RunEvent>& events) {
+  if (run.result.is_object()) return run.result;
+  for (const RunEvent& event : std::views::reverse(events)) {
+    if (event.name != "started") continue;
+    Json fields = event.fields;
+    for (const char* own : {"time", "event", "steps"}) fields.erase(own);
+    return fields;
+  }
+  return Json::object();
+}
+
+std::vector<Table> tables_of(const RunRecord& run, const std::vector<RunEvent>& events) {
   Fields fields;
-  if (run.result.is_object()) add_fields(run.result, "", fields);
+  add_fields(circumstances(run, events), "", fields);
   (void)taken(fields, "eval.");  // the test set's other name
   Table figures{"Figures", {"set", "figure", "value"}};
   for (const char* set : {"test", "validation", "test_best", "best.validation", "best"}) {
@@ -269,13 +321,15 @@ std::string title_of(const fs::path& run) {
 }  // namespace
 
 Page report_of(const fs::path& run, const std::string& status) {
-  Charts charts;
+  const std::vector<RunEvent> events = read_events(run);
+  Charts charts(events);
   const RunRecord record = read_run(run, [&](const MetricsLine& line) { charts.add(line); });
+  charts.finish();
   return {.title = title_of(run),
           .facts = facts_of(record, status),
           .charts = charts.charts(),
           .marks = charts.marks(),
-          .tables = tables_of(record)};
+          .tables = tables_of(record, events)};
 }
 
 void write_report(const fs::path& run, const fs::path& file, const std::string& status) {

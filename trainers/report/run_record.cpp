@@ -279,6 +279,28 @@ void read_metrics(const fs::path& folder, const TakeLine& take) {
   });
 }
 
+std::vector<RunEvent> read_events(const fs::path& folder) {
+  const fs::path path = folder / kEventsFile;
+  std::vector<RunEvent> events;
+  if (!formats::is_there(path)) return events;
+  std::int64_t number = 0;
+  for_each_line(path, [&](std::string_view text, bool has_end) {
+    ++number;
+    Json fields = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const bool is_whole = fields.is_object() && fields.contains("time") &&
+                          fields["time"].is_number() && fields.contains("event") &&
+                          fields["event"].is_string();
+    if (!is_whole && !has_end) return;  // a kill has cut it off
+    require<DataError>(is_whole, path.string(), ":", number,
+                       ": an event is a JSON object with a time and the event's name, not ",
+                       keys::yaml_shown(std::string(text)));
+    const double time = fields["time"];
+    const std::string name = fields["event"];
+    events.push_back({time, name, std::move(fields)});
+  });
+  return events;
+}
+
 RunRecord read_run(const fs::path& folder, const TakeLine& take) {
   require(holds_run(folder), folder.string(), " is no run's folder: it has no config.yaml");
   RunRecord run{.folder = folder};

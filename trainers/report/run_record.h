@@ -62,6 +62,13 @@ struct SeriesSummary {
   }
 };
 
+/// A line of a run's events: its start, each time that it goes on, and stalls.
+struct RunEvent {
+  double time = 0;                     ///< seconds since 1970, as metrics have them
+  std::string name = {};               ///< "started" or "stalled"
+  nlohmann::ordered_json fields = {};  ///< all of them
+};
+
 /// What a run's folder says.
 struct RunRecord {
   std::filesystem::path folder;
@@ -84,6 +91,11 @@ struct RunRecord {
 /// too, and not kept. ValueError for a folder without a run (holds_run()) and a config that is no
 /// YAML; DataError for files that are damaged or can't be read, naming file and line.
 [[nodiscard]] RunRecord read_run(const std::filesystem::path& folder, const TakeLine& take = {});
+
+/// The events of a run, in their order; none where there is no such file, as of older versions. A
+/// last line that a kill has cut off is left out. DataError, naming file and line, for any other
+/// that is no JSON object with "time" and "event".
+[[nodiscard]] std::vector<RunEvent> read_events(const std::filesystem::path& folder);
 
 /// Passes the lines of a run's metrics.jsonl to `take`, in their order; none where there is no such
 /// file. A last line that a kill has cut off is passed over. DataError, naming file and line, for

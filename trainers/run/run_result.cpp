@@ -44,6 +44,7 @@ RunResult result_of_job(const Config& config, const ResumePoint* resume) {
           .backend = backend_of(launch),
           .blas = replicas::blas().name,
           .libtorch = replicas::libtorch_version(),
+          .lockstep = LOCKSTEP_VERSION,
           .cpu = replicas::cpu_model(),
           .cores = usable_cores(),
           .command = command_text(replicas::command_line()),

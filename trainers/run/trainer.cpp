@@ -173,6 +173,11 @@ class Trainer::Run {
       const auto whole = zero_->whole_parameters();
       reporter_.print_parameters("original parameters: ", *model_);
     }
+    if (reporter_.writes()) {
+      RunResult job = result_of_job(config_, resume_);
+      job.steps = state_.steps;
+      note_start(options_.output, job);
+    }
     reporter_.begin();
     if (config_.telemetry.operators) operators_.emplace();
     if (reporter_.writes() && replicas::own_math_threads() > 1)
