@@ -261,6 +261,8 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   };
   config.launch.trace = trace_options(options.output, config.telemetry.trace);
   config.launch.after_failure = [&](const JobFailure& failure) {
+    // A folder that was lost in the run's midst is not made anew. Other hosts may have none yet.
+    if (flags.hosts.rank == 0 && !holds_run(options.output)) return;
     write_failure(options.output, failure_record(failure, versions_text()));
   };
   config.launch.after_stall = [&](const std::string& warning) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,6 +8,10 @@
 namespace lockstep {
 
 using TextTable = std::vector<std::vector<std::string>>;
+
+/// How many columns a terminal shows a text in, as wcwidth(3) tells of its letters in UTF-8. What
+/// is no letter takes one a byte.
+[[nodiscard]] std::size_t text_columns(std::string_view text);
 
 /// The rows as lines that begin with `indent`, with columns two blanks apart and none at a line's
 /// end. `alignment` has a letter a column, 'l' for texts that begin at its left and 'r' for numbers

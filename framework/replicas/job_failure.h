@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// How a job has failed whose replicas were lost, late or out of step: as the launcher of one of
-/// its hosts knows it (LaunchOptions::after_failure).
+/// How a job has failed, whose replicas have thrown, or were lost, late or out of step: as the
+/// launcher of one of its hosts knows it (LaunchOptions::after_failure).
 struct JobFailure {
   std::string verdict{};      ///< as stderr says it last: the root cause, on whichever host
   bool starts_again = false;  ///< the job is about to

@@ -97,8 +97,8 @@ struct LaunchOptions {
   /// Called by the launcher right before each restart, with its number, from 1. Must not launch.
   /// Forked replicas see what it changes. What it throws ends launch().
   std::function<void(std::int64_t restart)> before_restart{};
-  /// Called by this host's launcher once the job has ended with status 3, and before a restart
-  /// after such an end: with why, and what this host's replicas did last (replicas/job_failure.h).
+  /// Called by this host's launcher once the job has ended with status 1, 2 or 3, and before a
+  /// restart: with why, and what this host's replicas did last (replicas/job_failure.h).
   /// Must not launch. What it throws is logged.
   std::function<void(const JobFailure& failure)> after_failure{};
   /// Called by host 0's launcher with the text of each warning of `stall_warning`. Must not launch.

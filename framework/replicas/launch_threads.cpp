@@ -98,7 +98,7 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
     std::fflush(stdout);
     status = exit_status(error);
     late.verdict = typed_text(std::current_exception());
-    if (status == 3) tell_failure(late, options);
+    tell_failure(late, options);
     log_error(late.verdict);
   }
   if (!all_over) ::_exit(status);

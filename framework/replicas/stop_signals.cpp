@@ -106,6 +106,10 @@ int status_of_stop(int signal) noexcept {
   return signal == SIGINT || signal == SIGHUP ? 128 + signal : 128 + SIGTERM;
 }
 
+bool is_status_of_stop(int status) noexcept {
+  return status > 128;
+}
+
 StopHandler::StopHandler(Handler handler) : outer_(newest_handler.exchange(handler)) {
   struct sigaction action {};
   action.sa_handler = call_newest_handler;

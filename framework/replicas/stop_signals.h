@@ -21,6 +21,8 @@ namespace lockstep::replicas {
 [[nodiscard]] const char* name_of_stop(int signal) noexcept;
 /// The exit status of a job that a signal has stopped: 130 for Ctrl-C, 129 for SIGHUP, else 143.
 [[nodiscard]] int status_of_stop(int signal) noexcept;
+/// Whether a job that has ended with this status was stopped.
+[[nodiscard]] bool is_status_of_stop(int status) noexcept;
 
 /// While this lives, the signals that stop a job (kStopSignals) call `handler`, but for those that
 /// the program handles or ignores. Of several objects the newest counts.

@@ -325,7 +325,7 @@ class Supervisor {
     const bool may_restart = restarts_ < options_.max_restarts;
     failure.verdict = end.text;
     failure.starts_again = may_restart && end.is_lost;
-    if (end.status == 3) tell_failure(failure, options_);
+    if (!is_status_of_stop(end.status)) tell_failure(failure, options_);
     log_error(end.text);
     if (!may_restart || !end.is_lost) return {end.status};
     const auto stops = [this] { return stop_.signal() != 0 || stop_.asked() != 0; };

@@ -14,8 +14,8 @@ namespace lockstep {
 /// The most events of a replica that are kept.
 inline constexpr std::size_t kFailureEvents = 100;
 
-/// What a job leaves in its run's folder that has lost a replica, or whose replicas were late or
-/// out of step. Each host's launcher writes its own: failure.json, and on others than host 0
+/// What a job leaves in its run's folder whose replicas have thrown, or were lost, late or out of
+/// step. Each host's launcher writes its own: failure.json, and on others than host 0
 /// failure.host-N.json, since hosts may share the folder. It is the last failure: a run that goes
 /// on, or starts again, leaves it there, and the next failure takes its place.
 struct FailureRecord {

@@ -316,6 +316,10 @@ TEST_CASE("a run that diverges says so and ends with status 1") {
     const std::vector<std::string> lines = lines_of(end.err);
     REQUIRE(lines.size() >= 2);
     CHECK(lines.back() == "the state after step 1 is saved: --output run --resume auto goes on");
+    const auto listed =
+        nlohmann::json::parse(must_train(folder.path(), {"runs", "run", "--format", "json"}).out);
+    CHECK(listed[0]["status"] == "failed");
+    CHECK_THAT(listed[0]["failure"].get<std::string>(), ContainsSubstring("the loss is "));
     CHECK(std::regex_search(
         lines[lines.size() - 2],
         std::regex(

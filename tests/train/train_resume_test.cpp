@@ -63,6 +63,17 @@ TEST_CASE("Ctrl-C and SIGTERM end a run at a step, with a checkpoint from which 
       check_same(run, folder.path() / "whole");
     }
   }
+  const Json compared = Json::parse(
+      must_train(folder.path(), Flags{"compare", "--format", "json", "whole",
+                                      str("processes", SIGINT), str("threads", SIGTERM)})
+          .out);
+  CHECK(compared["same_figures"] == true);
+  CHECK(compared["same_parameters"] == true);
+  CHECK(!compared["runs"][0].contains("resumes"));
+  for (const int run : {1, 2}) CHECK(compared["runs"][run]["resumes"] == 1);
+  for (const auto& [key, values] : compared["differences"].items()) {
+    CHECK((key == "checkpoint.every" || key.starts_with("parallel.")));
+  }
   // A folder that holds a run is not taken for that of another checkpoint.
   CHECK_THAT(refusal(folder.path() / "whole", {"--resume", "elsewhere"}),
              ContainsSubstring("--config FILE is needed: --resume elsewhere finds no checkpoint"));

@@ -44,6 +44,7 @@ TEST_CASE("two runs of one config are equal but for time") {
   std::string slower = kTwoSteps;
   slower.replace(slower.find("75"), 2, "99");
   slower.replace(slower.find("1234.5"), 6, "1000.5");
+  slower.replace(slower.find("0.25"), 4, "0.25,\"resumed_after\":10");
   const Comparison comparison =
       compare({ended_run(home.path() / "one/a"), ended_run(home.path() / "b", slower)});
   CHECK(comparison.are_equal());
@@ -57,6 +58,7 @@ TEST_CASE("two runs of one config are equal but for time") {
                     {"best loss", "0.25 at 20", "0.25 at 20"},
                     {"validation_accuracy", "0.5", "0.5"},
                     {"best validation_accuracy", "0.75 at 10", "0.75 at 10"},
+                    {"resumes", "0", "1"},
                     {"parameters_sha256", "0123456789abcdef", "0123456789abcdef"}},
                    "l") +
             "\nEqual but for time: their configs, their figures at each step and their parameters "

@@ -119,6 +119,29 @@ TEST_CASE("a list of runs for people fits its terminal, and its names are printa
   CHECK_THAT(text, ContainsSubstring("run\na\nb\nc\ndamaged: <script>\\x0a\\x1b[31m: "));
 }
 
+TEST_CASE("a list of runs tells how often they have gone on, and runs of one name apart") {
+  RunsFolder folder;
+  folder.add("d", R"({"step":1,"loss":2}
+{"step":2,"loss":1,"resumed_after":1}
+{"step":5,"loss":1,"resumed_after":4,"restarts":1}
+)");
+  const fs::path d = folder.runs[0].record.folder.parent_path() / "d";
+  std::vector<ListedRun> runs{folder.runs[0], listed_run(d)};
+  for (ListedRun& run : runs) run.record.age_s = 200;
+  tell_apart(runs);
+  CHECK(runs_text(runs, std::nullopt, 60) ==
+        table_text({{"run", "status", "step", "resumes", "best", "age"},
+                    {"a", "failed", "2", "0", "validation_loss 1.25 at 2", "3 min"},
+                    {"d", "failed", "5", "2", "", "3 min"}},
+                   "llrrlr"));
+  CHECK(runs_json(runs)[1]["resumes"] == 2);
+  CHECK(!runs_json(runs)[0].contains("resumes"));
+  runs.push_back(listed_run(d / ""));
+  tell_apart(runs);
+  CHECK(runs[0].name == folder.runs[0].record.folder.string());
+  CHECK(runs[2].name == d.string());
+}
+
 TEST_CASE("a list of runs for programs has each run's last and best figures") {
   RunsFolder folder;
   folder.add_damaged();
@@ -140,11 +163,13 @@ TEST_CASE("a list of runs for programs has each run's last and best figures") {
   }
   folder.runs.resize(1);
   CHECK(runs_csv(folder.runs, {"optimizer.lr"}) ==
-        "run,folder,status,step,samples,elapsed_s,age_s,restarts,checkpoint,samples_per_s,loss,"
+        "run,folder,status,step,samples,elapsed_s,age_s,resumes,restarts,checkpoint,samples_per_s,"
+        "loss,"
         "best_loss,best_step_loss,validation_accuracy,best_validation_accuracy,"
         "best_step_validation_accuracy,validation_loss,best_validation_loss,"
         "best_step_validation_loss,parameters_sha256,failure,damage,optimizer.lr\n"
-        "a,runs,failed,2,16,2,2.5,\"\",\"\",16,1,1,2,0.5,0.5,2,1.25,1.25,2,\"\",\"\",\"\",0.1\n");
+        "a,runs,failed,2,16,2,2.5,\"\",\"\",\"\",16,1,1,2,0.5,0.5,2,1.25,1.25,2,\"\",\"\",\"\",0."
+        "1\n");
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ namespace {
 
 constexpr const char* kInspectHelp =
     R"(DIR is a checkpoint, such as runs/a/checkpoints/latest; or a run's folder. What has ended that
-is then told, if a replica was lost, late or out of step (its failure.json), and its checkpoints are
-listed, the newest first.
+is then told, if it was an error (its failure.json), and its checkpoints are listed, the newest
+first.
 
 Exit status: 0 all is right; 2 something is damaged or missing.
 )";

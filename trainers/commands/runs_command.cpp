@@ -21,28 +21,33 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kRunsHelp =
-    R"(FOLDER is the folder of runs (default: runs), or one run's. What holds no run is passed over.
+    R"(FOLDER is a folder of runs (default: runs), or one run's. What holds no run is passed over.
 
-A run is running, has ended, has failed by a replica that was lost, late or out of step (inspect
-tells more) or before its first checkpoint, or has stopped: --resume auto goes on. Its age is the
-time since it last wrote something. Figures are those that were last measured; "best" is the best so
-far of the one that is sorted by, or else of the figure by which the validation set decides. --sort
-accuracy is by the validation set's accuracy or, of runs without one, by the test set's; --sort
-best_accuracy by the best so far. test_best_… are of the test set, by the weights of the best step.
-On a narrow terminal what matters least is left out.
+A run is running, has ended, has failed by an error (inspect tells more) or before its first
+checkpoint, or has stopped: --resume auto goes on. Its age is the time since it last wrote
+something; "resumes" is how often it has gone on. Figures are those that were last measured; "best"
+is the best so far of the one that is sorted by, or else of the figure by which the validation set
+decides. --sort accuracy is by the validation set's accuracy or, of runs without one, by the test
+set's; --sort best_accuracy by the best so far. test_best_… are of the test set, by the weights of
+the best step. On a narrow terminal what matters least is left out.
 )";
 
-// The runs in the folder, the one that has written last first.
-std::vector<report::ListedRun> runs_in(const fs::path& folder) {
-  if (holds_run(folder)) return {report::listed_run(folder)};
+void add_runs(const fs::path& folder, std::vector<report::ListedRun>& runs) {
+  if (holds_run(folder)) return runs.push_back(report::listed_run(folder));
   std::error_code error;
   require(fs::is_directory(folder, error), "there is no folder ", folder.string(),
           " of runs: name one, or begin a run");
-  std::vector<report::ListedRun> runs;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (holds_run(entry.path())) runs.push_back(report::listed_run(entry.path()));
   }
   require(!error, "the folder ", folder.string(), " can't be read: ", error.message());
+}
+
+// The runs in the folders, the one that has written last first.
+std::vector<report::ListedRun> runs_in(const std::vector<fs::path>& folders) {
+  std::vector<report::ListedRun> runs;
+  for (const fs::path& folder : folders) add_runs(folder, runs);
+  report::tell_apart(runs);
   std::ranges::sort(runs, [](const auto& a, const auto& b) {
     return a.record.age_s != b.record.age_s ? a.record.age_s < b.record.age_s : a.name < b.name;
   });
@@ -54,23 +59,28 @@ std::vector<report::ListedRun> runs_in(const fs::path& folder) {
 int run_runs(int argc, const char* const* argv) {
   std::optional<std::string> sort;
   std::string format = "text";
-  fs::path folder = "runs";
+  std::vector<fs::path> folders;
   const CommandLine line{
       .program = program_name("runs"),
-      .usage = "[FOLDER] [flags]",
+      .usage = "[FOLDER...] [flags]",
       .what =
           "Lists runs with what has become of them, their figures and their age, the latest "
           "first.",
       .flags = {{"--sort", "METRIC", "The best first by this metric, such as accuracy", sets(sort)},
                 table_format_flag(format)},
       .more = kRunsHelp,
-      .operand = [&](const std::string& given) { folder = given; }};
+      .operand = [&](const std::string& given) { folders.emplace_back(given); },
+      .has_many = true};
   if (!parse_command_line(argc, argv, line)) return print(help_text(line));
-  std::vector<report::ListedRun> runs = runs_in(folder);
+  if (folders.empty()) folders.emplace_back("runs");
+  std::vector<report::ListedRun> runs = runs_in(folders);
   if (sort && !runs.empty()) report::sort_runs(runs, *sort);
   if (format == "csv") return print(report::runs_csv(runs));
   if (format == "json") return print(report::json_line(report::runs_json(runs)));
-  if (runs.empty()) return print(str("there are no runs in ", folder.string(), "\n"));
+  if (runs.empty()) {
+    const auto names = mapped(folders, [](const fs::path& folder) { return folder.string(); });
+    return print(str("there are no runs in ", join(names), "\n"));
+  }
   return print(report::runs_text(runs, sort, terminal_columns(stdout)));
 }
 

@@ -81,9 +81,13 @@ std::vector<Row> rows_of(const Comparison& comparison) {
       return figure == nullptr || !figure->best ? "" : shown_best(*figure->best);
     });
   }
-  for (const std::string field : kCircumstances) {
-    add(field, [&](const ListedRun& run) { return of_result(run, field); });
+  const auto add_where_differing = [&](const std::string& name, const auto& cell) {
+    add(name, cell);
     if (!rows.back().differs()) rows.pop_back();
+  };
+  add_where_differing("resumes", [](const ListedRun& run) { return str(resumes_of(run.record)); });
+  for (const std::string field : kCircumstances) {
+    add_where_differing(field, [&](const ListedRun& run) { return of_result(run, field); });
   }
   add("parameters_sha256",
       [](const ListedRun& run) { return parameters_sha256(run.record).substr(0, 16); });
@@ -125,19 +129,15 @@ std::string verdict_of(const Comparison& comparison) {
 
 Comparison compare(const std::vector<fs::path>& folders) {
   Comparison comparison;
-  std::set<std::string> names;
   std::set<std::string> keys;
   for (const fs::path& folder : folders) {
     ListedRun& run = comparison.runs.emplace_back(listed_run(folder));
     require<DataError>(run.damage.empty(), run.damage);
-    names.insert(run.name);
     for (const auto& [key, value] : run.record.config) keys.insert(key);
   }
+  tell_apart(comparison.runs);
   const std::vector<ListedRun>& runs = comparison.runs;
   const ListedRun& first = runs.front();
-  if (names.size() < runs.size()) {
-    for (ListedRun& run : comparison.runs) run.name = run.record.folder.string();
-  }
   const auto all = [&](const auto& is_as_first) { return std::ranges::all_of(runs, is_as_first); };
   for (const std::string& key : keys) {
     const std::string value = config_value(first, key);

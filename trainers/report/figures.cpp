@@ -72,6 +72,11 @@ std::optional<double> samples_per_s(const RunRecord& run) {
   return series == run.series.end() ? std::nullopt : series->second.mean();
 }
 
+std::int64_t resumes_of(const RunRecord& run) {
+  const auto series = run.series.find("resumed_after");
+  return series == run.series.end() ? 0 : series->second.points;
+}
+
 std::string parameters_sha256(const RunRecord& run) {
   const auto sha256 = run.result.find("parameters_sha256");
   return sha256 != run.result.end() && sha256->is_string() ? sha256->get<std::string>() : "";

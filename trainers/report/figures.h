@@ -33,6 +33,9 @@ struct Figure {
 /// The mean of the run's samples_per_s, over all replicas; none before it has logged one.
 [[nodiscard]] std::optional<double> samples_per_s(const RunRecord& run);
 
+/// How often the run has gone on from a checkpoint, as far as it has logged something since.
+[[nodiscard]] std::int64_t resumes_of(const RunRecord& run);
+
 /// parameters_sha256 of the result; "" before there is one.
 [[nodiscard]] std::string parameters_sha256(const RunRecord& run);
 

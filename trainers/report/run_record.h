@@ -18,7 +18,7 @@ namespace lockstep::report {
 enum class RunStatus {
   running,  ///< its lock is held, and it has no result yet
   ended,    ///< it has a result
-  failed,   ///< neither: it lost a replica, was late or out of step, or has no checkpoint
+  failed,   ///< neither: it has ended by an error, or has no checkpoint
   stopped,  ///< none of these: it goes on from its newest checkpoint with --resume auto
 };
 [[nodiscard]] const char* name_of(RunStatus status);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -107,6 +108,7 @@ Json run_json(const ListedRun& run, const std::vector<std::string>& config_keys)
             {"elapsed_s", number(record.end.elapsed_s)},
             {"age_s", number(record.age_s)},
             {"samples_per_s", number(samples_per_s(record))}};
+  if (const std::int64_t resumes = resumes_of(record); resumes > 0) json["resumes"] = resumes;
   if (record.checkpoint) json["checkpoint"] = *record.checkpoint;
   if (const auto restarts = record.result.find("restarts"); restarts != record.result.end()) {
     json["restarts"] = *restarts;
@@ -144,9 +146,16 @@ ListedRun listed_run(const fs::path& folder) {
     run.figures = figures_of(run.record);
   } catch (const Error& error) {
     run.damage = error.what();
+    run.record.folder = path;
     run.record.age_s = std::numeric_limits<double>::infinity();  // behind those that are known
   }
   return run;
+}
+
+void tell_apart(std::vector<ListedRun>& runs) {
+  const std::vector<std::string> all = mapped(runs, &ListedRun::name);
+  if (std::set<std::string>(all.begin(), all.end()).size() == all.size()) return;
+  for (ListedRun& run : runs) run.name = run.record.folder.string();
 }
 
 void sort_runs(std::vector<ListedRun>& runs, const std::string& name) {
@@ -198,6 +207,10 @@ std::string runs_text(const std::vector<ListedRun>& runs,
   add(1, 'l', "status",
       [](const ListedRun& run) { return std::string(name_of(run.record.status)); });
   add(3, 'r', "step", [](const ListedRun& run) { return str(run.record.end.step); });
+  const auto times_resumed = [](const ListedRun& run) { return resumes_of(run.record); };
+  if (std::ranges::any_of(whole, [&](const ListedRun& run) { return times_resumed(run) > 0; })) {
+    add(3, 'r', "resumes", [&](const ListedRun& run) { return str(times_resumed(run)); });
+  }
   int rank = 4;
   for (const std::string& name : figure_names(whole)) {
     const bool is_sorted_by = sorting && std::ranges::any_of(whole, [&](const ListedRun& run) {
@@ -226,8 +239,9 @@ Json runs_json(const std::vector<ListedRun>& runs, const std::vector<std::string
 
 std::string runs_csv(const std::vector<ListedRun>& runs,
                      const std::vector<std::string>& config_keys) {
-  std::vector<std::string> header{"run",       "folder", "status",   "step",       "samples",
-                                  "elapsed_s", "age_s",  "restarts", "checkpoint", "samples_per_s"};
+  std::vector<std::string> header{"run",      "folder",     "status",       "step",
+                                  "samples",  "elapsed_s",  "age_s",        "resumes",
+                                  "restarts", "checkpoint", "samples_per_s"};
   const std::size_t fixed = header.size();
   const std::vector<std::string> figures = figure_names(runs);
   for (const std::string& name : figures) {
@@ -280,7 +294,7 @@ std::size_t text_width(const std::string& text) {
   std::size_t width = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
-    width = std::max(width, end - begin);
+    width = std::max(width, text_columns(std::string_view(text).substr(begin, end - begin)));
     begin = end + 1;
   }
   return width;

@@ -24,6 +24,9 @@ struct ListedRun {
 /// Reads the folder of a run; what is wrong with it becomes `damage`.
 [[nodiscard]] ListedRun listed_run(const std::filesystem::path& folder);
 
+/// Calls runs by their folders' paths, if two of them have one name.
+void tell_apart(std::vector<ListedRun>& runs);
+
 /// The best first, by the figure that is meant by `name` (find_figure()), or by its best value
 /// where it begins with "best_"; runs without one last. ValueError, with the nearest name, for a
 /// figure that no run has, and for one of a metric that this program does not know.
@@ -54,7 +57,7 @@ void sort_runs(std::vector<ListedRun>& runs, const std::string& name);
 /// "0.91 at 3500".
 [[nodiscard]] std::string shown_best(const Point& best);
 
-/// The bytes of a table's longest line.
+/// The columns of a table's longest line.
 [[nodiscard]] std::size_t text_width(const std::string& text);
 
 /// The names of all figures, in the order in which runs have them.
