@@ -26,18 +26,6 @@ std::string milliseconds_text(double seconds) {
   return formatted("%.2f", 1e3 * seconds);
 }
 
-// The steps' median time: that of a step is its slowest replica's.
-double median_of(const StepTimes& times) {
-  std::vector<double> lengths;
-  for (const auto& [step, replicas] : times.steps) {
-    lengths.push_back(
-        std::ranges::max(mapped(replicas, [](const auto& each) { return each.second.total(); })));
-  }
-  const auto middle = lengths.begin() + std::ssize(lengths) / 2;
-  std::ranges::nth_element(lengths, middle);
-  return *middle;
-}
-
 // The summary of steps that are there.
 class Summary {
  public:
@@ -100,17 +88,10 @@ class Summary {
                                          : ". None is slow: no replica's own work makes steps "
                                            "longer by more than a tenth.\n");
     }
-    std::size_t last = 0;  // steps in which it was the slowest
-    for (const auto& [step, replicas] : times_.steps) {
-      const auto slowest = std::ranges::max_element(
-          replicas, {}, [](const auto& entry) { return entry.second.own(); });
-      if (slowest->first == slow->replica) ++last;
-    }
-    return str(waits, ".\nReplica ", slow->replica, " is slow: in ", last, " of ",
+    return str(waits, ".\nReplica ", slow->replica, " is slow: in ", slow->steps, " of ",
                counted(std::ssize(times_.steps), "step"), " it is the slowest, mostly in its ",
                reason_of(slow->replica),
-               ".\nWith the pace of the slowest of the others a step "
-               "takes ",
+               ".\nWith the pace of the slowest of the others the median step takes ",
                milliseconds_text(slow->seconds_a_step), " ms less (",
                formatted("%.1f %%", 100 * slow->share), "): the run would be ",
                formatted("%.2f", 1 / (1 - slow->share)), " times as fast.\n");
@@ -155,7 +136,8 @@ std::string trace_summary(const Trace& trace) {
   const std::string steps = str("steps ", trace.first, " to ", trace.last, ", ", where);
   if (times.steps.empty()) return steps + ": no step is whole\n" + notes;
   return str(steps, ": ", counted(std::ssize(times.steps), "whole step"), ", median ",
-             milliseconds_text(median_of(times)), " ms\n", notes, "\n", Summary(times).text());
+             milliseconds_text(watch::median_of(mapped(times.paces(), &watch::StepPace::total))),
+             " ms\n", notes, "\n", Summary(times).text());
 }
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@ namespace lockstep {
 /// What people want to know of a trace's whole steps, as lines: the time of a step by part and
 /// replica, exposed and hidden communication, idle time and its cause, the replica that others
 /// waited for, and how much faster the run would be had it not been slow. That is said by the rule
-/// of StepTimes::slow(): of small differences nothing is said. Pure.
+/// of watch::slow_replica(): of small differences nothing is said. Pure.
 [[nodiscard]] std::string trace_summary(const watch::Trace& trace);
 
 }  // namespace lockstep

@@ -13,11 +13,6 @@ namespace {
 
 using Span = Recorder::Span;
 
-// A replica that takes so much longer than the others makes steps longer by this part.
-constexpr double kSlow = 0.1;
-// … and in this part of the steps: what a busy machine does now and then is no replica's fault.
-constexpr double kMostly = 0.6;
-
 struct Interval {
   std::uint64_t begin;
   std::uint64_t end;
@@ -281,31 +276,15 @@ double StepTimes::waiting_share() const {
   return total > 0 ? waited / total : 0;
 }
 
-std::optional<StepTimes::Slow> StepTimes::slow() const {
-  std::map<int, double> more;  // by replica, than the slowest of the others
-  std::map<int, int> slowest;  // in so many steps
-  double total = 0;
-  for (const auto& [step, replicas] : steps) {
-    double longest = 0;
-    for (const auto& [replica, times] : replicas) {
-      double others = 0;
-      for (const auto& [other, its] : replicas) {
-        if (other != replica) others = std::max(others, its.own());
-      }
-      more[replica] += times.own() - others;
-      if (times.own() > others) ++slowest[replica];
-      longest = std::max(longest, times.total());
+std::vector<StepPace> StepTimes::paces() const {
+  return mapped(steps, [](const auto& step) {
+    StepPace pace;
+    for (const auto& [replica, times] : step.second) {
+      pace.own.emplace(replica, times.own());
+      pace.total = std::max(pace.total, times.total());
     }
-    total += longest;
-  }
-  if (more.size() < 2 || total <= 0) return std::nullopt;
-  const auto most =
-      std::ranges::max_element(more, {}, [](const auto& each) { return each.second; });
-  const bool is_mostly = slowest[most->first] > kMostly * static_cast<double>(steps.size());
-  if (most->second <= kSlow * total || !is_mostly) return std::nullopt;
-  return Slow{.replica = most->first,
-              .seconds_a_step = most->second / static_cast<double>(steps.size()),
-              .share = most->second / total};
+    return pace;
+  });
 }
 
 StepTimes step_times(const std::vector<ReplicaRecording>& recordings, std::int64_t first_step,

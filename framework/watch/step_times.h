@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "framework/watch/recorder.h"
+#include "framework/watch/slow_replica.h"
 
 namespace lockstep::watch {
 
@@ -63,16 +64,9 @@ struct StepTimes {
   /// The part of the replicas' time that they wait for others in calls; 0 without any steps.
   [[nodiscard]] double waiting_share() const;
 
-  struct Slow {
-    int replica = 0;
-    /// By so many seconds a step is shorter if it does no more than the slowest of the others.
-    double seconds_a_step = 0;
-    double share = 0;  ///< the same as a part of the steps' time
-  };
-  /// The replica that makes steps longer by more than a tenth: its own time is longer than that of
-  /// the slowest of the others, over all steps, and in more than 60 % of them. None if there is no
-  /// such, or one replica alone.
-  [[nodiscard]] std::optional<Slow> slow() const;
+  /// What each of the steps, the longest of its replicas', tells of who is slow (slow_replica.h).
+  [[nodiscard]] std::vector<StepPace> paces() const;
+  [[nodiscard]] std::optional<SlowReplica> slow() const { return slow_replica(paces()); }
 };
 
 /// A step is what a span of that kind says. In a loop without any it ends with the last update of

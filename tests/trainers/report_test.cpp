@@ -245,5 +245,38 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
              ContainsSubstring("page.html"));
 }
 
+TEST_CASE("a report names the slow replica, what it costs, and since when") {
+  const TemporaryFolder home;
+  const fs::path run = home.path() / "run";
+  fs::create_directories(run);
+  write_text(run / "config.yaml", "model:\n  name: mlp\n");
+  const std::string fast = R"({"step":100,"lr":0.1,"parts":{"forward":0.25}})"
+                           "\n";
+  const std::string slow =
+      R"({"step":200,"lr":0.1,"parts":{"forward":0.25},"slow_replica":1,"slow_replica_s":0.00148,"slow_replica_share":0.222})"
+      "\n"
+      R"({"step":200,"test_loss":0.5})"
+      "\n";
+  const std::string sentence =
+      "replica 1 makes the others wait: at their pace the median step takes 1.48 ms (22 %) less";
+  const auto check = [&](const std::string& lines, const std::string& expected) {
+    write_text(run / "metrics.jsonl", lines);
+    const Page page = report_of(run);
+    const auto fact =
+        std::ranges::find(page.facts, "slow replica", [](auto& f) { return f.first; });
+    CHECK((fact == page.facts.end() ? "" : fact->second) == expected);
+    const auto parts = std::ranges::find(page.charts, "parts of a step (s)", &Chart::name);
+    REQUIRE(parts != page.charts.end());
+    CHECK(parts->note == expected);
+    const auto place = static_cast<std::size_t>(parts - page.charts.begin());
+    CHECK(data_of(page_text(page))["charts"][place]["note"] == expected);
+    REQUIRE(page.marks.size() == (expected.empty() ? 0 : 1));
+    if (!expected.empty()) CHECK(page.marks[0].text == sentence);
+  };
+  check(fast, "");
+  check(fast + slow + slow, sentence);
+  check(slow + fast, sentence + ", until step 200");
+}
+
 }  // namespace
 }  // namespace lockstep::report

@@ -237,6 +237,7 @@ TEST_CASE("the replica that makes steps longer by more than a tenth is the slow 
   CHECK(found->replica == 2);
   CHECK(found->seconds_a_step == Approx(0.03));
   CHECK(found->share == Approx(0.3));
+  CHECK(found->steps == 3);
   CHECK(!slow({40, 80, 80, 30}));  // without one of them the other is as slow
   CHECK(!slow({50, 59}));
   CHECK(slow({50, 61})->replica == 1);

@@ -86,7 +86,9 @@ Json charts_json(const std::vector<Chart>& charts, const Limits& limits, std::si
     room -= curves.size();
     left_out -= curves.size();
     if (curves.empty()) continue;
-    list.push_back({{"name", cut(chart.name, limits.text)}, {"series", std::move(curves)}});
+    list.push_back({{"name", cut(chart.name, limits.text)},
+                    {"note", cut(chart.note, limits.text)},
+                    {"series", std::move(curves)}});
   }
   return list;
 }

@@ -19,6 +19,7 @@ struct Curve {
 struct Chart {
   std::string name;
   std::vector<Curve> curves{};
+  std::string note{};  ///< a sentence above them
 };
 
 /// Something that happened, shown on the axes of all charts.

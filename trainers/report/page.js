@@ -132,7 +132,7 @@
     }));
     const details = element('details', {}, element('summary', {}, name + ' as a table'));
     byId('curves').append(element('figure', {}, element('figcaption', {}, title, element('label', {}, log, ' logarithmic')),
-      place, values, list, details));
+      ...(chart.note ? [element('p', {}, chart.note)] : []), place, values, list, details));
 
     let rows = rowsOf(chart);
     log.disabled = !rows.some((row) => row.slice(1).some((value) => value > 0));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <ranges>
 #include <string>
 #include <string_view>
@@ -70,8 +71,9 @@ constexpr std::array<std::pair<std::string_view, const char*>, 2> kSets{
     {{"validation_", "validation"}, {"test_", "test"}}};
 
 Place place_of(const std::string& name) {
-  for (const std::string_view left_out : {"time", "epoch", "skipped_steps", "slow_replica",
-                                          "best_step", "resumed_after", "restarts"}) {
+  for (const std::string_view left_out :
+       {"time", "epoch", "skipped_steps", "slow_replica", "slow_replica_s", "slow_replica_share",
+        "best_step", "resumed_after", "restarts"}) {
     if (name == left_out) return {};
   }
   if (name.starts_with("eval_") || name.starts_with("test_best_")) return {};
@@ -102,14 +104,18 @@ std::string text_of(const RunEvent& event, const char* field) {
   return found == event.fields.end() ? "" : shown_text(*found);
 }
 
+std::optional<double> number_of(const MetricsLine& line, std::string_view name) {
+  const auto found = std::ranges::find(line.numbers, name, &std::pair<std::string, double>::first);
+  return found == line.numbers.end() ? std::nullopt : std::optional(found->second);
+}
+
 // Puts the lines of a run in charts, and notes what happened.
 class Charts {
  public:
   explicit Charts(const std::vector<RunEvent>& events) : events_(events) {}
 
   void add(const MetricsLine& line) {
-    const auto time = std::ranges::find(line.numbers, "time", &Number::first);
-    if (time != line.numbers.end()) note_events(line.point(0), time->second);
+    if (const auto time = number_of(line, "time")) note_events(line.point(0), *time);
     for (const auto& [name, value] : line.numbers) {
       if (name == "skipped_steps") note_skipped(line.point(value));
       if (name == "resumed_after") note_resumed(value, line);
@@ -117,6 +123,7 @@ class Charts {
       if (!place) continue;
       curve_at(*place).points.push_back(line.point(value * place->scale));
     }
+    note_slow(line);
     last_ = line.point(0);
   }
 
@@ -130,13 +137,19 @@ class Charts {
   }
 
   [[nodiscard]] std::vector<Chart> charts() {
+    for (Ordered& each : charts_) {
+      if (each.chart.name == shown("parts")) each.chart.note = slow_text();
+    }
     std::ranges::stable_sort(charts_, {}, &Ordered::order);
     return mapped(charts_, [](Ordered& each) { return std::move(each.chart); });
   }
   [[nodiscard]] std::vector<Mark> marks() { return std::move(marks_); }
+  /// The replica that was slow last, and what that cost; "" if none was.
+  [[nodiscard]] std::string slow_text() const {
+    return slow_text_ + (slow_ || slow_text_.empty() ? "" : str(", until step ", slow_until_));
+  }
 
  private:
-  using Number = std::pair<std::string, double>;
   struct Ordered {
     Chart chart;
     int order;
@@ -194,7 +207,7 @@ class Charts {
 
   // The first line behind it says so, and whether the job had lost a replica.
   void note_resumed(double step, const MetricsLine& line) {
-    const bool is_restart = std::ranges::count(line.numbers, "restarts", &Number::first) > 0;
+    const bool is_restart = number_of(line, "restarts").has_value();
     Point point = last_;
     point.step = static_cast<std::int64_t>(step);
     const std::string changes = start_ == nullptr ? "" : text_of(*start_, "changes");
@@ -205,6 +218,24 @@ class Charts {
              changes.empty() ? "" : ": ", changes)});
   }
 
+  // A logged line says who is slow. Those of earlier versions have no cost.
+  void note_slow(const MetricsLine& line) {
+    if (!number_of(line, "lr")) return;
+    const std::optional<double> slow = number_of(line, "slow_replica");
+    if (slow) {
+      const auto seconds = number_of(line, "slow_replica_s");
+      const auto share = number_of(line, "slow_replica_share");
+      slow_text_ = str("replica ", *slow, " makes the others wait");
+      if (seconds && share) {
+        slow_text_ += formatted(": at their pace the median step takes %.3g ms (%.0f %%) less",
+                                1e3 * *seconds, 100 * *share);
+      }
+      if (slow != slow_) marks_.push_back({line.point(0), "slow", slow_text_});
+      slow_until_ = line.step;
+    }
+    slow_ = slow;
+  }
+
   std::vector<Ordered> charts_;
   std::map<std::string, std::optional<Shown>> places_;
   std::vector<Mark> marks_;
@@ -212,6 +243,9 @@ class Charts {
   std::size_t next_event_ = 0;
   const RunEvent* start_ = nullptr;  // the last one so far
   double skipped_ = 0;
+  std::optional<double> slow_;  // the replica that is slow
+  std::string slow_text_;
+  std::int64_t slow_until_ = 0;      // the last line that named it
   Point last_ = {};                  // where the line before was
   std::optional<double> last_time_;  // and when
 };
@@ -294,7 +328,8 @@ std::vector<Table> tables_of(const RunRecord& run, const std::vector<RunEvent>& 
 }
 
 std::vector<std::pair<std::string, std::string>> facts_of(const RunRecord& run,
-                                                          const std::string& status) {
+                                                          const std::string& status,
+                                                          const std::string& slow) {
   std::vector<std::pair<std::string, std::string>> facts{
       {"status", status.empty() ? name_of(run.status) : status}};
   facts.emplace_back("step", str(run.end.step));
@@ -305,6 +340,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const RunRecord& run,
                        shown_value(figure.last.value) +
                            (had_better ? str(" (best ", shown_best(*figure.best), ")") : ""));
   }
+  if (!slow.empty()) facts.emplace_back("slow replica", slow);
   if (run.checkpoint) facts.emplace_back("newest checkpoint", str("step ", *run.checkpoint));
   const auto replicas = run.config.find("parallel.replicas");
   if (replicas != run.config.end()) facts.emplace_back("replicas", replicas->second);
@@ -326,7 +362,7 @@ Page report_of(const fs::path& run, const std::string& status) {
   const RunRecord record = read_run(run, [&](const MetricsLine& line) { charts.add(line); });
   charts.finish();
   return {.title = title_of(run),
-          .facts = facts_of(record, status),
+          .facts = facts_of(record, status, charts.slow_text()),
           .charts = charts.charts(),
           .marks = charts.marks(),
           .tables = tables_of(record, events)};

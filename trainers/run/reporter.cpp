@@ -140,7 +140,11 @@ void Reporter::log(const RunState& state) {
       line.emplace_back("part_of_peak", flops_per_s * here / *peak_);
     }
     add_parts(times, line);
-    if (slow_) line.emplace_back("slow_replica", std::int64_t{*slow_});
+    if (slow_) {
+      line.emplace_back("slow_replica", std::int64_t{slow_->replica});
+      line.emplace_back("slow_replica_s", slow_->seconds_a_step);
+      line.emplace_back("slow_replica_share", slow_->share);
+    }
     if (state.skipped_steps > 0) line.emplace_back("skipped_steps", state.skipped_steps);
     write_metrics(state, line);
   }
@@ -241,12 +245,11 @@ void Reporter::print_best(const BestStep& best, const std::string& weights,
 }
 
 // Of the last steps, as soon as there are as many: a few may be slow by chance.
-std::optional<int> Reporter::slow_replica(const watch::StepTimes& times) {
+std::optional<watch::SlowReplica> Reporter::slow_replica(const watch::StepTimes& times) {
   constexpr std::size_t kSteps = 100;
   recent_.steps.insert(times.steps.begin(), times.steps.end());
   while (recent_.steps.size() > kSteps) recent_.steps.erase(recent_.steps.begin());
-  const auto slow = recent_.steps.size() == kSteps ? recent_.slow() : std::nullopt;
-  return slow ? std::optional(slow->replica) : std::nullopt;
+  return recent_.steps.size() == kSteps ? recent_.slow() : std::nullopt;
 }
 
 // Once a second, and less often where that takes longer than a thousandth of the time: the kernel
@@ -267,7 +270,7 @@ ProgressState Reporter::progress_of(const RunState& state) const {
                          .stop = state.last_step,
                          .epoch = last / epoch_ + 1,
                          .waiting = waiting_,
-                         .slow = slow_,
+                         .slow = slow_ ? std::optional(slow_->replica) : std::nullopt,
                          .memory = memory_,
                          .elapsed_s = elapsed_s()};
   if (line_samples_ == 0) return progress;

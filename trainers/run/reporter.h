@@ -101,7 +101,7 @@ class Reporter : private NonCopyable {
   using Values = std::vector<std::pair<std::string, MetricValue>>;
 
   [[nodiscard]] ProgressState progress_of(const RunState& state) const;
-  [[nodiscard]] std::optional<int> slow_replica(const watch::StepTimes& times);
+  [[nodiscard]] std::optional<watch::SlowReplica> slow_replica(const watch::StepTimes& times);
   void look_at_memory();
   void print_best(const BestStep& best, const std::string& weights, const std::string& words);
   void write_metrics(const RunState& state, const Values& values);
@@ -117,11 +117,11 @@ class Reporter : private NonCopyable {
   std::optional<MetricsWriter> metrics_;  // replica 0's
   std::optional<RunSummary> summary_;     // its too, as the config says
   std::optional<watch::StepWatch> watch_;
-  std::optional<double> waiting_;  // until the last line
-  watch::StepTimes recent_;        // the last steps
-  std::optional<int> slow_;        // replica of these
-  double flops_ = 0;               // of a sample
-  std::optional<double> peak_;     // this machine's, a second
+  std::optional<double> waiting_;           // until the last line
+  watch::StepTimes recent_;                 // the last steps
+  std::optional<watch::SlowReplica> slow_;  // in these
+  double flops_ = 0;                        // of a sample
+  std::optional<double> peak_;              // this machine's, a second
   double look_at_s_ = 1;     // when to look at the folder and the memory, in seconds of the run
   std::int64_t memory_ = 0;  // bytes that this process had then
   Values news_;              // what the next line of metrics says once: that the run has gone on

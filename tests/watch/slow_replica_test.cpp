@@ -1,0 +1,78 @@
+#include "framework/watch/slow_replica.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "framework/base/text.h"
+#include "tests/catch.h"
+
+using namespace lockstep;
+using watch::StepPace;
+
+namespace {
+
+// 100 steps of replicas whose own work takes 5 ms, and of one whose takes more; with noise of so
+// many ms, which now and then is ten times as much. A step is as long as its slowest replica.
+std::vector<StepPace> paces(int replicas, double more_ms, double noise_ms, unsigned seed) {
+  constexpr int kSlow = 1;
+  std::mt19937 draw(seed);
+  std::exponential_distribution<double> noise(1);
+  std::vector<StepPace> steps(100);
+  for (StepPace& step : steps) {
+    for (int replica = 0; replica < replicas; ++replica) {
+      const double burst = draw() % 20 == 0 ? 10 : 1;
+      const double own = 5 + (replica == kSlow ? more_ms : 0) + burst * noise_ms * noise(draw);
+      step.own[replica] = 1e-3 * own;
+      step.total = std::max(step.total, step.own[replica]);
+    }
+  }
+  return steps;
+}
+
+}  // namespace
+
+TEST_CASE("a replica that is 30 % slower is named with what it costs, whatever else goes on") {
+  for (const int replicas : {2, 3, 8}) {
+    for (unsigned seed = 0; seed < 20; ++seed) {
+      INFO(replicas << " replicas, seed " << seed);
+      const auto steps = paces(replicas, 1.5, 0.2, seed);
+      const auto slow = watch::slow_replica(steps);
+      REQUIRE(slow);
+      CHECK(slow->replica == 1);
+      // The loss of the median step, which the same noise would have without a slow one.
+      const auto total = [](const std::vector<StepPace>& all) {
+        return watch::median_of(mapped(all, &StepPace::total));
+      };
+      const double lost = total(steps) - total(paces(replicas, 0, 0.2, seed));
+      CHECK(std::abs(slow->seconds_a_step - lost) < 0.15 * lost);
+      CHECK(slow->share == Approx(slow->seconds_a_step / total(steps)));
+    }
+  }
+}
+
+TEST_CASE("nobody is named where replicas are slow by chance, or by little") {
+  for (const int replicas : {2, 3, 8}) {
+    for (unsigned seed = 0; seed < 20; ++seed) {
+      INFO(replicas << " replicas, seed " << seed);
+      CHECK(!watch::slow_replica(paces(replicas, 0, 0.2, seed)));
+      CHECK(!watch::slow_replica(paces(replicas, 0, 5, seed)));
+      CHECK(!watch::slow_replica(paces(replicas, 0.3, 0, seed)));
+    }
+  }
+  CHECK(!watch::slow_replica({}));
+  CHECK(!watch::slow_replica({{.own = {{0, 1}}, .total = 1}}));
+}
+
+TEST_CASE("a replica that is slow in most steps is named with the median step's cost") {
+  std::vector<StepPace> steps(10, {.own = {{0, 1}, {1, 1}, {2, 2}}, .total = 4});
+  for (std::size_t i = 0; i < 4; ++i) steps[i].own = {{0, 9}, {1, 1}, {2, 1}};
+  CHECK(!watch::slow_replica(steps));  // in 6 of 10
+  steps[0].own = {{0, 1}, {1, 1}, {2, 2}};
+  const auto slow = watch::slow_replica(steps);
+  REQUIRE(slow);
+  CHECK((slow->replica == 2 && slow->steps == 7));
+  CHECK(slow->seconds_a_step == 1);
+  CHECK(slow->share == 0.25);
+}
