@@ -57,8 +57,8 @@ how many percent the lower and the upper quartile differ from it.
 Bus bandwidth is as NCCL's tests define it, so that sizes, operations and numbers of replicas can be
 compared: for a call that takes t, all_reduce 2 (N-1)/N S/t, the others (N-1)/N S/t.
 
-The limit is this machine's memory: min(N, cores) threads copy from buffers larger than any cache to
-others. Bytes read and written count together. Normal stores, non-temporal stores and memcpy are
+The limit is this machine's memory: min(N, cores) threads copy buffers that together are larger than
+any cache. Bytes read and written count together. Normal stores, non-temporal stores and memcpy are
 tried; the fastest counts. From 1 MiB on, the number in parentheses is the part of the limit that a
 system uses for what must be read and written at the least. That is, for all replicas together:
 all_reduce N S read and N S written, reduce_scatter N S and S, all_gather (N-1) S and (N-1) S. What

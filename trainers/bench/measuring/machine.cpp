@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <barrier>
 #include <chrono>
 #include <cstddef>
@@ -32,7 +33,8 @@ std::string widest_vectors() {
   return best == InstructionSet::avx512 ? "AVX-512" : best == InstructionSet::avx2 ? "AVX2" : "";
 }
 
-constexpr int kRounds = 5;
+constexpr int kRounds = 5;  // at most, and none after this time
+constexpr std::chrono::milliseconds kEnough{800};
 
 struct Kind {
   const char* name;
@@ -61,11 +63,12 @@ std::vector<Kind> kinds() {
   return result;
 }
 
-// A copy's two buffers together are several times the last cache, however few threads share that.
-std::size_t buffer_bytes() {
+// The buffers of all threads, two each, are together several times the last cache, which they
+// share.
+std::size_t buffer_bytes(std::int64_t threads) {
   constexpr std::size_t kLeast = std::size_t{128} << 20;
   const auto last_cache = static_cast<std::size_t>(std::max(0L, ::sysconf(_SC_LEVEL3_CACHE_SIZE)));
-  return std::max(kLeast, 4 * last_cache / 64 * 64);
+  return std::max(kLeast, 2 * last_cache / static_cast<std::size_t>(threads) / 64 * 64);
 }
 
 }  // namespace
@@ -92,18 +95,21 @@ MachineFacts machine_facts() {
 }
 
 MemoryBandwidth measure_memory_bandwidth(std::int64_t threads) {
-  const std::size_t bytes = buffer_bytes();
+  const std::size_t bytes = buffer_bytes(threads);
   MemoryBandwidth best{.threads = threads, .bytes_per_second = 0, .how = ""};
   std::barrier together(threads);
+  std::atomic<bool> is_enough = false;
   const auto work = [&](bool first) {
     const std::vector<std::byte> from(bytes, std::byte{1});
     std::vector<std::byte> to = from;
-    for (int round = 0; round < kRounds; ++round) {
+    const auto first_copy = std::chrono::steady_clock::now();
+    for (int round = 0; round < kRounds && !is_enough; ++round) {
       for (const Kind& kind : kinds()) {
         together.arrive_and_wait();
         const auto begin = std::chrono::steady_clock::now();
         kind.copy(from, to);
-        together.arrive_and_wait();
+        if (first && std::chrono::steady_clock::now() - first_copy > kEnough) is_enough = true;
+        together.arrive_and_wait();  // all see it, or nobody
         const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
         const double rate =
             2 * static_cast<double>(bytes) * static_cast<double>(threads) / seconds.count();
