@@ -16,9 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Runs the program of own_train.cpp in `folder`.
-Ended own_train(const TemporaryFolder& folder, const Flags& flags) {
-  return run_program(Flags{OWN_TRAIN_BINARY} + flags, folder.path());
+Ended own_train(const TemporaryFolder& folder, const Flags& flags, const Flags& environment = {}) {
+  return testing::own_train(folder.path(), flags, environment);
 }
 
 void check_refused(const TemporaryFolder& folder, const Flags& flags, const std::string& message) {
@@ -58,9 +57,10 @@ TEST_CASE("a program of one's own has train's commands for its models and data")
   check_refused(folder, {"summary"}, "--config FILE is needed; see own_train summary --help");
   CHECK(own_train(folder, {"summary", "--config", "none.yaml"}).status == 2);
 
-  REQUIRE(own_train(folder, {"--config", "parity.yaml", "--replicas", "2", "--set",
-                             "optimizer.lr=1e-30", "--output", "run", "--quiet"})
-              .status == 0);
+  require_status(run_program({OWN_TRAIN_BINARY, "--config", "parity.yaml", "--replicas", "2",
+                              "--set", "optimizer.lr=1e-30", "--output", "run", "--quiet"},
+                             folder.path()),
+                 0);
   const Ended predicted =
       own_train(folder, {"predict", "--checkpoint", "run/checkpoints/latest", "--split=train"});
   CHECK(predicted.err.empty());
@@ -93,10 +93,9 @@ TEST_CASE("what a callback prints is shown of replica 0, or of all replicas by p
   const TemporaryFolder folder;
   folder.write("told.yaml", "model: {name: zero}\ndata: {name: parity}\ntrainer: {steps: 4}\n");
   const auto told = [&](const Flags& flags) {
-    const Ended end = run_program(Flags{"/usr/bin/env", "TELL_STEPS=1", OWN_TRAIN_BINARY,
-                                        "--config", "told.yaml", "--replicas", "2", "--quiet"} +
-                                      flags,
-                                  folder.path());
+    const Ended end =
+        own_train(folder, Flags{"--config", "told.yaml", "--replicas", "2", "--quiet"} + flags,
+                  {"TELL_STEPS=1"});
     check_status(end, 0);
     Flags lines = lines_of(end.out);
     std::ranges::sort(lines);
@@ -135,7 +134,7 @@ TEST_CASE("train says in a line that a checkpoint is of a program with parts of 
                              {"predict", "--checkpoint", checkpoint},
                              {"--resume", checkpoint, "--output", "other"},
                              {"--resume", "auto", "--output", "run"}}) {
-    const Ended end = run_program(train_command(flags), folder.path());
+    const Ended end = train(folder.path(), flags);
     check_status(end, 2);
     INFO(end.err);
     CHECK(lines_of(end.err).size() == 1);
@@ -145,7 +144,7 @@ TEST_CASE("train says in a line that a checkpoint is of a program with parts of 
                                  "this program lacks them, and that one has all of train's "
                                  "commands\n"));
   }
-  CHECK(run_program(train_command({"inspect", "run"}), folder.path()).status == 0);
+  CHECK(train(folder.path(), {"inspect", "run"}).status == 0);
   CHECK(own_train(folder, {"eval", "--checkpoint", checkpoint}).status == 0);
 }
 

@@ -4,6 +4,7 @@
 #include "tests/support/ended.h"
 #include "tests/support/files.h"
 #include "tests/support/occurrences.h"
+#include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
 
 using namespace lockstep;
@@ -26,14 +27,12 @@ class FaultyRuns {
 
   // What a run writes to stderr where it ends with this status.
   std::string error_of(const std::string& keys, int status = 1, const Flags& command = {},
-                       const std::vector<std::string>& environment = {}) {
-    const Flags program =
-        environment.empty() ? Flags{OWN_TRAIN_BINARY}
-                            : Flags{"/usr/bin/env"} + Flags(environment) + Flags{OWN_TRAIN_BINARY};
+                       const Flags& environment = {}) {
     const Flags output =
         command.empty() ? Flags{"--quiet", "--output", "run" + std::to_string(++runs_)} : Flags{};
-    const Ended end = run_program(
-        program + command + Flags{"--config", "faulty.yaml"} + output + set(keys), folder_.path());
+    const Ended end =
+        own_train(folder_.path(), command + Flags{"--config", "faulty.yaml"} + output + set(keys),
+                  environment);
     check_status(end, status);
     return end.err;
   }
@@ -114,9 +113,8 @@ TEST_CASE("a sample that can't be made before the job starts is named, too") {
 
 TEST_CASE("train check names targets that are no class") {
   FaultyRuns runs;
-  const Ended end = run_program(
-      Flags{OWN_TRAIN_BINARY, "check", "--config", "faulty.yaml"} + set("data.fault=target"),
-      runs.folder().path());
+  const Ended end = own_train(runs.folder().path(),
+                              Flags{"check", "--config", "faulty.yaml"} + set("data.fault=target"));
   check_status(end, 2);
   CHECK_THAT(end.out,
              ContainsSubstring("train, sample 20: a target that is 6, but must be a class, 0 to 1\n"
@@ -173,8 +171,8 @@ TEST_CASE("a model of more outputs than classes is told once, and eval tells of 
       "the number from SampleType::outputs()\n";
   CHECK(count(runs.error_of("model.fault=wide trainer.accumulate=2", 0), warning) == 1);
   CHECK_THAT(runs.error_of("trainer.steps=1", 0), !ContainsSubstring("outputs, and"));
-  const Ended eval = run_program(
-      {OWN_TRAIN_BINARY, "eval", "--checkpoint", "run1/checkpoints/latest"}, runs.folder().path());
+  const Ended eval =
+      own_train(runs.folder().path(), {"eval", "--checkpoint", "run1/checkpoints/latest"});
   check_status(eval, 0);
   CHECK_THAT(eval.out, ContainsSubstring("\n  4                     0     0.0000") &&
                            ContainsSubstring("predicted (columns):\n      0  1  2  3  4\n"));
@@ -189,9 +187,13 @@ TEST_CASE("what is made or loaded is named where that throws") {
 }
 
 TEST_CASE("TORCH_SHOW_CPP_STACKTRACES=1 shows LibTorch's stack") {
-  FaultyRuns runs;
-  const std::string error =
-      runs.error_of("model.fault=shape", 1, {}, {"TORCH_SHOW_CPP_STACKTRACES=1"});
-  CHECK_THAT(error, ContainsSubstring(kShape) && ContainsSubstring("in 'encoder.fc2'") &&
-                        ContainsSubstring("Exception raised from"));
+  const FaultyRuns runs;
+  // LibTorch reads it once in a program.
+  const Ended end = run_program(Flags{"/usr/bin/env", "TORCH_SHOW_CPP_STACKTRACES=1",
+                                      OWN_TRAIN_BINARY, "--config", "faulty.yaml"} +
+                                    set("model.fault=shape"),
+                                runs.folder().path());
+  check_status(end, 1);
+  CHECK_THAT(end.err, ContainsSubstring(kShape) && ContainsSubstring("in 'encoder.fc2'") &&
+                          ContainsSubstring("Exception raised from"));
 }
