@@ -31,6 +31,9 @@ constexpr std::size_t kLongestName = 1000;  // as keys of columns have it
   fail_file(path, str("line ", line, ": ", rule));
 }
 
+// A first line without an end may be as long as its file.
+constexpr std::size_t kHintedBytes = std::size_t{1} << 16;
+
 // "; is the separator ';'?", and what to write, if the line of a header has another one more often
 // than `separator`.
 std::string separator_hint(std::string_view line, char separator) {
@@ -225,7 +228,8 @@ CsvFile::CsvFile(const std::string& path, CsvOptions options) : path_(path) {
   require_memory(path_, text.size(), "its text takes");
   text_.reserve(text.size());
   if (is_utf16(text)) fail_file(path_, str("it is not in UTF-8; ", utf8_advice(path_, text)));
-  separator_hint_ = separator_hint(text.substr(0, text.find('\n')), options.separator);
+  const std::string_view begin = text.substr(0, kHintedBytes);
+  separator_hint_ = separator_hint(begin.substr(0, begin.find('\n')), options.separator);
   CsvScanner scanner(path_, text, options.separator, separator_hint_, text_);
   if (scanner.at_end()) fail_file(path_, "it is empty, but must have a header");
   ends_ = {0};
