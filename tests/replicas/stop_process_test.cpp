@@ -21,6 +21,7 @@
 #include "tests/collectives/cases.h"
 #include "tests/replicas/launched.h"
 #include "tests/support/ended.h"
+#include "tests/support/settings.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -96,12 +97,14 @@ struct Steps {
 }  // namespace
 
 TEST_CASE("a job that is asked to stop: every replica sees it, and the status names the signal") {
+  Sample sample("jobs asked to stop");
   for (const LaunchOptions& options : stoppable_jobs()) {
     for (const Stop& stop : kStops) {
       // Which signal it is matters to the launcher alone.
       if (!is_common(stop) &&
           (options.workers != kReplicasToStop || options.backend == Backend::gloo))
         continue;
+      if (!sample.next()) continue;
       INFO(text_of(options) << ", " << stop.name);
       Steps job(options);
       job.signal(stop.signal);
@@ -178,12 +181,14 @@ TEST_CASE(
 }
 
 TEST_CASE("a job that ends at once by any of the signals says which, and leaves nobody behind") {
+  Sample sample("jobs ended at once");
   for (const LaunchMode mode : kModes) {
     for (const Stop& stop : kStops) {
       for (const std::int64_t replicas : {3, 5}) {
         // A terminal's Ctrl-C reaches the whole process group.
         for (const bool whole_group : {false, true}) {
           if (!is_common(stop) && (replicas == 5 || whole_group)) continue;
+          if (!sample.next()) continue;
           INFO(replicas << " " << name_of(mode) << ", " << stop.name << ", group " << whole_group);
           const SharedNumbers pids(static_cast<std::size_t>(replicas));
           ChildProgram program(launching(
@@ -269,9 +274,11 @@ TEST_CASE("a job that is asked to stop: what fails then is the root cause, with 
       {[] { throw DataError("no room to save"); }, 2, "no room to save", true},
       {[] { throw std::runtime_error("no disk"); }, 1, "no disk", true},
       {[] { (void)::raise(SIGKILL); }, 3, "lost: killed by signal 9 (Killed)", false}};
+  Sample sample("failures of jobs asked to stop");
   for (const LaunchOptions& options : stoppable_jobs()) {
     for (const Case& failure : cases) {
       if (options.mode == LaunchMode::threads && !failure.in_threads) continue;
+      if (!sample.next()) continue;
       INFO(text_of(options) << ": " << failure.text);
       Steps job(options, [&] {
         if (own_index() == 2) failure.fail();

@@ -36,6 +36,7 @@
 #include "tests/replicas/launched.h"
 #include "tests/support/ended.h"
 #include "tests/support/message_of.h"
+#include "tests/support/settings.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -154,8 +155,10 @@ TEST_CASE("launch: what SIGCHLD does in the program is as before") {
 }
 
 TEST_CASE("launch: closed standard streams take nothing from a job") {
+  Sample sample("closed streams");
   for (const LaunchOptions& options : kinds()) {
     for (int closed = 1; closed < 8; ++closed) {
+      if (!sample.next()) continue;
       INFO(text_of(options) << ", closed: " << closed);
       ChildProgram program([&] {
         for (int stream = 0; stream < 3; ++stream) {
@@ -375,8 +378,10 @@ TEST_CASE("launch: a forked process that returns from a replica's function is an
       {returns, "has returned from its function; such a process must end with _exit() or exec()"},
       {throws, "has thrown out of its function: in the child; "},
       {meets, "a collective in a process that a replica has forked; "}};
+  Sample sample("forks");
   for (const LaunchOptions& options : kinds()) {
     for (const auto& [fork, text] : cases) {
+      if (!sample.next()) continue;
       INFO(text_of(options) << ": " << text);
       const Ended ended = launched(
           [&, &act = fork] {
@@ -501,8 +506,10 @@ TEST_CASE("launch: a crash of threads names the replica") {
       {"no stack left", [] { std::cerr << overflow(0); }, SIGSEGV, "11 (Segmentation fault)"},
       {"a signal", [] { (void)::raise(SIGBUS); }, SIGBUS, "7 (Bus error)"},
       {"abort", [] { std::abort(); }, SIGABRT, "6 (Aborted)"}};
+  Sample sample("crashes");
   for (const LaunchOptions& options : kinds()) {
     for (const Crash& kind : crashes) {
+      if (!sample.next()) continue;
       INFO(text_of(options) << ": " << kind.name);
       const Ended ended = run_forked([&] {
         const rlimit none{};
@@ -549,8 +556,10 @@ TEST_CASE("launch: memory that has run out is told with numbers") {
   const std::vector<std::function<void()>> ways{take_too_much,
                                                 [] { (void)at::empty({std::int64_t{1} << 50}); },
                                                 [] { pmap(take_too_much, {.axis_size = 2})(); }};
+  Sample sample("ways out of memory");
   for (const LaunchOptions& options : kinds()) {
     for (std::size_t way = 0; way < ways.size(); ++way) {
+      if (!sample.next()) continue;
       INFO(text_of(options) << ", way " << way);
       const Ended ended = launched(
           [&] {

@@ -19,6 +19,7 @@
 #include "tests/catch.h"
 #include "tests/replicas/launched.h"
 #include "tests/support/ended.h"
+#include "tests/support/settings.h"
 
 // Jobs whose replicas share workers, and how they end.
 
@@ -28,9 +29,11 @@ using namespace lockstep::testing;
 using std::chrono::milliseconds;
 
 TEST_CASE("workers: the replica that threw is named, wherever it is") {
+  Sample sample("replicas that throw");
   for (const std::int64_t workers : {1, 2, 3}) {
     for (const std::int64_t failing : {0, 1, 3}) {
       for (const bool before : {false, true}) {
+        if (!sample.next()) continue;
         const auto body = [&](const SharedNumbers& pids) {
           pids[own_index()] = ::getpid();
           if (!before) meet();
@@ -91,9 +94,11 @@ TEST_CASE("workers: one that dies takes its replicas with it, which are named") 
 }
 
 TEST_CASE("workers: a replica that leaves out a collective is a mismatch that names it") {
+  Sample sample("replicas that leave out");
   for (const LaunchMode mode : kModes) {
     for (const std::int64_t workers : {1, 2, 3}) {
       for (const std::size_t odd : {0U, 3U}) {
+        if (!sample.next()) continue;
         INFO(odd << " of 4 on " << workers << " " << name_of(mode));
         const Ended end = launched(
             [&] {

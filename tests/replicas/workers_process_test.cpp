@@ -28,6 +28,7 @@
 #include "tests/collectives/cases.h"
 #include "tests/replicas/launched.h"
 #include "tests/support/ended.h"
+#include "tests/support/settings.h"
 
 // Jobs whose replicas share workers.
 
@@ -50,9 +51,11 @@ constexpr Sharing kSharings[] = {{1, 1}, {2, 1}, {3, 2}, {4, 1}, {4, 2}, {4, 3},
 TEST_CASE("workers: every replica runs once, with its index, in the process of its worker") {
   std::vector<Sharing> sharings(std::begin(kSharings), std::end(kSharings));
   for (const std::int64_t replicas : {2, 3, 5}) sharings.push_back({replicas, replicas});
+  Sample sample("sharings");
   for (const Sharing& sharing : sharings) {
     for (const LaunchMode mode : kModes) {
       for (const Backend backend : kBackends) {
+        if (!sample.next()) continue;
         const std::int64_t n = sharing.replicas;
         INFO(n << " on " << sharing.workers << " " << name_of(mode)
                << (backend == Backend::gloo ? " over gloo" : ""));
@@ -151,8 +154,10 @@ TEST_CASE("workers: maps in replicas that share a worker") {
     const std::int64_t n = axis_size("data");
     expect(all.equal(at::full({3}, 3 * n * (n + 1) / 2, at::kLong)), "psum over lanes of all");
   };
+  Sample sample("maps of sharings");
   for (const Sharing& sharing : kSharings) {
     for (const LaunchMode mode : kModes) {
+      if (!sample.next()) continue;
       check_launched(body,
                      {.replicas = sharing.replicas, .workers = sharing.workers, .mode = mode});
     }
@@ -185,9 +190,11 @@ TEST_CASE("workers: verbs of a subgroup") {
     expect(sum == std::vector<std::int64_t>(own.size(), expected), "all_reduce");
     job.end();
   };
+  Sample sample("subgroups of sharings");
   for (const Sharing& sharing : kSharings) {
     for (const LaunchMode mode : kModes) {
       for (const Backend backend : kBackends) {
+        if (!sample.next()) continue;
         check_launched(body, {.replicas = sharing.replicas,
                               .workers = sharing.workers,
                               .mode = mode,

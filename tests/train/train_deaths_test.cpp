@@ -21,6 +21,7 @@
 #include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/ended.h"
+#include "tests/support/settings.h"
 #include "tests/support/terminals.h"
 #include "tests/support/traces.h"
 #include "tests/train/train_in_fork.h"
@@ -227,8 +228,10 @@ TEST_CASE("a killed launcher leaves no replica and nothing else behind") {
 }
 
 TEST_CASE("train needs no standard streams, and no signal about children") {
+  Sample sample("closed streams of train");
   for (const std::string launch : {"processes", "threads"}) {
     for (const std::string streams : {"<&- >&- 2>&-", "<&-", ">&-", "2>&-"}) {
+      if (!sample.next()) continue;
       INFO(launch << " " << streams);
       const TemporaryFolder folder;
       ChildProgram program(Flags{"/bin/sh", "-c", "trap '' CHLD; exec \"$@\" " + streams, "sh"} +

@@ -9,6 +9,7 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/ended.h"
+#include "tests/support/settings.h"
 #include "tests/train/train_program.h"
 #include "trainers/bench/testing/temporary_folder.h"
 
@@ -50,9 +51,11 @@ TEST_CASE("little memory to map (ulimit -v, -d) is an error with the limit, neve
       {"-v", 1'500'000, "1.4 GiB", false}, {"-d", 100'000, "97", true},
       {"-d", 330'000, "322", false},       {"-d", 400'000, "390", false},
       {"-d", 600'000, "585", false}};
+  Sample sample("limits of memory");
   for (const Limit& limit : limits) {
     for (const auto& [launch, replicas] :
          {std::pair("processes", "4"), std::pair("threads", "2")}) {
+      if (!sample.next()) continue;
       const std::string command = str("ulimit ", limit.flag, " ", limit.kib);
       INFO(command << " KiB, " << replicas << " " << launch);
       const TemporaryFolder folder;

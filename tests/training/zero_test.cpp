@@ -13,17 +13,20 @@
 #include "framework/replicas/pmap.h"
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
+#include "tests/support/settings.h"
 #include "tests/training/zero_jobs.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
 
 TEST_CASE("all stages, buckets and overlaps give the same bits, for any number of replicas") {
+  Sample sample("stages, buckets and overlaps");
   for (const std::int64_t replicas : {1, 2, 3, 4, 5, 8}) {
     const Parameters expected = trained_in_pmap(replicas, adam(0));
     for (const int stage : {0, 1, 2, 3}) {
       for (const double bucket_mb : {1e-6, 3e-4, 25.0}) {
         for (const Overlap overlap : {Overlap::on, Overlap::off}) {
+          if (!sample.next()) continue;
           ZeroOptions options = adam(stage);
           options.bucket_mb = bucket_mb;
           options.overlap = overlap;
@@ -47,6 +50,7 @@ TEST_CASE("a large parameter among small ones") {
 
 TEST_CASE("jobs over both backends, on workers fewer than replicas, give the bits of maps") {
   const Quiet quiet;
+  Sample sample("jobs at stages");
   for (const std::int64_t accumulate : {1, 3}) {
     ZeroOptions options = adam(0);
     options.accumulate = accumulate;
@@ -54,6 +58,7 @@ TEST_CASE("jobs over both backends, on workers fewer than replicas, give the bit
     for (const Backend backend : {Backend::automatic, Backend::gloo}) {
       for (const std::int64_t workers : {4, 3, 1}) {
         for (const int stage : {0, 1, 2, 3}) {
+          if (!sample.next()) continue;
           options.stage = stage;
           options.bucket_mb = stage == 1 ? 25 : 3e-4;
           const LaunchOptions launched = threads(4, backend, workers);
