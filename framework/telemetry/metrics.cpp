@@ -103,6 +103,9 @@ Json memory_json(const MemoryReport& report) {
             {"resident", report.resident},
             {"rest", report.rest}};
   if (report.activations > 0) json["activations"] = report.activations;
+  for (const auto& [host, resident] : report.replicas) {
+    json["replicas"].push_back({{"host", host}, {"resident", resident}});
+  }
   return json;
 }
 

@@ -60,6 +60,11 @@ struct MemoryReport {
   /// The most that a microbatch's forward and backward take for tensors on a replica, measured in
   /// the second step; 0: there was none.
   std::int64_t activations = 0;
+  struct Replica {
+    std::int64_t host = 0;
+    std::int64_t resident = 0;  ///< its part of what its process has more in use than at the start
+  };
+  std::vector<Replica> replicas{};  ///< of all hosts, in their order
 };
 
 /// The best step of a run, by the figure of the validation set that its config names.

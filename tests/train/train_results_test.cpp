@@ -262,16 +262,21 @@ TEST_CASE("the output folder's files have what is documented") {
       CHECK((0 < sum_s && sum_s * 10 < 1.5 * elapsed_s));
       CHECK(line["parts"].contains("backward"));
       CHECK(line["waiting_s"] <= line["parts"]["communication"]);
+      REQUIRE(fields(line["replica_own_s"]) == std::vector<std::string>{"0", "1"});
+      const double own_s =
+          line["replica_own_s"]["0"].get<double>() + line["replica_own_s"]["1"].get<double>();
+      CHECK(own_s / 2 == Approx(sum_s - line["parts"]["communication"].get<double>()));
       line.erase("part_of_peak");
       for (const char* slow : {"slow_replica", "slow_replica_s", "slow_replica_share"})
         line.erase(slow);
       // Three products for each of the forward's, two FLOPs for a multiply-add: 784 x 64 x 10.
       CHECK(line["gflop_per_s"].get<double>() / line["samples_per_s"].get<double>() ==
             Approx(6e-9 * (784 * 64 + 64 * 10)));
-      CHECK(fields(line) == std::vector<std::string>{"elapsed_s", "epoch", "gflop_per_s",
-                                                     "gradient_norm", "hidden_communication_s",
-                                                     "loss", "lr", "memory", "parts", "samples",
-                                                     "samples_per_s", "step", "time", "waiting_s"});
+      CHECK(fields(line) ==
+            std::vector<std::string>{"elapsed_s", "epoch", "gflop_per_s", "gradient_norm",
+                                     "hidden_communication_s", "loss", "lr", "memory", "parts",
+                                     "replica_own_s", "replica_waiting_s", "samples",
+                                     "samples_per_s", "step", "time", "waiting_s"});
       CHECK(line["memory"].get<std::int64_t>() > 1 << 20);
       CHECK(line["epoch"] == 1);
       CHECK(line["lr"] < 0.001);

@@ -183,7 +183,7 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
   write_text(run / "config.yaml", "model:\n  name: mlp\nparallel:\n  replicas: 2\n");
   write_text(
       run / "metrics.jsonl",
-      R"({"step":1,"elapsed_s":0.5,"samples":8,"epoch":1,"loss":2.0,"lr":0.1,"samples_per_s":16.0,"parts":{"forward":0.25,"backward":0.5},"waiting_s":0.1,"memory":3145728,"gflop_per_s":2.0}
+      R"({"step":1,"elapsed_s":0.5,"samples":8,"epoch":1,"loss":2.0,"lr":0.1,"samples_per_s":16.0,"parts":{"forward":0.25,"backward":0.5},"waiting_s":0.1,"memory":3145728,"gflop_per_s":2.0,"replica_own_s":{"0":0.25,"1":0.5,"10":1,"2":2}}
 {"step":2,"elapsed_s":1.5,"samples":16,"epoch":1,"loss":null,"lr":0.1,"samples_per_s":16.0,"skipped_steps":1}
 {"step":2,"elapsed_s":1.75,"samples":16,"weights":"trained","eval_loss":2.5,"eval_accuracy":0.5,"test_loss":2.5,"test_accuracy":0.5}
 {"step":2,"elapsed_s":1.75,"samples":16,"best_step":2,"test_best_accuracy":0.5}
@@ -197,7 +197,8 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
   CHECK(join(names, "; ") ==
         "loss: training, test; accuracy: test; learning rate: learning rate; samples/s: samples/s; "
         "parts of a step (s): forward, backward; waiting in a step (s): waiting in a step (s); "
-        "memory (MiB): memory (MiB); GFLOP/s: GFLOP/s");
+        "memory (MiB): memory (MiB); GFLOP/s: GFLOP/s; "
+        "a replica's own work in a step (s): replica 0, replica 1, replica 2, replica 10");
   CHECK(page.charts[6].curves[0].points.at(0).value == 3);
   const Curve& loss = page.charts[0].curves[0];
   REQUIRE(loss.points.size() == 3);
@@ -212,15 +213,17 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
            "; ") ==
       "status: failed; step: 3; time: 0:03; loss: 1; test accuracy: 0.5; test loss: 2.5; test best "
       "accuracy: 0.5; replicas: 2");
-  REQUIRE(page.tables.size() == 1);
-  CHECK(page.tables[0].title == "Config");
-  CHECK(page.tables[0].rows ==
+  REQUIRE(mapped(page.tables, &Table::title) == std::vector<std::string>{"Replicas", "Config"});
+  CHECK(page.tables[1].rows ==
         std::vector<std::vector<std::string>>{{"model.name", "mlp"}, {"parallel.replicas", "2"}});
   write_text(run / "result.json",
              R"({"steps": 3, "eval": {"loss": 2.5}, "test": {"loss": 2.5}, "libtorch": "1.13.0",
                  "changes": ["a was 1, is 2", "b was 2, is 1"], "parameters": {"w": [1, 2]},
                  "memory": {"predicted": {"gradients": 1048576, "host": 2097152},
-                            "measured": {"gradients": 1048576, "host": 3145728}, "rest": "<odd"}})");
+                            "measured": {"gradients": 1048576, "host": 3145728}, "rest": "<odd",
+                            "replicas": [{"host": 0, "resident": 1048576},
+                                         {"host": 1, "resident": 2097152},
+                                         {"host": 1, "resident": 1048576}]}})");
   page = report_of(run);
   const auto rows = [&](const std::string& title) {
     const auto table = std::ranges::find(page.tables, title, &Table::title);
@@ -231,6 +234,9 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
   CHECK(rows("Memory") ==
         "of a replica: gradients | 1.0 MiB | 1.0 MiB\nall of the host | 2.0 MiB | 3.0 MiB\n"
         "rest |  | <odd");
+  CHECK(rows("Replicas") ==
+        "0 | 0 | 250 ms |  | 1.0 MiB\n1 | 1 | 500 ms |  | 2.0 MiB\n2 | 1 | 2 s |  | 1.0 MiB");
+  CHECK(rows("Hosts") == "0 | 1 | 1.0 MiB\n1 | 2 | 3.0 MiB");
   CHECK(rows("Parameters") == "w | 1; 2");
   CHECK(rows("How it ran") ==
         "steps | 3\nlibtorch | 1.13.0\nchanges | a was 1, is 2; b was 2, is 1");

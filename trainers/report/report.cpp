@@ -36,18 +36,24 @@ struct Place {
   double scale = 1;  // by which its values are shown
 };
 
+// What metrics say of each replica, by its number.
+constexpr const char* kReplicaOwn = "replica_own_s";
+constexpr const char* kReplicaWaiting = "replica_waiting_s";
+
 // Fields whose names alone don't tell people what they are, or in which unit.
 struct Named {
   std::string_view field;
   const char* text;
   double scale = 1;
 };
-constexpr std::array<Named, 6> kNamed{
+constexpr std::array<Named, 8> kNamed{
     {{"lr", "learning rate"},
      {"gflop_per_s", "GFLOP/s"},
      {"memory", "memory (MiB)", 0x1p-20},
      {"parts", "parts of a step (s)"},
      {"waiting_s", "waiting in a step (s)"},
+     {kReplicaOwn, "a replica's own work in a step (s)"},
+     {kReplicaWaiting, "waiting of a replica in a step (s)"},
      {"hidden_communication_s", "communication beside a step's other parts (s)"}}};
 
 const Named* named(std::string_view field) {
@@ -86,8 +92,10 @@ Place place_of(const std::string& name) {
   const std::size_t dot = name.rfind('.');
   const std::string field = name.substr(0, dot);
   const Named* const its = named(field);
+  const bool is_of_replica = field == kReplicaOwn || field == kReplicaWaiting;
   return {.chart = shown(field),
-          .curve = shown(dot == std::string::npos ? field : name.substr(dot + 1)),
+          .curve = is_of_replica ? str("replica ", name.substr(dot + 1))
+                                 : shown(dot == std::string::npos ? field : name.substr(dot + 1)),
           .scale = its == nullptr ? 1 : its->scale};
 }
 
@@ -139,6 +147,13 @@ class Charts {
   [[nodiscard]] std::vector<Chart> charts() {
     for (Ordered& each : charts_) {
       if (each.chart.name == shown("parts")) each.chart.note = slow_text();
+      if (each.chart.name != shown(kReplicaOwn) && each.chart.name != shown(kReplicaWaiting)) {
+        continue;
+      }
+      // Lines have replicas by their names: 10 before 2.
+      std::ranges::sort(each.chart.curves, {}, [](const Curve& curve) {
+        return std::pair(curve.name.size(), curve.name);
+      });
     }
     std::ranges::stable_sort(charts_, {}, &Ordered::order);
     return mapped(charts_, [](Ordered& each) { return std::move(each.chart); });
@@ -290,6 +305,48 @@ Table memory_table(Fields& fields) {
   return table;
 }
 
+// "4.31 ms", of the mean of a series; "" without one.
+std::string mean_text(const RunRecord& run, const std::string& name) {
+  const auto series = run.series.find(name);
+  if (series == run.series.end()) return "";
+  const auto mean = series->second.mean();
+  if (!mean) return "";
+  return *mean < 1 ? formatted("%.3g ms", 1e3 * *mean) : formatted("%.4g s", *mean);
+}
+
+// Who has computed, who has waited and what memory each took: the replicas and, of a job on
+// several hosts, these.
+std::vector<Table> tables_of_replicas(const RunRecord& run, Fields& fields) {
+  Table replicas{"Replicas",
+                 {"replica", "host", "own work in a step", "waiting in a step", "memory"}};
+  Table hosts{"Hosts", {"host", "replicas", "memory"}};
+  std::map<std::int64_t, std::pair<std::int64_t, double>> of_hosts;  // how many, and their bytes
+  const Fields taken_out = taken(fields, "memory.replicas");
+  const Json memory = taken_out.empty() ? Json::array() : taken_out.front().second;
+  for (std::size_t i = 0;; ++i) {
+    const auto name = [&](const char* field) { return str(field, ".", i); };
+    const bool has_memory = memory.is_array() && i < memory.size() && memory[i].is_object();
+    if (!has_memory && !run.series.contains(name(kReplicaOwn))) break;
+    std::vector<std::string> row{str(i), "", mean_text(run, name(kReplicaOwn)),
+                                 mean_text(run, name(kReplicaWaiting)), ""};
+    if (has_memory) {
+      const std::int64_t host = memory[i].value("host", std::int64_t{0});
+      const double bytes = memory[i].value("resident", 0.0);
+      row[1] = str(host);
+      row[4] = text_of_bytes(bytes);
+      ++of_hosts[host].first;
+      of_hosts[host].second += bytes;
+    }
+    replicas.rows.push_back(std::move(row));
+  }
+  for (const auto& [host, its] : of_hosts) {
+    hosts.rows.push_back({str(host), str(its.first), text_of_bytes(its.second)});
+  }
+  if (replicas.rows.size() < 2) replicas.rows.clear();
+  if (hosts.rows.size() < 2) hosts.rows.clear();
+  return {std::move(replicas), std::move(hosts)};
+}
+
 // What the run's result says of how it ran, or else the start of it that was the last.
 Json circumstances(const RunRecord& run, const std::vector<RunEvent>& events) {
   if (run.result.is_object()) return run.result;
@@ -312,6 +369,7 @@ std::vector<Table> tables_of(const RunRecord& run, const std::vector<RunEvent>& 
       figures.rows.push_back({shown(set), shown(name), shown_text(value)});
     }
   }
+  std::vector<Table> replicas = tables_of_replicas(run, fields);
   Table memory = memory_table(fields);
   Table parameters{"Parameters", {"name", "value"}};
   for (const auto& [name, value] : taken(fields, "parameters.")) {
@@ -321,8 +379,9 @@ std::vector<Table> tables_of(const RunRecord& run, const std::vector<RunEvent>& 
   for (const auto& [name, value] : fields) rest.rows.push_back({shown(name), shown_text(value)});
   Table config{"Config", {"key", "value"}};
   for (const auto& [key, value] : run.config) config.rows.push_back({key, value});
-  std::vector<Table> tables{std::move(figures), std::move(memory), std::move(parameters),
-                            std::move(rest), std::move(config)};
+  std::vector<Table> tables{std::move(figures), std::move(replicas[0]), std::move(replicas[1]),
+                            std::move(memory),  std::move(parameters),  std::move(rest),
+                            std::move(config)};
   std::erase_if(tables, [](const Table& table) { return table.rows.empty(); });
   return tables;
 }

@@ -317,6 +317,11 @@ MemoryReport memory_report(const Config& config, const DataSets& data, const Zer
       .measured = measured,
       .resident = static_cast<std::int64_t>(resident)};
   report.rest = report.resident - measured.host.total();
+  const at::Tensor own_part =
+      at::tensor({std::int64_t{launch_host()}, static_cast<std::int64_t>(grown)});
+  for (const at::Tensor& part : all_gather(own_part, axis).unbind()) {
+    report.replicas.push_back({part[0].item<std::int64_t>(), part[1].item<std::int64_t>()});
+  }
   const at::Tensor activations = at::zeros({}, at::kLong).fill_(replica.activations);
   report.activations = pmax(activations, axis).item<std::int64_t>();
   return report;

@@ -54,6 +54,16 @@ void add_parts(const watch::StepTimes& times,
   line.emplace_back("parts", parts);
   line.emplace_back("waiting_s", all.waited() / count);
   line.emplace_back("hidden_communication_s", all.hidden / count);
+  const auto replicas = times.sums();
+  if (replicas.size() < 2) return;
+  const auto steps = static_cast<double>(times.steps.size());
+  std::map<std::string, double> own, waiting;
+  for (const auto& [replica, its] : replicas) {
+    own[std::to_string(replica)] = its.own() / steps;
+    waiting[std::to_string(replica)] = its.waited() / steps;
+  }
+  line.emplace_back("replica_own_s", own);
+  line.emplace_back("replica_waiting_s", waiting);
 }
 
 }  // namespace
