@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
 """Looks at reports in headless Chromium: makes runs of 1, 3 and 200,000 lines with hostile names, has train write their
 reports, opens these at three widths, light, dark and printed, and leaves the pictures in a folder, for people to look at.
-Fails where a page is wider than its window, a text is cut, a name became more than text, or opening takes 1 s.
+Fails where a page is wider than its window, texts are cut or lie over each other, a name became more than text, or opening
+takes 1 s. Then a run is killed, stopped for a while, restarted and resumed on fewer workers: its report must have one curve
+and the marks. With --readme it becomes the pictures that README.md shows.
 
-tests/report/look.py [--train build/release/trainers/train] [--pictures report-pictures]
+tests/report/look.py [--train build/release/trainers/train] [--pictures report-pictures] [--readme trainers/report]
 """
 import argparse
 import json
 import math
+import os
 import pathlib
 import random
 import re
+import signal
 import subprocess
 import tempfile
+import time
 
 HOSTILE = "</script><script>document.title='broken'</script><b>é"
 
@@ -42,7 +47,24 @@ function use() {
   for (const points of ['20', '1']) { smoothing.value = points; send(smoothing, new Event('input')); }
   document.getElementById('whole').click();
 }
+// Texts as wide as their words, which must not lie over each other.
+function apart(elements) {
+  const boxes = [...elements].filter((each) => each.textContent.trim()).map((each) => {
+    const range = document.createRange();
+    range.selectNodeContents(each);
+    return [each.textContent.slice(0, 40), range.getBoundingClientRect()];
+  }).filter(([, box]) => box.width > 0);
+  boxes.forEach(([text, a], i) => boxes.slice(i + 1).forEach(([other, b]) => {
+    const over = Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
+      Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1;
+    if (over) wrong.push('over each other: ' + text + ' and ' + other);
+  }));
+}
 addEventListener('load', () => {
+  apart(document.querySelectorAll('h1, h2, #facts div, #controls label, #controls button, #controls .hint'));
+  for (const figure of document.querySelectorAll('figure')) {
+    apart(figure.querySelectorAll('h3, figcaption label, .dygraph-axis-label, .series span:last-child, summary'));
+  }
   if (document.documentElement.scrollWidth > innerWidth) wrong.push('the page is wider than its window');
   if (document.scripts.length !== SCRIPTS) wrong.push('there are ' + document.scripts.length + ' scripts');
   if (document.querySelector('main b, header b')) wrong.push('a name became an element');
@@ -113,10 +135,62 @@ def check(page, width, is_dark):
     return float(re.search(r'data-opened="([^"]*)"', body)[1]) / 1000
 
 
+def lines_of(run):
+    """The whole lines of a run's metrics so far."""
+    file = run / "metrics.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines(True) if line.endswith("\n")] if file.exists() else []
+
+
+def interrupted_run(train, run):
+    """Trains a perceptron for two epochs: a replica is stopped for a while and later killed, so that the job starts again;
+    then the whole job is killed, and goes on in one worker."""
+    config = [train, "--config", "configs/fashion_mnist_mlp.yaml", "--output", run]
+    settings = ["trainer.epochs=2", "trainer.log_every=20", "trainer.eval_every=200", "checkpoint.every=100",
+                "parallel.stall_warn_s=0.5"]
+    flags = [word for setting in settings for word in ("--set", setting)]
+    job = subprocess.Popen(config + flags + ["--max-restarts", "1"], stdout=subprocess.DEVNULL)
+
+    def wait_for(step):
+        while job.poll() is None and (not lines_of(run) or lines_of(run)[-1]["step"] < step):
+            time.sleep(0.05)
+        assert job.poll() is None, "the job has ended too early"
+
+    def replica():
+        children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+        return int(children[-1])
+
+    wait_for(300)
+    stopped = replica()
+    os.kill(stopped, signal.SIGSTOP)
+    time.sleep(1.5)
+    os.kill(stopped, signal.SIGCONT)
+    wait_for(560)
+    os.kill(replica(), signal.SIGKILL)
+    while "restarts" not in json.dumps(lines_of(run)):
+        time.sleep(0.05)
+    wait_for(1060)
+    job.kill()
+    job.wait()
+    subprocess.run(config + flags + ["--resume", "auto", "--workers", "1"], check=True, stdout=subprocess.DEVNULL)
+
+
+def check_interrupted(page):
+    """One curve, without a gap or a step twice, and the marks."""
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.S)[1])
+    kinds = [mark["kind"] for mark in data["marks"] if mark["kind"] != "slow"]
+    assert kinds[0] == "stalled" and [kind for kind in kinds if kind != "stalled"] == ["restarted", "resumed"], kinds
+    assert any("parallel.workers" in mark["text"] for mark in data["marks"]), data["marks"]
+    loss = data["charts"][0]["series"][0]
+    assert loss["name"] == "training" and loss["step"] == sorted(set(loss["step"])), loss["step"]
+    assert max(b - a for a, b in zip(loss["step"], loss["step"][1:])) <= 20, loss["step"]
+    assert loss["time"] == sorted(loss["time"]), loss["time"]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--train", default="build/release/trainers/train")
     parser.add_argument("--pictures", type=pathlib.Path, default=pathlib.Path("report-pictures"))
+    parser.add_argument("--readme", type=pathlib.Path, help="folder for report-light.png and report-dark.png")
     flags = parser.parse_args()
     flags.pictures.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as home:
@@ -134,6 +208,15 @@ def main():
                              "--virtual-time-budget=3000", f"--screenshot={flags.pictures / name}.png", page.as_uri())
                     print(f"{name}: {page.stat().st_size} bytes, {seconds:.2f} s")
             chromium("--no-pdf-header-footer", f"--print-to-pdf={flags.pictures / str(lines)}.pdf", page.as_uri())
+        run = pathlib.Path(home) / "fashion_mnist_mlp"
+        interrupted_run(flags.train, run)
+        page = run / "report.html"
+        check_interrupted(page)
+        for is_dark in (False, True):
+            name = f"report-{'dark' if is_dark else 'light'}.png"
+            chromium(f"--blink-settings=preferredColorScheme={0 if is_dark else 1}", "--window-size=1040,640",
+                     "--virtual-time-budget=3000", f"--screenshot={(flags.readme or flags.pictures) / name}", page.as_uri())
+            print(name)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
   const dashes = [null, [6, 3], [2, 3]];
   const quiet = '#808080';
   const colorOf = (i) => colors[i % colors.length];
-  const markColor = {resumed: '#2f7fd1', restarted: '#d9742b', skipped: '#d14b4b', stalled: '#8a6fd8'};
+  const markColor = {resumed: '#2f7fd1', restarted: '#d9742b', skipped: '#d14b4b', stalled: '#8a6fd8', slow: '#a08000'};
 
   // element('a', {href: '…'}, child or text…)
   function element(name, attributes, ...children) {
