@@ -167,6 +167,7 @@ TEST_CASE("result.json has the memory by category, predicted and measured") {
       CHECK(measured >= 0.95 * predicted - 4096);
     }
     CHECK(result["memory"]["resident"].get<double>() > 0);
+    CHECK(result["memory"]["replicas"].size() == result["replicas"].get<std::size_t>());
   }
 }
 
