@@ -77,6 +77,7 @@
 #include "framework/training/forward_place.h"
 #include "framework/training/keyed_module.h"
 #include "framework/training/memory_prediction.h"
+#include "framework/training/phase.h"
 #include "framework/training/process_generator.h"
 #include "framework/training/recompute.h"
 #include "framework/training/sharded_optimizer.h"

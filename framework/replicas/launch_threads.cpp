@@ -18,6 +18,7 @@
 #include "framework/replicas/worker.h"
 #include "framework/watch/job_trace.h"
 #include "framework/watch/long_waits.h"
+#include "framework/watch/pause_watch.h"
 
 namespace lockstep::replicas {
 
@@ -70,10 +71,12 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
     running.emplace(Range{0, options.replicas}, failure, run);
     bool told = false;
     watch::LongWaits waits(*memory->board(), {0, count}, plan.in_turns(options.stall_warning));
+    watch::PauseWatch pauses(*memory->recorder(), {0, options.replicas});
     watch::JobTrace trace(0, {{0, options.replicas}}, *memory->recorder(),
                           trace_uses(options.trace));
     trace.set_workers({{0, ::getpid()}});
     const auto look = [&] {
+      pauses.look();
       trace.progress();
       for (const watch::Stall& stall : waits.stalls(*memory->recorder()))
         tell_stall(stall.text, options);

@@ -33,6 +33,7 @@
 #include "framework/replicas/running_job.h"
 #include "framework/replicas/worker.h"
 #include "framework/watch/long_waits.h"
+#include "framework/watch/pause_watch.h"
 
 namespace lockstep::replicas {
 namespace {
@@ -208,7 +209,7 @@ struct Watched : WorkerProcess {
   void begin_pauses(watch::Recorder& recorder) {
     pauses.clear();
     for (std::int64_t replica = replicas.offset; replica < replicas.end(); ++replica) {
-      pauses.emplace_back(recorder.take(static_cast<int>(replica), "launcher"));
+      pauses.emplace_back(recorder.take_launchers(static_cast<int>(replica)));
     }
   }
 
@@ -264,6 +265,8 @@ class Supervisor {
         timeout_(hosts.plan.in_turns(options.timeout)),
         long_waits_(board, {processes.front().index, std::ssize(processes)},
                     hosts.plan.in_turns(options.stall_warning)),
+        pauses_(recorder, {processes.front().replicas.offset,
+                           processes.back().replicas.end() - processes.front().replicas.offset}),
         stop_(stop),
         job_(hosts, options, store_, board) {
     const std::string host = job_.has_hosts() ? str("host ", job_.own(), ", ") : "";
@@ -399,6 +402,7 @@ class Supervisor {
     }
     job_.add_to(polled);
     polled.wait(timeout);
+    pauses_.look();
     job_.progress();
     for (Watched& w : workers_) {
       if (!w.wait_status) reap(w);
@@ -528,6 +532,7 @@ class Supervisor {
   std::int64_t restarts_;  // before this run
   milliseconds timeout_;
   watch::LongWaits long_waits_;
+  watch::PauseWatch pauses_;
   const StopSignals& stop_;
   bool told_ = false;  // that replicas are asked to end
   bool told_left_out_ = false;

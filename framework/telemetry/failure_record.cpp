@@ -121,6 +121,12 @@ std::string text_of(const Event& event) {
   return is_call(event) && !event.name.empty() ? event.name : "its " + event.kind;
 }
 
+bool is_stopped(const Replica& replica) {
+  return std::ranges::any_of(replica.events, [](const Event& event) {
+    return event.kind == watch::name_of(SpanKind::pause) && !event.end_s;
+  });
+}
+
 std::string replicas_text(const std::vector<std::int64_t>& replicas) {
   return (replicas.size() == 1 ? "replica " : "replicas ") + join(replicas);
 }
@@ -129,7 +135,10 @@ std::string replicas_text(const std::vector<std::int64_t>& replicas) {
 std::string doing_text(const Replica& replica, const std::vector<const Replica*>& all) {
   const Event* const last = last_event(replica);
   if (last == nullptr) return "nothing is recorded";
-  std::string text = (last->end_s ? "last in " : "in ") + text_of(*last);
+  std::string text = is_stopped(replica) ? "stopped by a signal, " : "";
+  text += last->end_s ? "last in " : "in ";
+  if (last->kind == watch::name_of(SpanKind::step)) return text + "step " + last->id;
+  text += text_of(*last);
   if (replica.step) text += str(", step ", *replica.step);
   if (!is_call(*last) || last->id.empty()) return text;
   std::vector<std::int64_t> absent;
@@ -146,6 +155,7 @@ std::string rest_text(const Replica& replica) {
   if (last == nullptr) return "";
   std::string text =
       str(", for ", formatted("%.3f", last->end_s.value_or(0) - last->begin_s), " s");
+  if (last->end_s) text += str(" until ", formatted("%.3f", -*last->end_s), " s before");
   if (is_call(*last)) return text;
   const Event* before = nullptr;
   for (const Event& event : replica.events) {

@@ -129,7 +129,7 @@ std::vector<std::size_t> DataParallel::take_rest() {
   return without;
 }
 
-void DataParallel::end(bool has_loss) {
+bool DataParallel::end(bool has_loss) {
   const auto without = take_rest();
   training::UnusedParameters& unused = module_.unused();
   if (has_loss || without.size() < all_.tensors.size()) unused.add(without);
@@ -137,14 +137,13 @@ void DataParallel::end(bool has_loss) {
   (void)gradients_->finish();
   module_.draws().end_backward(is_last_);
   is_first_ = is_last_;
-  if (!is_last_) return;
+  if (!is_last_) return false;
   module_.buffers().synchronize();
   show_means();
   unused.end_step();
   training::SameGradients& same = module_.same_gradients();
   if (same.is_watching()) same.compare(training::numbers_of_all(same.take(), axis_));
-  current_environment()->member().seat->end_step(
-      static_cast<std::uint64_t>(module_.draws().steps()));
+  return true;
 }
 
 // .grad() becomes the mean: the memory where it is, but for half types, whose means are in float32.

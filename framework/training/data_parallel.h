@@ -101,7 +101,7 @@ class DataParallel : public training::ArchivedState, private training::Replicate
                 std::source_location where);
   void begin(const AxisCall& call, const at::Tensor& loss) override;
   void add(std::size_t index, const at::Tensor& gradient) override;
-  void end(bool has_loss) override;
+  bool end(bool has_loss) override;
   [[nodiscard]] std::vector<std::size_t> take_rest();
   void show_means();
   void tell_sums() const;

@@ -1,5 +1,7 @@
 #include "framework/training/replicated_module.h"
 
+#include <utility>
+
 #include <torch/nn/modules/batchnorm.h>
 
 #include "framework/base/text.h"
@@ -56,13 +58,15 @@ void ReplicatedModule::check_initialization() const {
 
 void ReplicatedModule::backward(const at::Tensor& loss, const BackwardOptions& options,
                                 const AxisCall& call) {
-  const watch::RecordedSpan span(watch::track_here, recorded());
+  std::optional<watch::RecordedSpan> span(std::in_place, watch::track_here, recorded());
   begin(call, loss);
   torch_placed([&] { return lockstep::str("in the backward of step ", draws_->steps() + 1); },
                [&] {
                  if (loss.defined()) hooks_->backward(loss, options);
                });
-  end(loss.defined());
+  const bool is_step = end(loss.defined());
+  span.reset();
+  if (is_step) end_step(draws_->steps());
 }
 
 void ReplicatedModule::begin(const AxisCall& call, const at::Tensor& loss) {
@@ -82,18 +86,23 @@ void ReplicatedModule::add(std::size_t index, const at::Tensor& gradient) {
   receiver_.add(index, gradient);
 }
 
-void ReplicatedModule::end(bool has_loss) {
+bool ReplicatedModule::end(bool has_loss) {
   const CalledFrom scope(*call_);
-  receiver_.end(has_loss);
+  return receiver_.end(has_loss);
+}
+
+void ReplicatedModule::end_step(std::int64_t number) {
+  current_environment()->member().seat->end_step(static_cast<std::uint64_t>(number));
+  if (watch::track_here != nullptr) watch::track_here->end_step(static_cast<std::uint64_t>(number));
 }
 
 // Of a backward of the program's own, whose span is recorded once it is over: nobody tells of one
 // that throws.
 void ReplicatedModule::end_others() {
   const watch::Recorder::Details details = recorded();
-  end(/*has_loss=*/true);
-  watch::Recorder::Track* const track = watch::track_here;
-  if (track != nullptr) track->end(track->begin(details, began_), details, began_);
+  const bool is_step = end(/*has_loss=*/true);
+  if (watch::track_here != nullptr) watch::track_here->add(details, began_);
+  if (is_step) end_step(draws_->steps());
 }
 
 watch::Recorder::Details ReplicatedModule::recorded() const {

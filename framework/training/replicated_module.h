@@ -31,7 +31,8 @@ class ReplicatedModule : private NonCopyable {
     /// where the replica has none.
     virtual void begin(const AxisCall& call, const at::Tensor& loss) = 0;
     virtual void add(std::size_t index, const at::Tensor& gradient) = 0;
-    virtual void end(bool has_loss) = 0;
+    /// Returns whether the trainer's step ends with it.
+    virtual bool end(bool has_loss) = 0;
 
    protected:
     ~Receiver() = default;
@@ -60,6 +61,8 @@ class ReplicatedModule : private NonCopyable {
   void backward(const at::Tensor& loss, const BackwardOptions& options, const AxisCall& call);
   /// Gives the receiver a gradient, which must be dense.
   void add(std::size_t index, const at::Tensor& gradient);
+  /// From now on messages and the recorder know that step `number` is over.
+  static void end_step(std::int64_t number);
 
   [[nodiscard]] ModuleBuffers& buffers() noexcept { return *buffers_; }
   [[nodiscard]] const ModuleBuffers& buffers() const noexcept { return *buffers_; }
@@ -72,7 +75,7 @@ class ReplicatedModule : private NonCopyable {
   void start(Buffers rule, std::uint64_t seed);
   void check_batch_norms(const AxisCall& call) const;
   void begin(const AxisCall& call, const at::Tensor& loss);
-  void end(bool has_loss);
+  [[nodiscard]] bool end(bool has_loss);
   void end_others();
   [[nodiscard]] watch::Recorder::Details recorded() const;
 

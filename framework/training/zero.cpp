@@ -118,8 +118,10 @@ void ZeroTrainer::backward(const at::Tensor& loss, const training::BackwardOptio
 }
 
 StepReport ZeroTrainer::step(double lr, std::source_location where) {
-  const watch::RecordedSpan span(watch::track_here, {.kind = watch::SpanKind::update,
-                                                     .id = static_cast<std::uint64_t>(steps_ + 1)});
+  std::optional<watch::RecordedSpan> span(
+      std::in_place, watch::track_here,
+      watch::Recorder::Details{.kind = watch::SpanKind::update,
+                               .id = static_cast<std::uint64_t>(steps_ + 1)});
   const training::TrainerCall call({"ZeroTrainer::step", axis_, where});
   check_whole_step(call);
   call.require(std::isfinite(lr), "the learning rate is ", lr);
@@ -186,7 +188,8 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
     // The memory in which the module was made, and parts of the first step that come but once.
     if (updates_++ == 0) release_freed_memory();
   }
-  current_environment()->member().seat->end_step(static_cast<std::uint64_t>(steps_));
+  span.reset();
+  module_.end_step(steps_);
   return report;
 }
 
@@ -402,13 +405,13 @@ void ZeroTrainer::add(std::size_t index, const at::Tensor& gradient) {
   blocks_->gradient_ready(index);
 }
 
-void ZeroTrainer::end(bool has_loss) {
+bool ZeroTrainer::end(bool has_loss) {
   const auto without = gradients_->finish();
   blocks_->end_backward();
   has_loss ? module_.unused().add(without) : clear_gradients();
   ++microbatch_;
   module_.draws().end_backward(microbatch_ == options_.accumulate);
-  if (microbatch_ < options_.accumulate || !gradients_->has_whole_means()) return;
+  if (microbatch_ < options_.accumulate || !gradients_->has_whole_means()) return false;
   const c10::AutoGradMode no_grad(false);
   shown_versions_.clear();
   for (std::size_t i = 0; i < parameters_.tensors.size(); ++i) {
@@ -418,6 +421,7 @@ void ZeroTrainer::end(bool has_loss) {
     // A half type's is in float32.
     if (shown_[i].scalar_type() == parameter.scalar_type()) parameter.mutable_grad() = shown_[i];
   }
+  return false;
 }
 
 // Whether the program has written gradients that it was shown; it must not have set any others.

@@ -196,7 +196,7 @@ class ZeroTrainer : public training::ArchivedState, private training::Replicated
  private:
   void begin(const AxisCall& call, const at::Tensor& loss) override;
   void add(std::size_t index, const at::Tensor& gradient) override;
-  void end(bool has_loss) override;
+  bool end(bool has_loss) override;
   void lay_out(const at::Tensor& loss);
   void check_own_values(const AxisCall& call) const;
   void check_not_whole(const AxisCall& call) const;

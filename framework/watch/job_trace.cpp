@@ -197,7 +197,6 @@ void JobTrace::look() {
   gather(is_near_ ? Recorder::Names::read : Recorder::Names::left_out);
   const std::int64_t step = newest();
   if (step + 1 < wanted_->first) {
-    // The step before stays: it may say where the first one begins.
     is_cut_ = false;
     for (auto& [place, track] : gathered_)
       std::erase_if(track.spans, [](const auto& entry) { return entry.second.end != 0; });
@@ -236,20 +235,14 @@ bool JobTrace::is_over() const {
 Trace::Host JobTrace::own_part() {
   std::uint64_t begin = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t end = 0;
-  const auto each_span = [&](const auto& call) {
-    for (const auto& [place, track] : gathered_) {
-      for (const auto& [number, span] : track.spans) call(span);
+  for (const auto& [place, track] : gathered_) {
+    for (const auto& [number, span] : track.spans) {
+      const auto step = step_of(span);
+      if (!step || *step < wanted_->first || *step > wanted_->last) continue;
+      begin = std::min(begin, span.begin);
+      end = std::max(end, span.end == 0 ? recorder_now() : span.end);
     }
-  };
-  bool has_steps = false;
-  each_span([&](const Recorder::Span& span) { has_steps |= span.kind == SpanKind::step; });
-  each_span([&](const Recorder::Span& span) {
-    const auto step = step_of(span);
-    // In a loop that does not say where steps begin, the last update before does.
-    if (!step || *step < wanted_->first - (has_steps ? 0 : 1) || *step > wanted_->last) return;
-    begin = std::min(begin, span.begin);
-    end = std::max(end, span.end == 0 ? recorder_now() : span.end);
-  });
+  }
   Trace::Host part{.name = own_name(), .is_cut = is_cut_};
   std::size_t left = kMostSpans;
   for (const auto& [place, track] : gathered_) {

@@ -13,18 +13,19 @@ std::vector<LongWaits::Found> LongWaits::look() {
   using std::chrono::milliseconds;
   const auto now = Clock::now();
   if (first_.count() == 0 || now < next_) return {};
-  next_ = now + std::clamp(first_ / 8, milliseconds(20), milliseconds(1000));
+  next_ = now + std::clamp(first_ / 8, milliseconds(20), milliseconds(50));
   std::vector<Found> found;
   decltype(waits_) still;
   for (std::int64_t number = workers_.offset; number < workers_.end(); ++number) {
     const auto worker = static_cast<int>(number);
     for (const Board::Wait& wait : board_.waits(worker)) {
       const auto before = waits_.find({worker, wait.seat});
-      Known known{.version = wait.version, .since = now, .next = now + first_};
+      Known known{.version = wait.version, .waited = Waited(now), .next = first_};
       if (before != waits_.end() && before->second.version == wait.version) known = before->second;
-      if (now >= known.next) {
-        known.next = std::min(known.since + 2 * (known.next - known.since), now + most_);
-        found.push_back({wait, now - known.since, ++known.times});
+      const Clock::duration lasts = known.waited.look();
+      if (lasts >= known.next) {
+        known.next = std::min<Clock::duration>(2 * known.next, lasts + most_);
+        found.push_back({wait, lasts, ++known.times});
       }
       still.emplace(std::pair(worker, wait.seat), known);
     }

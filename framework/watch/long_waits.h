@@ -9,6 +9,7 @@
 
 #include "framework/base/range.h"
 #include "framework/base/record.h"
+#include "framework/base/waited.h"
 #include "framework/watch/board.h"
 #include "framework/watch/recorder.h"
 
@@ -25,7 +26,8 @@ struct Stall {
   bool operator==(const Stall&) const = default;
 };
 
-/// Looks on a board for members of a host's workers that wait for long. For one thread.
+/// Looks on a board for members of a host's workers that wait for long. Pauses of the looking
+/// process do not count. For one thread.
 class LongWaits {
  public:
   /// Of a wait look() tells when it has lasted for `first` (zero: never), again when that has
@@ -36,7 +38,7 @@ class LongWaits {
 
   struct Found {
     Board::Wait wait;
-    std::chrono::steady_clock::duration lasts{};
+    Waited::Clock::duration lasts{};
     int times = 0;  ///< how often look() has told of it
   };
   /// Call it often, compared with `first`.
@@ -46,11 +48,11 @@ class LongWaits {
   [[nodiscard]] std::vector<Stall> stalls(const Recorder& recorder);
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Clock = Waited::Clock;
   struct Known {
     std::uint64_t version;
-    Clock::time_point since;
-    Clock::time_point next;
+    Waited waited;
+    Clock::duration next;
     int times = 0;
   };
 

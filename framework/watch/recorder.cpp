@@ -119,14 +119,23 @@ TrackWords& Recorder::words(int replica, std::size_t track) const {
 std::unique_ptr<Recorder::Track> Recorder::take(int replica, std::string_view name) {
   // The one that had this name before one without, and that before any.
   for (int tries = 0; tries < 3; ++tries) {
-    for (std::size_t track = 0; track < kTracks; ++track) {
-      TrackWords& words = this->words(replica, track);
-      const bool fits = tries == 2 || read_text(words.name) == (tries == 0 ? name : "");
-      if (fits && words.taken.replace(0, 1))
-        return std::make_unique<Track>(*this, replica, track, name);
+    for (std::size_t track = 0; track + 1 < kTracks; ++track) {
+      const std::string its = read_text(words(replica, track).name);
+      if (tries < 2 && its != (tries == 0 ? name : "")) continue;
+      if (auto taken = take_track(replica, track, name)) return taken;
     }
   }
   return nullptr;
+}
+
+std::unique_ptr<Recorder::Track> Recorder::take_launchers(int replica) {
+  return take_track(replica, kTracks - 1, "launcher");
+}
+
+std::unique_ptr<Recorder::Track> Recorder::take_track(int replica, std::size_t track,
+                                                      std::string_view name) {
+  const bool is_free = words(replica, track).taken.replace(0, 1);
+  return is_free ? std::make_unique<Track>(*this, replica, track, name) : nullptr;
 }
 
 Recorder::Recording Recorder::read(int replica, std::size_t track, std::uint64_t after,
@@ -181,18 +190,41 @@ std::uint32_t Recorder::Track::add_name(Known& known, std::uint64_t key, std::st
 std::uint64_t Recorder::Track::begin(const Details& details, std::uint64_t at) noexcept {
   if (process_ != process_generation()) return 0;
   write(details, at, 0);
+  if (details.kind == SpanKind::step) {
+    step_ = details.id;
+    in_step_ = true;
+  }
   return begun_;
 }
 
 void Recorder::Track::end(std::uint64_t number, const Details& details,
                           std::uint64_t began) noexcept {
   if (number == 0) return;
+  if (details.kind == SpanKind::step) in_step_ = false;
   const std::uint64_t now = recorder_now();
   if (begun_ - number < kSpans) {
     words_.span(number).end.store(now);
   } else {
     write(details, began, now);
   }
+}
+
+void Recorder::Track::add(const Details& details, std::uint64_t began,
+                          std::uint64_t ended) noexcept {
+  if (process_ == process_generation()) write(details, began, ended);
+}
+
+void Recorder::Track::end_step(std::uint64_t number) noexcept {
+  if (in_step_) return;
+  const bool follows = number == step_ + 1 || number == step_;  // of another trainer's, the same
+  if (step_ended_ != 0 && follows) add({.kind = SpanKind::step, .id = number}, step_ended_);
+  step_ended_ = recorder_now();
+  step_ = number;
+}
+
+std::uint64_t Recorder::Track::step() const noexcept {
+  if (in_step_) return step_;
+  return step_ended_ != 0 ? step_ + 1 : 0;
 }
 
 void Recorder::Track::write(const Details& details, std::uint64_t began,

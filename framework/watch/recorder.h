@@ -51,7 +51,7 @@ struct TrackWords;
 /// What the replicas of a job do, and when: the last kSpans spans of each track. A track is a
 /// thread's part of a replica: its own, and those that reduce or gather beside it. The memory is a
 /// process' own or a part of the job's HostMemory: it outlives a replica that is killed. A replica
-/// has 1.3 MiB of addresses, of which only used pages take memory.
+/// has 2.6 MiB of addresses, of which only used pages take memory.
 ///
 /// How long a replica has waited for others in a call, and for whom, follows from all their spans
 /// with its id: the last to begin is whom the others waited for (step_times.h).
@@ -62,8 +62,8 @@ struct TrackWords;
 class Recorder {
  public:
   static constexpr std::uint64_t kSpans = 4096;
-  static constexpr std::size_t kTracks = 4;             ///< of a replica
-  static constexpr std::uint32_t kNames = 512;          ///< of a track, from 1
+  static constexpr std::size_t kTracks = 8;     ///< of a replica; the last is its launcher's alone
+  static constexpr std::uint32_t kNames = 512;  ///< of a track, from 1
   static constexpr std::uint32_t kOthers = kNames - 1;  ///< stands for all that come later
 
   class Track;
@@ -103,9 +103,11 @@ class Recorder {
   [[nodiscard]] static std::size_t bytes_for(int replicas) noexcept;
 
   /// A free track of `replica` for one thread: the one that had this name (31 bytes at most)
-  /// before, or another. nullptr if all kTracks are taken. The recorder may go before its tracks.
+  /// before, or another. nullptr if all are taken. The recorder may go before its tracks.
   /// ValueError if there is no such replica.
   [[nodiscard]] std::unique_ptr<Track> take(int replica, std::string_view name);
+  /// The track "launcher", for what the replica's launcher sees of it; nullptr while it is taken.
+  [[nodiscard]] std::unique_ptr<Track> take_launchers(int replica);
 
   /// Whether a reader wants the spans' names, which take most of its time.
   enum class Names { read, left_out };
@@ -119,6 +121,8 @@ class Recorder {
 
  private:
   [[nodiscard]] TrackWords& words(int replica, std::size_t track) const;
+  [[nodiscard]] std::unique_ptr<Track> take_track(int replica, std::size_t track,
+                                                  std::string_view name);
 
   int replicas_;
   std::shared_ptr<std::byte> data_;
@@ -160,6 +164,18 @@ class Recorder::Track : private NonCopyable {
   [[nodiscard]] std::uint64_t begin(const Details& details, std::uint64_t at) noexcept;
   /// `details` and `began` are those of begin().
   void end(std::uint64_t number, const Details& details, std::uint64_t began) noexcept;
+  /// A span that is over.
+  void add(const Details& details, std::uint64_t began,
+           std::uint64_t ended = recorder_now()) noexcept;
+
+  /// Step `number` of a loop that has no spans of steps ends now. It has begun where the one before
+  /// ended: of the first nobody knows that. Of several loops with steps in turns these have the
+  /// parts of one. Within a span of a step this does nothing.
+  void end_step(std::uint64_t number) noexcept;
+  /// The number of the step that goes on, as spans or end_step() tell it; 0: nobody knows.
+  [[nodiscard]] std::uint64_t step() const noexcept;
+  /// That of the next one.
+  [[nodiscard]] std::uint64_t next_step() const noexcept { return step_ + 1; }
 
  private:
   struct Known {
@@ -176,6 +192,9 @@ class Recorder::Track : private NonCopyable {
   TrackWords& words_;
   std::uint64_t process_ = process_generation();
   std::uint64_t begun_;
+  std::uint64_t step_ = 0;        // the last of which there is a span, or an end
+  bool in_step_ = false;          // its span goes on
+  std::uint64_t step_ended_ = 0;  // by end_step(), then
   std::size_t known_count_ = 0;
   std::array<Known, kKnown> known_{};
 };

@@ -101,27 +101,18 @@ std::vector<Span> own_spans(const ReplicaRecording& recording, const StepEnds& e
   }
   end_open(spans, ends);
   std::erase_if(spans, [](const Span& span) { return span.end == 0; });
-  const auto has = [&](SpanKind kind) {
-    return std::ranges::any_of(spans,
-                               [&](const Span& span) { return span.kind == kind && span.id != 0; });
-  };
-  if (!has(SpanKind::step)) {
-    const SpanKind last = has(SpanKind::update) ? SpanKind::update : SpanKind::backward;
-    StepEnds own;
-    for (const Span& span : spans) {
-      if (span.kind == last) own[span.id] = std::max(own[span.id], span.end);
-    }
-    for (auto end = own.begin(); end != own.end(); ++end) {
-      const auto before = own.find(end->first - 1);
-      if (before == own.end() || before->second >= end->second) continue;
-      spans.push_back(
-          {.kind = SpanKind::step, .begin = before->second, .end = end->second, .id = end->first});
-    }
-  }
   std::ranges::stable_sort(spans, {}, [](const Span& span) {
     return std::tuple(span.begin, ~span.end, span.kind != SpanKind::step);
   });
   return spans;
+}
+
+// "its forward of step 7", "step 7", "psum over 'data' at model.cpp:44".
+std::string text_of(const Span& span) {
+  if (is_call(span.kind) && !span.name.empty()) return span.name;
+  const bool has_step = !is_call(span.kind) && span.id > 0;
+  if (span.kind == SpanKind::step && has_step) return str("step ", span.id);
+  return str("its ", name_of(span.kind), has_step ? str(" of step ", span.id) : "");
 }
 
 // When each replica has come to each call, by its id.
@@ -325,19 +316,26 @@ std::vector<ReplicaRecording> read_replicas(const Recorder& recorder, const Trac
 std::string doing_text(const std::vector<ReplicaRecording>& recordings) {
   std::vector<std::string> texts;
   for (const ReplicaRecording& recording : recordings) {
-    const Span* innermost = nullptr;
+    const Span* innermost = nullptr;  // of what goes on
+    const Span* last = nullptr;       // of what is over
     for (const auto& track : recording.tracks) {
       for (const Span& span : track.spans) {
-        const bool counts = track.track == "replica" || span.kind == SpanKind::pause;
-        if (counts && span.end == 0) innermost = &span;
+        if (track.track != "replica" && span.kind != SpanKind::pause) continue;
+        if (span.end == 0) innermost = &span;
+        if (span.end != 0 && (last == nullptr || span.end > last->end)) last = &span;
       }
     }
-    if (innermost == nullptr || is_call(innermost->kind)) continue;
-    const double lasts = seconds(recorder_now() - innermost->begin);
-    texts.push_back(str("replica ", recording.replica, " has been in its ",
-                        name_of(innermost->kind),
-                        innermost->id > 0 ? str(" of step ", innermost->id) : "", " for ",
-                        std::round(lasts * 10) / 10, " s"));
+    const bool is_waiting = innermost != nullptr && is_call(innermost->kind);
+    if (is_waiting || (innermost == nullptr && last == nullptr)) continue;
+    const std::uint64_t since = innermost != nullptr ? innermost->begin : last->end;
+    const std::string lasts = str(std::round(seconds(recorder_now() - since) * 10) / 10, " s");
+    const std::string who = str("replica ", recording.replica, " has been ");
+    if (innermost == nullptr)
+      texts.push_back(str(who, "in code of its own for ", lasts, ", since ", text_of(*last)));
+    else if (innermost->kind == SpanKind::pause)
+      texts.push_back(str(who, "stopped for ", lasts));
+    else
+      texts.push_back(str(who, "in ", text_of(*innermost), " for ", lasts));
   }
   return join(texts, "; ");
 }
@@ -361,9 +359,7 @@ void StepWatch::forget(const ReplicaRecording& recording) {
   std::uint64_t begin = 0;  // of that step
   for (const auto& track : recording.tracks) {
     const auto first = std::ranges::find_if(track.spans, [&](const Span& span) {
-      const bool has_number = span.kind == SpanKind::step || span.kind == SpanKind::update ||
-                              span.kind == SpanKind::backward;
-      return has_number && span.id == static_cast<std::uint64_t>(last_step_);
+      return span.kind == SpanKind::step && span.id == static_cast<std::uint64_t>(last_step_);
     });
     if (track.track == "replica" && first != track.spans.end()) begin = first->begin;
   }

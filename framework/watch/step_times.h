@@ -69,9 +69,8 @@ struct StepTimes {
   [[nodiscard]] std::optional<SlowReplica> slow() const { return slow_replica(paces()); }
 };
 
-/// A step is what a span of that kind says. In a loop without any it ends with the last update of
-/// its number, or the last backward where a trainer updates nothing, and begins where the step
-/// before ends. A replica whose step goes on still, though another has ended it, has done its part.
+/// A step is what spans of that kind with its number say. A replica whose step goes on still,
+/// though another has ended it, has done its part.
 /// Other spans that go on, and steps that are not whole, are left out. Where only
 /// some of a call's replicas are given, such as one host's, waits for the others do not count. Any
 /// thread.
@@ -88,8 +87,9 @@ using TrackNumbers = std::map<std::pair<int, std::size_t>, std::uint64_t>;
     const Recorder& recorder, const TrackNumbers& after = {},
     Recorder::Names names = Recorder::Names::read);
 
-/// What replicas are in now that wait in no call for others: "replica 1 has been in its forward of
-/// step 7 for 15.2 s; …"; "" if there are none.
+/// What replicas are in now that wait in no call for others, or have ended last: "replica 1 has
+/// been in its forward of step 7 for 15.2 s; replica 2 has been in code of its own for 15.1 s,
+/// since step 6"; "" if there are none.
 [[nodiscard]] std::string doing_text(const std::vector<ReplicaRecording>& recordings);
 
 /// Tells a replica, now and then, what this host's replicas did since the last time. A call reads

@@ -41,6 +41,7 @@ void zero(const std::shared_ptr<Net>& model, const Tensor& inputs, const Tensor&
 #include "framework_training_2.inc"
 #include "framework_training_5.inc"
 #include "framework_training_6.inc"
+#include "framework_training_8.inc"
 }
 
 void averaging(const std::shared_ptr<Net>& model, torch::optim::SGD& optimizer,

@@ -1,6 +1,7 @@
 // What a job meets around it: how it was started, who stops it, and what its replicas do to the
 // process that they are in.
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -75,16 +76,33 @@ void take_all_ends() {
   (void)::sigaction(SIGCHLD, &action, nullptr);
 }
 
+// Whether each of the job's replicas has a pause of so many seconds.
+bool all_were_paused(double least) {
+  const auto replicas = watch::read_replicas(watch::track_here->recorder());
+  return std::ranges::all_of(replicas, [&](const watch::ReplicaRecording& replica) {
+    return std::ranges::any_of(replica.tracks.back().spans, [&](const auto& span) {
+      return span.kind == watch::SpanKind::pause &&
+             static_cast<double>(span.end - span.begin) * 1e-9 > least;
+    });
+  });
+}
+
+constexpr int kTellPause = 2;
+
 // A job that goes on until its test has it end.
 struct Endless {
   explicit Endless(LaunchOptions options) : program(launching([this] { run(); }, options)) {
     REQUIRE(eventually([&] { return pids.set() == 3; }));
   }
   void run() {
-    do {
+    int told = 0;
+    while (told == 0) {
       meet();
       pids[own_index()] = ::getpid();
-    } while (psum(at::full({}, own_index() == 0 ? end[0].load() : 0), "data").item<int>() == 0);
+      told = psum(at::full({}, own_index() == 0 ? end[0].load() : 0), "data").item<int>();
+    }
+    if (told == kTellPause && own_index() == 0)
+      expect(eventually([] { return all_were_paused(2); }), "the recorder has the pause of all");
   }
 
   SharedNumbers pids{3};
@@ -186,7 +204,7 @@ TEST_CASE("launch: closed standard streams take nothing from a job") {
   }
 }
 
-TEST_CASE("launch: a job that is paused for longer than its timeout goes on") {
+TEST_CASE("launch: a job that is paused for longer than its timeout goes on, and has recorded it") {
   for (LaunchOptions options : kinds()) {
     INFO(text_of(options));
     options.timeout = milliseconds(1000);
@@ -200,7 +218,7 @@ TEST_CASE("launch: a job that is paused for longer than its timeout goes on") {
     for (const pid_t pid : everyone()) CHECK(eventually([&] { return stopped(pid); }));
     ::poll(nullptr, 0, 2500);  // what is to pass unseen
     (void)::kill(-job.program.pid(), SIGCONT);
-    job.end[0] = 1;
+    job.end[0] = kTellPause;
     check_status(job.program.wait(), 0);
   }
 }

@@ -91,6 +91,21 @@ TEST_CASE("a record of a failure says what each replica did, also the one that w
         "Lockstep 1, LibTorch 2\n");
 }
 
+TEST_CASE("people are told which replica was stopped, and which had come back from its last call") {
+  JobFailure failure{.verdict = "Timeout", .noticed = kNoticed};
+  failure.replicas = {
+      recording(0, {event(SpanKind::step, 600, 500, 6), event(SpanKind::update, 550, 501, 6)}),
+      recording(1, {event(SpanKind::step, 600, -1, 7)})};
+  failure.replicas[1].tracks.push_back(
+      {.track = "launcher", .begun = 1, .spans = {event(SpanKind::pause, 400, -1, 0)}});
+  CHECK(without_time(failure_text({failure_record(failure, "v")})) ==
+        "the job failed at T:\n"
+        "  Timeout\n"
+        "replica 0: last in its update, step 6, for 0.049 s until 0.501 s before\n"
+        "replica 1: stopped by a signal, in step 7, for 0.600 s\n"
+        "v\n");
+}
+
 TEST_CASE("hosts that share a run's folder leave a record each, of which people read one text") {
   const TemporaryFolder folder;
   JobFailure failure = killed();

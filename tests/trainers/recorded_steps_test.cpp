@@ -18,6 +18,7 @@
 #include "framework/data/loader.h"
 #include "framework/replicas/launch.h"
 #include "framework/training/data_parallel.h"
+#include "framework/training/phase.h"
 #include "framework/training/zero.h"
 #include "framework/watch/step_times.h"
 #include "tests/catch.h"
@@ -148,8 +149,12 @@ TEST_CASE("in loops of one's own the replica that is slow is found, and who wait
     for (int step = 0; step < 5; ++step) {
       loader.request({axis_index("data")}, 0);
       const at::Tensor samples = loader.next().inputs;
-      if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      const at::Tensor loss = (module->weight * samples.sum()).sum();
+      at::Tensor loss;
+      {
+        const RecordedPhase forward(Phase::forward);
+        if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        loss = (module->weight * samples.sum()).sum();
+      }
       if (zero) {
         zero->backward(loss);
         (void)zero->step(0.1);
@@ -162,15 +167,21 @@ TEST_CASE("in loops of one's own the replica that is slow is found, and who wait
   for (const bool has_optimizer : {true, false}) {
     INFO(has_optimizer);
     const auto recordings = recordings_of({.replicas = 3}, [&] { train(has_optimizer); });
-    CHECK_THAT(
-        tree_of(recordings[2].tracks[0].spans),
-        ContainsSubstring(has_optimizer ? "data backward(reduction) update(collective gather) data"
-                                        : "data backward(reduction collective) data"));
+    CHECK_THAT(tree_of(recordings[2].tracks[0].spans),
+               ContainsSubstring(
+                   has_optimizer ? "data forward backward(reduction) update(collective gather) data"
+                                 : "data forward backward(reduction collective) data"));
+    std::vector<std::uint64_t> forwards;
+    for (const auto& span : recordings[0].tracks[0].spans) {
+      if (span.kind == SpanKind::forward) forwards.push_back(span.id);
+    }
+    CHECK(forwards == std::vector<std::uint64_t>{0, 2, 3, 4, 5});
     const watch::StepTimes times = watch::step_times(recordings);
     CHECK(times.steps.size() == 4);  // nobody knows when the first has begun
     REQUIRE(times.slow());
     CHECK(times.slow()->replica == 1);
     CHECK(times.slow()->seconds_a_step > 0.005);
+    CHECK(times.sums().at(1).of(watch::TimePart::forward) > 0.04);
     CHECK(times.sums().at(0).waited_for.at(1) > 0.02);
     CHECK(times.sums().at(2).waited_for.at(1) > 0.02);
     CHECK(times.waiting_share() > 0.3);

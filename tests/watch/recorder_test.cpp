@@ -342,6 +342,9 @@ TEST_CASE("a track has one owner, and the next one finds its own", "[recorder]")
   // A second of that name at the same time.
   const auto second = recorder.take(0, "reductions");
   CHECK(name_of_track(2) == "reductions");
+  std::vector<std::unique_ptr<Recorder::Track>> others;
+  for (std::size_t i = 3; i + 2 < Recorder::kTracks; ++i)
+    others.push_back(recorder.take(0, str("other ", i)));
   replica.reset();
   reductions.reset();
   // What it has recorded stays, and goes on.
@@ -349,19 +352,56 @@ TEST_CASE("a track has one owner, and the next one finds its own", "[recorder]")
   { const RecordedSpan span(reductions.get(), {SpanKind::reduction}); }
   CHECK(numbers_of(recorder.read(0, 1).spans) == std::vector<std::uint64_t>{1, 2});
   const auto gathers = recorder.take(0, "gathers");
-  CHECK(name_of_track(3) == "gathers");
+  CHECK(name_of_track(Recorder::kTracks - 2) == "gathers");
   CHECK(name_of_track(0) == "replica");
   // The last one that is free gets another name, and begins anew.
   const auto other = recorder.take(0, "other");
   REQUIRE(other != nullptr);
   CHECK(name_of_track(0) == "other");
   CHECK(recorder.take(0, "more") == nullptr);
+  const auto launcher = recorder.take_launchers(0);
+  REQUIRE(launcher != nullptr);
+  CHECK(name_of_track(Recorder::kTracks - 1) == "launcher");
+  CHECK(recorder.take_launchers(0) == nullptr);
   reductions.reset();
   const auto more = recorder.take(0, "more");
   CHECK(name_of_track(1) == "more");
   CHECK(recorder.read(0, 1).spans.empty());
   { const RecordedSpan span(more.get(), {SpanKind::gather}); }
   CHECK(numbers_of(recorder.read(0, 1).spans) == std::vector<std::uint64_t>{3});
+}
+
+TEST_CASE("of a loop that says when its steps end these are spans from end to end", "[recorder]") {
+  Recorder recorder(1);
+  const auto track = recorder.take(0, "replica");
+  const auto steps = [&] {
+    auto spans = recorder.read(0, 0).spans;
+    std::erase_if(spans, [](const auto& span) { return span.kind != SpanKind::step; });
+    return spans;
+  };
+  CHECK(track->step() == 0);
+  track->end_step(7);  // nobody knows when it has begun
+  CHECK(steps().empty());
+  CHECK(track->step() == 8);
+  CHECK(track->next_step() == 8);
+  const std::uint64_t between = recorder_now();
+  { const RecordedSpan span(track.get(), {SpanKind::forward}); }
+  track->end_step(8);
+  track->end_step(8);  // of another trainer
+  track->end_step(3);  // of a training that begins
+  track->end_step(4);
+  const auto spans = steps();
+  CHECK(mapped(spans, &Recorder::Span::id) == std::vector<std::uint64_t>{8, 8, 4});
+  CHECK(spans[0].begin <= between);
+  CHECK(spans[0].end >= recorder.read(0, 0).spans[0].end);
+  CHECK(spans[1].begin >= spans[0].end);
+  {
+    const RecordedSpan step(track.get(), {.kind = SpanKind::step, .id = 20});
+    CHECK(track->step() == 20);
+    track->end_step(20);
+  }
+  CHECK(steps().size() == 4);
+  CHECK(track->next_step() == 21);
 }
 
 TEST_CASE("a span allocates nothing, nor does a name that is known", "[recorder]") {

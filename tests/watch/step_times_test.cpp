@@ -132,30 +132,6 @@ TEST_CASE("calls beside a replica are hidden but for what it waits for") {
   CHECK(times.steps.at(2).at(1).hidden == Approx(0.005));
 }
 
-TEST_CASE("without spans of steps these end with their updates, or with their backwards") {
-  const auto loop = [](SpanKind last) {
-    Made track;
-    for (std::uint64_t step = 1; step <= 4; ++step) {
-      const std::uint64_t begin = 100 * step;
-      for (const std::uint64_t microbatch : {0, 1}) {
-        const std::uint64_t at = begin + 10 + 30 * microbatch;
-        track.span(SpanKind::backward, at, at + 20, step);
-      }
-      if (last == SpanKind::update) track.span(SpanKind::update, begin + 70, begin + 80, step);
-    }
-    return track;
-  };
-  for (const SpanKind last : {SpanKind::update, SpanKind::backward}) {
-    const StepTimes times = watch::step_times({{0, {loop(last)}}}, 3);
-    REQUIRE(times.steps.size() == 2);
-    CHECK(times.steps.contains(4));
-    const double update = last == SpanKind::update ? 10 : 0;
-    check_parts(
-        times.steps.at(3).at(0),
-        {{TimePart::backward, 40}, {TimePart::update, update}, {TimePart::other, 60 - update}});
-  }
-}
-
 TEST_CASE("a pause takes the time of whatever it is in") {
   Made track;
   add_step(track, 1, 0, 40);
@@ -201,7 +177,7 @@ TEST_CASE("a step that one replica has ended is over for the others, whose last 
   CHECK(watch::step_times({{1, {second}}}).steps.empty());
 }
 
-TEST_CASE("it is told what replicas are in that wait for nobody") {
+TEST_CASE("it is told what replicas are in, or have been in last, that wait for nobody") {
   Recorder recorder(4);
   const auto first = recorder.take(0, "replica");
   const auto second = recorder.take(1, "replica");
@@ -210,16 +186,19 @@ TEST_CASE("it is told what replicas are in that wait for nobody") {
   const watch::RecordedSpan forward(first.get(), {.kind = SpanKind::forward, .id = 7});
   const watch::RecordedSpan others(second.get(), {.kind = SpanKind::step, .id = 7});
   const watch::RecordedSpan call(second.get(), {.kind = SpanKind::collective, .id = 5});
+  const auto fourth = recorder.take(3, "replica");
+  fourth->end_step(5);
+  fourth->end_step(6);
   const watch::RecordedSpan data(third.get(), {.kind = SpanKind::data});
-  const auto launcher = recorder.take(2, "launcher");
+  const auto launcher = recorder.take_launchers(2);
   {
     const watch::RecordedSpan pause(launcher.get(), {.kind = SpanKind::pause});
     CHECK_THAT(watch::doing_text(watch::read_replicas(recorder)),
-               ContainsSubstring("; replica 2 has been in its pause for 0 s"));
+               ContainsSubstring("; replica 2 has been stopped for 0 s"));
   }
   CHECK(watch::doing_text(watch::read_replicas(recorder)) ==
         "replica 0 has been in its forward of step 7 for 0 s; replica 2 has been in its data for "
-        "0 s");
+        "0 s; replica 3 has been in code of its own for 0 s, since step 6");
 }
 
 TEST_CASE("the replica that makes steps longer by more than a tenth is the slow one") {
@@ -256,9 +235,12 @@ TEST_CASE("a watch tells of each step once, whether loops record steps or not") 
       for (const std::uint64_t end = done + count; done < end;) {
         ++done;
         for (Recorder::Track* const track : {first.get(), second.get()}) {
-          const watch::RecordedSpan step(has_steps ? track : nullptr,
-                                         {.kind = SpanKind::step, .id = done});
-          const watch::RecordedSpan update(track, {.kind = SpanKind::update, .id = done});
+          {
+            const watch::RecordedSpan step(has_steps ? track : nullptr,
+                                           {.kind = SpanKind::step, .id = done});
+            const watch::RecordedSpan update(track, {.kind = SpanKind::update, .id = done});
+          }
+          if (!has_steps) track->end_step(done);
         }
       }
     };
