@@ -41,32 +41,62 @@ struct CommonZeros {
 void barrier(const AxisNames& axis_name, const AxisIndexGroups& axis_index_groups = {},
              std::source_location where = std::source_location::current());
 
-/// x = replica `source`'s x. No derivative.
+/// x = replica `source`'s x. No derivative. With source 1:
+///
+///   replica  x      → x after
+///   0        [1 2]    [3 4]
+///   1        [3 4]    [3 4]
+///   2        [5 6]    [3 4]
 void pbroadcast_(const Tensor& x, const AxisNames& axis_name, std::int64_t source,
                  std::source_location where = std::source_location::current());
 
 /// x = psum(x). Not for booleans, whose sum is no boolean. No derivative.
+///
+///   replica  x      → x after
+///   0        [1 2]    [9 12]
+///   1        [3 4]    [9 12]
+///   2        [5 6]    [9 12]
 void psum_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options = {},
            std::source_location where = std::source_location::current());
 
 /// x = pmean(x). Floating types only. No derivative.
+///
+///   replica  x      → x after
+///   0        [1 2]    [3 4]
+///   1        [3 4]    [3 4]
+///   2        [5 6]    [3 4]
 void pmean_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& options = {},
             std::source_location where = std::source_location::current());
 
 /// output = the own slice of psum(input), both taken as flat: psum_scatter of `input` as (axis
 /// size, output.numel()). `output` may be that slice of `input`; other overlap is a ValueError. No
 /// derivative.
+///
+///   replica  input    → output
+///   0        [1 2 3]    [12]
+///   1        [4 5 6]    [15]
+///   2        [7 8 9]    [18]
 void psum_scatter_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                        const AxisIndexGroups& axis_index_groups = {},
                        std::source_location where = std::source_location::current());
 
 /// The same with pmean(input). Floating types only. No derivative.
+///
+///   replica  input    → output
+///   0        [1 2 3]    [4]
+///   1        [4 5 6]    [5]
+///   2        [7 8 9]    [6]
 void pmean_scatter_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                         const AxisIndexGroups& axis_index_groups = {},
                         std::source_location where = std::source_location::current());
 
 /// output = the replicas' inputs end to end, taken as flat. `input` may be the replica's own slice
 /// of `output`; any other overlap is a ValueError. No derivative.
+///
+///   replica  input  → output
+///   0        [1 2]    [1 2 3 4 5 6]
+///   1        [3 4]    [1 2 3 4 5 6]
+///   2        [5 6]    [1 2 3 4 5 6]
 void all_gather_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                      const AxisIndexGroups& axis_index_groups = {},
                      std::source_location where = std::source_location::current());

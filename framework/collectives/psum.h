@@ -178,16 +178,19 @@ template <collectives::Reducible T>
   return collectives::reduce<collectives::Reduction::min>({"pmin", axis_name, where}, x, options);
 }
 
-// The same with groups instead of options: psum(x, "i", {{0, 1}, {2, 3}}).
 #define LOCKSTEP_DETAIL_WITH_GROUPS(operation)                                                     \
   template <collectives::Reducible T, std::same_as<AxisIndexGroups> G = AxisIndexGroups>           \
   [[nodiscard]] auto operation(const T& x, const AxisNames& axis_name, const G& axis_index_groups, \
                                std::source_location where = std::source_location::current()) {     \
     return operation(x, axis_name, ReduceOptions{axis_index_groups}, where);                       \
   }
+/// psum with groups in place of options: `psum(x, "i", {{0, 1}, {2, 3}})`.
 LOCKSTEP_DETAIL_WITH_GROUPS(psum)
+/// pmean with groups in place of options: each is divided by its own size.
 LOCKSTEP_DETAIL_WITH_GROUPS(pmean)
+/// pmax with groups in place of options.
 LOCKSTEP_DETAIL_WITH_GROUPS(pmax)
+/// pmin with groups in place of options.
 LOCKSTEP_DETAIL_WITH_GROUPS(pmin)
 #undef LOCKSTEP_DETAIL_WITH_GROUPS
 
