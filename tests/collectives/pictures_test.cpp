@@ -22,6 +22,7 @@
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/all_to_all.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/collectives/in_place.h"
 #include "framework/collectives/pargmax.h"
 #include "framework/collectives/pbroadcast.h"
 #include "framework/collectives/ppermute.h"
@@ -46,13 +47,15 @@ std::vector<std::string> cells_of(const std::string& row) {
   return {std::sregex_token_iterator(row.begin(), row.end(), gap, -1), {}};
 }
 
-// The functions that the headers declare, with their comments' pictures.
-std::map<std::string, Picture> pictures() {
+// The functions that the headers declare as what returns something or nothing ("void"), with their
+// comments' pictures.
+std::map<std::string, Picture> pictures(
+    const std::vector<std::string>& headers,
+    const std::string& returns = ".*\\[\\[nodiscard\\]\\] [A-Za-z_:0-9]+") {
   std::map<std::string, Picture> found;
   const std::regex row("///   (replica|[0-9]+) .*");
-  const std::regex declaration(".*\\[\\[nodiscard\\]\\] [A-Za-z_:0-9]+ ([a-z_]+)\\([^\\\\]*");
-  for (const char* header : {"psum", "all_gather", "all_to_all", "axis_index", "pargmax",
-                             "pbroadcast", "ppermute", "ragged_all_to_all"}) {
+  const std::regex declaration(returns + " ([a-z_]+)\\([^\\\\]*");
+  for (const std::string& header : headers) {
     Picture picture;
     std::vector<std::string> names;
     const auto path = std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "framework/collectives" / header;
@@ -98,7 +101,9 @@ Tensor number_tensor(std::int64_t number) {
 }  // namespace
 
 TEST_CASE("collectives do what their headers' pictures show") {
-  const std::map<std::string, Picture> shown = pictures();
+  const std::map<std::string, Picture> shown =
+      pictures({"psum", "all_gather", "all_to_all", "axis_index", "pargmax", "pbroadcast",
+                "ppermute", "ragged_all_to_all"});
   const auto table = [&](const char* name) {
     const Tensor rows = column_of(shown.at("ragged_all_to_all"), name).to(at::kLong);
     return rows[axis_index("i")];
@@ -153,4 +158,36 @@ TEST_CASE("collectives do what their headers' pictures show") {
   CHECK(shown.size() == collectives.size());
   CHECK(without_derivative == std::set<std::string>{"axis_index", "axis_index_tensor", "axis_size",
                                                     "pargmax", "pargmin"});
+}
+
+TEST_CASE("collectives that write into given tensors do what their headers' pictures show") {
+  std::map<std::string, Picture> shown = pictures({"in_place"}, "void");
+  CHECK(shown.at("barrier").empty());
+  shown.erase("barrier");
+  using Work = std::function<void(const Tensor& output, const Tensor& input)>;
+  const std::map<std::string, Work> collectives{
+      {"pbroadcast_", [](const Tensor& x, const Tensor&) { pbroadcast_(x, "i", 1); }},
+      {"psum_", [](const Tensor& x, const Tensor&) { psum_(x, "i"); }},
+      {"pmean_", [](const Tensor& x, const Tensor&) { pmean_(x, "i"); }},
+      {"psum_scatter_into",
+       [](const Tensor& output, const Tensor& input) { psum_scatter_into(output, input, "i"); }},
+      {"pmean_scatter_into",
+       [](const Tensor& output, const Tensor& input) { pmean_scatter_into(output, input, "i"); }},
+      {"all_gather_into",
+       [](const Tensor& output, const Tensor& input) { all_gather_into(output, input, "i"); }}};
+  for (const auto& [name, picture] : shown) {
+    INFO(name);
+    REQUIRE(collectives.contains(name));
+    const auto& collective = collectives.at(name);
+    const bool is_in_place = picture.contains("x");
+    const Tensor input = column_of(picture, is_in_place ? "x" : "input");
+    const Tensor expected = column_of(picture, is_in_place ? "x after" : "output");
+    const Tensor output = is_in_place ? input.clone() : at::zeros_like(expected);
+    const auto written = [&](const Tensor& own_output, const Tensor& own_input) {
+      collective(own_output, own_input);
+      return own_output;
+    };
+    CHECK(pmap(written)(output, input).equal(expected));
+  }
+  CHECK(shown.size() == collectives.size());
 }
