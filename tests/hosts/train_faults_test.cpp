@@ -258,6 +258,9 @@ TEST_CASE("a replica that is stopped for a while is told of on every host, and t
   const std::vector<Ended> ended = job.wait();
   check_all_well(job, ended, expected);
   INFO(job.all_output());
+  CHECK_THAT(read_text(job.output(0, "events.jsonl")),
+             ContainsSubstring("\"event\":\"stalled\",\"text\":\"stalled for "));
+  CHECK_FALSE(fs::exists(job.output(1, "events.jsonl")));
   for (const Ended& each : ended) {
     CHECK_THAT(each.err, ContainsSubstring("warning: stalled for ") &&
                              ContainsSubstring(" waits in ") && ContainsSubstring(" (after step "));
