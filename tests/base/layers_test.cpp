@@ -15,10 +15,10 @@ namespace {
 namespace fs = std::filesystem;
 
 // The list of framework/README.md: a folder includes only itself and those before it.
-const std::vector<std::string> kLayers{
-    "base",  "storage",  "keys", "formats",    "reduce",      "watch",
-    "comm",  "groups",   "tree", "axes",       "collectives", "replicas",
-    "optim", "training", "data", "objectives", "checkpoint",  "telemetry"};
+const std::vector<std::string> kLayers{"base",  "storage",     "keys",       "formats",  "reduce",
+                                       "watch", "engines",     "comm",       "groups",   "tree",
+                                       "axes",  "collectives", "replicas",   "optim",    "training",
+                                       "data",  "objectives",  "checkpoint", "telemetry"};
 // Folders in comm/: none includes another.
 const std::vector<std::string> kBackends{"shared", "gloo", "network"};
 

@@ -1,0 +1,477 @@
+#include "framework/engines/whereabouts.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "framework/base/number_text.h"
+#include "framework/base/range.h"
+#include "framework/base/text.h"
+#include "framework/engines/meeting_ports.h"
+#include "framework/engines/node_list.h"
+
+namespace lockstep::engines {
+namespace {
+
+constexpr std::int64_t kMostHosts = 1'000'000;
+constexpr std::int64_t kMostTasks = 1'000'000'000;
+
+constexpr const char* kHosts = "LOCKSTEP_NNODES";
+constexpr const char* kHost = "LOCKSTEP_NODE_RANK";
+constexpr const char* kRendezvous = "LOCKSTEP_RENDEZVOUS";
+const std::map<std::string, std::string> kFlags{
+    {kHosts, "--nnodes"}, {kHost, "--node-rank"}, {kRendezvous, "--rendezvous"}};
+
+struct Variable {
+  const char* name;
+  const char* meaning;
+};
+
+// Looks at variables, and notes which and what for.
+class Reader {
+ public:
+  Reader(const Surroundings& here, bool flags_alone) : here_(here), flags_alone_(flags_alone) {}
+
+  [[nodiscard]] const Surroundings& here() const { return here_; }
+  [[nodiscard]] std::vector<ReadVariable> read() { return std::move(read_); }
+
+  // What it is called where it is set: a flag wins over its variable.
+  [[nodiscard]] std::string given_as(const std::string& name) const {
+    const auto flag = kFlags.find(name);
+    return flag != kFlags.end() && here_.flags.contains(flag->second) ? flag->second : name;
+  }
+  // None where it is not set, or empty.
+  std::optional<std::string> look(const Variable& variable) {
+    const std::string name = given_as(variable.name);
+    const bool is_flag = name != variable.name;
+    if (flags_alone_ && !is_flag) return std::nullopt;
+    const auto& all = is_flag ? here_.flags : here_.variables;
+    const auto found = all.find(name);
+    std::optional<std::string> value;
+    if (found != all.end() && !found->second.empty()) value = found->second;
+    if (std::ranges::find(read_, name, &ReadVariable::name) == read_.end()) {
+      read_.push_back({name, value, variable.meaning});
+    }
+    return value;
+  }
+  // Of one that is set.
+  [[nodiscard]] std::string text(const std::string& name) {
+    return look({name.c_str(), ""}).value();
+  }
+  [[nodiscard]] std::int64_t number(const std::string& name, std::int64_t least,
+                                    std::int64_t most) {
+    const auto number = parse_number<std::int64_t>(text(name));
+    require(number && *number >= least && *number <= most, given_as(name), " is ", cut(text(name)),
+            ", but must be a whole number from ", least, " to ", most,
+            kFlags.contains(name) ? "" : "; --engine none does not read it");
+    return *number;
+  }
+  // Of one that may be missing: then 0.
+  [[nodiscard]] std::int64_t count(const Variable& variable) {
+    return look(variable) ? number(variable.name, 0, kMostTasks) : 0;
+  }
+
+ private:
+  const Surroundings& here_;
+  const bool flags_alone_;
+  std::vector<ReadVariable> read_;
+};
+
+// The variables by which an engine tells a task where it is.
+struct Dialect {
+  Engine engine;
+  std::vector<Variable> needed;
+  std::size_t markers;  // so many of them, the first ones, are set by this engine alone
+  // Takes what they say. Why they don't speak of this process, or "".
+  std::string (*take)(Reader& reader, Whereabouts& found);
+  // What one says where it is set but others are missing; nullptr: that they are.
+  std::string (*partly)(Reader& reader) = nullptr;
+};
+
+// Host 0 is at `host`, and its first free port of 8 is the one.
+void meet_at(Whereabouts& found, const std::string& host, std::int64_t first_port) {
+  const std::string bracketed = host.find(':') == std::string::npos ? host : str("[", host, "]");
+  for (std::int64_t port = first_port; port < std::min<std::int64_t>(first_port + 8, 65536);
+       ++port) {
+    found.rendezvous.push_back(str(bracketed, ":", port));
+  }
+}
+void meet_by_job(Whereabouts& found, const std::string& host, std::uint64_t job,
+                 std::uint64_t step) {
+  for (const std::uint16_t port : meeting_ports(job, step)) {
+    found.rendezvous.push_back(str(host, ":", port));
+  }
+}
+
+void take_local(Reader& reader, Whereabouts& found, const char* rank, const char* tasks,
+                std::int64_t all) {
+  found.local_tasks = reader.number(tasks, 1, all);
+  found.local_rank = reader.number(rank, 0, found.local_tasks - 1);
+}
+
+std::string take_torchrun(Reader& reader, Whereabouts& found) {
+  found.starter = "torchrun";
+  found.one_task_a_host = "torchrun --nproc-per-node=1 --no-python";
+  found.hosts = reader.number("GROUP_WORLD_SIZE", 1, kMostHosts);
+  found.host = reader.number("GROUP_RANK", 0, found.hosts - 1);
+  const std::int64_t all = reader.number("WORLD_SIZE", 1, kMostTasks);
+  take_local(reader, found, "LOCAL_RANK", "LOCAL_WORLD_SIZE", all);
+  if (found.hosts * found.local_tasks == all) {
+    found.tasks.assign(static_cast<std::size_t>(found.hosts), found.local_tasks);
+  }
+  const std::string job = reader.text("TORCHELASTIC_RUN_ID");
+  if (job != "none") found.job = job;  // torchrun's own default
+  found.restarts = reader.count({"TORCHELASTIC_RESTART_COUNT", "restarts"});
+  const auto agent = reader.look(
+      {"TORCHELASTIC_USE_AGENT_STORE", "if True, the agent listens at MASTER_PORT itself"});
+  meet_at(found, reader.text("MASTER_ADDR"),
+          reader.number("MASTER_PORT", 1, 65534) + (agent == "True" ? 1 : 0));
+  return "";
+}
+
+// MPI's variables tell neither the host's number nor how many there are: that follows with one task
+// on each host, or all on one.
+void take_mpi(Reader& reader, Whereabouts& found, const char* rank, const char* size,
+              const char* local_rank, const char* local_size) {
+  const std::int64_t all = reader.number(size, 1, kMostTasks);
+  const std::int64_t own = reader.number(rank, 0, all - 1);
+  take_local(reader, found, local_rank, local_size, all);
+  if (found.local_tasks == all) {
+    found.tasks = {all};
+    return;
+  }
+  require(found.local_tasks == 1, found.starter, " has started ", all, " tasks, ",
+          found.local_tasks, " of them on this host, and does not say on which hosts the others ",
+          "are. Start one on each: ", found.one_task_a_host, " ", reader.here().program, " …");
+  require(all <= kMostHosts, size, " is ", all, ", but at most ", kMostHosts, " hosts can be");
+  found.hosts = all;
+  found.host = own;
+}
+
+// "1312817152.0;tcp://192.0.2.2:45723;tcp6://…": the job's number is above the lower 16 bits.
+void meet_by_open_mpi(Whereabouts& found, const std::string& uri) {
+  constexpr std::string_view kScheme = ";tcp://";
+  const std::size_t begin = uri.find(kScheme);
+  const auto job = parse_number<std::uint64_t>(uri.substr(0, std::min(uri.find('.'), begin)));
+  if (begin == std::string::npos || !job) return;
+  const std::string addresses = uri.substr(begin + kScheme.size());
+  meet_by_job(found, addresses.substr(0, addresses.find_first_of(",:;")), *job >> 16, 0);
+}
+
+std::string take_open_mpi(Reader& reader, Whereabouts& found) {
+  found.starter = "mpirun";
+  found.one_task_a_host = "mpirun -N 1 --bind-to none";
+  found.job = reader.look({"PMIX_NAMESPACE", "the job"}).value_or("");
+  take_mpi(reader, found, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+           "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
+  if (found.hosts == 1) return "";
+  const auto uri = reader.look(
+      {"OMPI_MCA_orte_hnp_uri",
+       "job and address of mpirun: host 0 is expected on its host (--rendezvous if it is not)"});
+  if (uri) meet_by_open_mpi(found, *uri);
+  return "";
+}
+
+std::string take_mpich(Reader& reader, Whereabouts& found) {
+  found.starter = "mpiexec";
+  found.one_task_a_host = "mpiexec -ppn 1";
+  take_mpi(reader, found, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS");
+  return "";
+}
+
+std::string take_mvapich(Reader& reader, Whereabouts& found) {
+  found.starter = "mpiexec";
+  found.one_task_a_host = "mpiexec -ppn 1";
+  take_mpi(reader, found, "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
+           "MV2_COMM_WORLD_LOCAL_SIZE");
+  return "";
+}
+
+std::string in_slurm_job(Reader& reader) {
+  const std::int64_t nodes = reader.count({"SLURM_JOB_NUM_NODES",
+                                           "hosts of the whole job; only told, since a step may "
+                                           "have fewer"});
+  return str("in Slurm job ", cut(reader.text("SLURM_JOB_ID")),
+             nodes > 1 ? str(" of ", nodes, " nodes") : "", ", but ");
+}
+std::string not_by_srun(Reader& reader) {
+  return in_slurm_job(reader) + "not started by srun";
+}
+
+// Only a step's variables speak of this process. Those of a job are inherited, and in a batch
+// script, or a shell of salloc, count tasks which nobody has started.
+std::string take_slurm(Reader& reader, Whereabouts& found) {
+  constexpr std::int64_t kFirstReserved = 0xffff'fff0;  // batch scripts, shells of salloc, ssh
+  const std::int64_t step = reader.number("SLURM_STEP_ID", 0, 0xffff'ffff);
+  if (step >= kFirstReserved) return not_by_srun(reader);
+  const std::int64_t all = reader.number("SLURM_STEP_NUM_TASKS", 1, kMostTasks);
+  if (all > 1 && reader.here().has_terminal) {
+    const auto started = reader.look(
+        {"SLURM_TASK_PID", "the process that srun has started: another is a command in its shell"});
+    if (started != std::to_string(reader.here().pid)) {
+      return in_slurm_job(reader) + "by hand in a shell that srun has started";
+    }
+  }
+  found.starter = "srun";
+  found.one_task_a_host = "srun --ntasks-per-node=1";
+  const auto cores = reader.look(
+      {"SLURM_JOB_CPUS_PER_NODE", "the job's cores on each host; only told, as srun -c"});
+  if (cores) found.one_task_a_host += str(" -c ", std::ranges::min(numbers_of_nodes(*cores)));
+  found.hosts = reader.number("SLURM_STEP_NUM_NODES", 1, kMostHosts);
+  found.host = reader.number("SLURM_NODEID", 0, found.hosts - 1);
+  (void)reader.number("SLURM_PROCID", 0, all - 1);
+  const auto hosts = static_cast<std::size_t>(found.hosts);
+  const std::vector<std::string> names = node_names(reader.text("SLURM_STEP_NODELIST"));
+  const std::string tasks = reader.text("SLURM_STEP_TASKS_PER_NODE");
+  found.tasks = numbers_of_nodes(tasks);
+  require(names.size() == hosts && found.tasks.size() == hosts, "SLURM_STEP_NUM_NODES is ", hosts,
+          ", but SLURM_STEP_NODELIST has ", names.size(), " and SLURM_STEP_TASKS_PER_NODE ",
+          found.tasks.size());
+  require(sum_of(found.tasks, std::identity()) == all, "SLURM_STEP_NUM_TASKS is ", all,
+          ", but SLURM_STEP_TASKS_PER_NODE is ", cut(tasks));
+  found.local_tasks = found.tasks[static_cast<std::size_t>(found.host)];
+  found.local_rank = reader.number("SLURM_LOCALID", 0, found.local_tasks - 1);
+  found.job = reader.text("SLURM_JOB_ID");
+  found.step = std::to_string(step);
+  found.restarts = reader.count({"SLURM_RESTART_COUNT", "how often the job was requeued"});
+  const std::int64_t job =
+      reader.number("SLURM_JOB_ID", 0, std::numeric_limits<std::int64_t>::max());
+  meet_by_job(found, names[0], static_cast<std::uint64_t>(job), static_cast<std::uint64_t>(step));
+  return "";
+}
+
+void take_pods(Reader& reader, Whereabouts& found, const char* hosts, const char* host,
+               const char* address, const char* port) {
+  found.hosts = reader.number(hosts, 1, kMostHosts);
+  found.host = reader.number(host, 0, found.hosts - 1);
+  meet_at(found, reader.text(address), reader.number(port, 1, 65535));
+}
+
+std::string take_kubeflow_trainer(Reader& reader, Whereabouts& found) {
+  if (reader.text("PET_NNODES").find(':') != std::string::npos) {
+    return str("PET_NNODES is ", cut(reader.text("PET_NNODES")), ", a range, for torchrun");
+  }
+  take_pods(reader, found, "PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT");
+  return "";
+}
+
+std::string take_pytorch_job(Reader& reader, Whereabouts& found) {
+  take_pods(reader, found, "WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT");
+  return "";
+}
+
+// A pod's name is JOB-INDEX; host 0's differs in its index.
+std::string take_indexed_job(Reader& reader, Whereabouts& found) {
+  found.hosts = reader.number(kHosts, 1, kMostHosts);
+  found.host = reader.number("JOB_COMPLETION_INDEX", 0, found.hosts - 1);
+  if (found.hosts == 1 || reader.look({kRendezvous, "where the hosts meet"})) return "";
+  const std::string own = reader.here().host_name();
+  const std::size_t dot = std::min(own.find('.'), own.size());
+  const std::string index = str("-", found.host);
+  require(dot < own.size() && own.substr(0, dot).ends_with(index), "this pod is called ", cut(own),
+          ", and not JOB", index,
+          ".DOMAIN, from which host 0's name would follow: give the job a "
+          "headless Service and the pods its name as `subdomain`, or set ",
+          kRendezvous);
+  found.job = own.substr(0, dot - index.size());
+  meet_by_job(found, found.job + "-0" + own.substr(dot), 0, 0);
+  return "";
+}
+
+const std::vector<Dialect>& dialects() {
+  static const std::vector<Dialect> all{
+      {Engine::own,
+       {{kHosts, "hosts"}, {kHost, "this host's number"}, {kRendezvous, "where the hosts meet"}},
+       1,
+       [](Reader& /*reader*/, Whereabouts& /*found*/) { return std::string(); }},
+      {Engine::torchrun,
+       {{"TORCHELASTIC_RUN_ID", "the job, of torchrun"},
+        {"GROUP_RANK", "this host's number"},
+        {"GROUP_WORLD_SIZE", "hosts"},
+        {"LOCAL_RANK", "this task's number on its host"},
+        {"LOCAL_WORLD_SIZE", "tasks on this host"},
+        {"WORLD_SIZE", "tasks in all"},
+        {"MASTER_ADDR", "host 0"},
+        {"MASTER_PORT", "where host 0 listens"}},
+       1,
+       take_torchrun},
+      {Engine::mpi,
+       {{"OMPI_COMM_WORLD_RANK", "this task's number, by Open MPI"},
+        {"OMPI_COMM_WORLD_SIZE", "tasks in all"},
+        {"OMPI_COMM_WORLD_LOCAL_RANK", "this task's number on its host"},
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", "tasks on this host"}},
+       1,
+       take_open_mpi},
+      {Engine::mpi,
+       {{"PMI_RANK", "this task's number, by MPICH"},
+        {"PMI_SIZE", "tasks in all"},
+        {"MPI_LOCALRANKID", "this task's number on its host"},
+        {"MPI_LOCALNRANKS", "tasks on this host"}},
+       1,
+       take_mpich},
+      {Engine::mpi,
+       {{"MV2_COMM_WORLD_RANK", "this task's number, by MVAPICH"},
+        {"MV2_COMM_WORLD_SIZE", "tasks in all"},
+        {"MV2_COMM_WORLD_LOCAL_RANK", "this task's number on its host"},
+        {"MV2_COMM_WORLD_LOCAL_SIZE", "tasks on this host"}},
+       1,
+       take_mvapich},
+      {Engine::slurm,
+       {{"SLURM_JOB_ID", "the job, of Slurm"},
+        {"SLURM_STEP_ID", "the job's step: what one srun has started"},
+        {"SLURM_STEP_NUM_NODES", "hosts of the step"},
+        {"SLURM_STEP_NUM_TASKS", "tasks of the step"},
+        {"SLURM_STEP_NODELIST", "names of its hosts: all meet at the first"},
+        {"SLURM_STEP_TASKS_PER_NODE", "tasks on each of them"},
+        {"SLURM_PROCID", "this task's number; never taken for a host's"},
+        {"SLURM_NODEID", "this host's number"},
+        {"SLURM_LOCALID", "this task's number on its host"}},
+       1,
+       take_slurm,
+       not_by_srun},
+      {Engine::kubernetes,
+       {{"PET_NNODES", "pods, by Kubeflow's trainer"},
+        {"PET_NODE_RANK", "this pod's number"},
+        {"PET_MASTER_ADDR", "pod 0"},
+        {"PET_MASTER_PORT", "where pod 0 listens"}},
+       1,
+       take_kubeflow_trainer},
+      {Engine::kubernetes,
+       {{"WORLD_SIZE", "pods, by a PyTorchJob of Kubeflow"},
+        {"RANK", "this pod's number"},
+        {"MASTER_ADDR", "pod 0"},
+        {"MASTER_PORT", "where pod 0 listens"},
+        {"KUBERNETES_SERVICE_HOST", "whether this is a pod: others set RANK as well"}},
+       2,
+       take_pytorch_job},
+      {Engine::kubernetes,
+       {{"JOB_COMPLETION_INDEX", "this pod's number, by an Indexed Job or JobSet"},
+        {kHosts, "pods, which Kubernetes does not tell"}},
+       1,
+       take_indexed_job}};
+  return all;
+}
+
+// Flags and variables of Lockstep's win one by one over what an engine says. Who counts hosts
+// otherwise than the engine has each task be one.
+void take_own(Reader& reader, Whereabouts& found) {
+  const auto hosts = reader.look({kHosts, "hosts"});
+  const auto host = reader.look({kHost, "this host's number"});
+  const auto rendezvous = reader.look({kRendezvous, "where the hosts meet"});
+  if (hosts) found.hosts = reader.number(kHosts, 1, kMostHosts);
+  if (host) found.host = reader.number(kHost, 0, kMostHosts);
+  if (hosts || host) {
+    found.local_rank = 0;
+    found.local_tasks = 1;
+    found.tasks.clear();
+  }
+  if (rendezvous) found.rendezvous = {*rendezvous};
+  require(found.host < found.hosts, "this is host ", found.host, " of ", found.hosts,
+          ": hosts are numbered from 0 to ", found.hosts - 1);
+  if (found.hosts == 1) found.rendezvous.clear();
+  require(found.hosts == 1 || !found.rendezvous.empty(), found.starter, " has started ",
+          found.hosts,
+          " hosts and does not say where the first is: add --rendezvous HOST:PORT, an ",
+          "address of host 0 and a free port there");
+}
+
+// What the variables of this dialect say, if they are complete and speak of this process. Otherwise
+// `because` says why not, if there are some.
+std::optional<Whereabouts> take(const Dialect& dialect, Reader& reader, std::string& because) {
+  std::vector<std::string> missing;
+  for (std::size_t i = 0; i < dialect.needed.size(); ++i) {
+    if (reader.look(dialect.needed[i])) continue;
+    if (i < dialect.markers) return std::nullopt;
+    missing.emplace_back(dialect.needed[i].name);
+  }
+  if (missing.empty()) {
+    Whereabouts found{.engine = dialect.engine};
+    because = dialect.take(reader, found);
+    if (because.empty()) return found;
+  } else if (dialect.partly != nullptr) {
+    because = dialect.partly(reader);
+  } else {
+    because = str(reader.given_as(dialect.needed[0].name), " is set, but ", listed(missing),
+                  missing.size() == 1 ? " is not" : " are not");
+  }
+  return std::nullopt;
+}
+
+struct Name {
+  Engine engine;
+  const char* flag;  // as --engine takes it
+  const char* text;
+};
+constexpr Name kNames[] = {{Engine::none, "none", "nobody"},
+                           {Engine::slurm, "slurm", "Slurm"},
+                           {Engine::mpi, "mpi", "MPI"},
+                           {Engine::torchrun, "torchrun", "torchrun"},
+                           {Engine::kubernetes, "k8s", "Kubernetes"}};
+
+// Of the engine that is asked for, where it is not there.
+std::string not_there(Engine wanted, const std::string& because) {
+  const auto name = std::ranges::find(kNames, wanted, &Name::engine);
+  const auto first = std::ranges::find(dialects(), wanted, &Dialect::engine);
+  return str("--engine ", name->flag, ": ",
+             because.empty() ? str(first->needed[0].name, " is not set") : because,
+             "; --engine none or auto run without it");
+}
+
+}  // namespace
+
+std::optional<Engine> parse_engine(const std::string& name) {
+  if (name == "auto") return std::nullopt;
+  const auto found = std::ranges::find(kNames, name, &Name::flag);
+  require(found != std::end(kNames), "must be auto, ", join(mapped(kNames, &Name::flag)), ", is ",
+          cut(name));
+  return found->engine;
+}
+
+Whereabouts find_whereabouts(const Surroundings& here, std::optional<Engine> wanted) {
+  Reader reader(here, wanted == Engine::none);
+  Whereabouts found;
+  std::string because;  // the innermost one's reason
+  try {
+    for (const Dialect& dialect : dialects()) {
+      const bool is_asked = !wanted || dialect.engine == *wanted ||
+                            (wanted == Engine::none && dialect.engine == Engine::own);
+      if (!is_asked) continue;
+      std::string reason;
+      if (auto taken = take(dialect, reader, reason)) {
+        found = std::move(*taken);
+        take_own(reader, found);
+        break;
+      }
+      if (because.empty()) because = reason;
+    }
+    if (found.engine == Engine::none) {
+      if (wanted && wanted != Engine::none) throw ValueError(not_there(*wanted, because));
+      if (!because.empty()) found.alone_because = because + ": this host alone";
+    }
+  } catch (const ValueError& error) {
+    found.refusal = error.what();
+  }
+  found.read = reader.read();
+  return found;
+}
+
+std::string text_of(const Whereabouts& where) {
+  if (where.engine == Engine::none) return "this host alone";
+  std::vector<std::string> of_job;
+  if (!where.job.empty()) of_job.push_back("job " + cut(where.job));
+  if (!where.step.empty()) of_job.push_back("step " + where.step);
+  if (where.restarts > 0) of_job.push_back(str("restart ", where.restarts));
+  const auto* const name = std::ranges::find(kNames, where.engine, &Name::engine);
+  return str("host ", where.host, " of ", where.hosts, ", by ",
+             name == std::end(kNames) ? "flags or LOCKSTEP_…" : name->text,
+             of_job.empty() ? "" : str(" (", join(of_job), ")"),
+             where.local_tasks > 1 ? str(", ", where.local_tasks, " tasks here") : "",
+             where.rendezvous.empty() ? "" : "; they meet at " + where.rendezvous[0]);
+}
+
+}  // namespace lockstep::engines

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/engines/surroundings.h"
+
+namespace lockstep::engines {
+
+/// Who has started this process: nobody whom it knows; flags and variables of Lockstep's own; or a
+/// cluster's engine.
+enum class Engine { none, own, torchrun, mpi, slurm, kubernetes };
+
+/// The engine by its name as --engine takes it: "none", "torchrun", "mpi", "slurm" or "k8s"; none
+/// for "auto", which looks for all. ValueError for other names.
+[[nodiscard]] std::optional<Engine> parse_engine(const std::string& name);
+
+/// A variable or flag that was looked at.
+struct ReadVariable {
+  std::string name;
+  std::optional<std::string> value;  ///< none: it is not set
+  std::string meaning;               ///< what was made of it
+};
+
+/// Which host of how many this is, where they meet, and who says so. Without an engine: one host
+/// alone.
+struct Whereabouts {
+  Engine engine = Engine::none;
+  std::int64_t host = 0;
+  std::int64_t hosts = 1;
+  /// Each a "HOST:PORT", in the order in which host 0 tries to listen; none if hosts is 1.
+  std::vector<std::string> rendezvous{};
+
+  std::string job{};          ///< as the engine calls it, or ""
+  std::string step{};         ///< of the job; ""
+  std::int64_t restarts = 0;  ///< how often the engine has started the job again
+
+  std::int64_t local_rank = 0;  ///< this task's number among those on this host
+  std::int64_t local_tasks = 1;
+  std::vector<std::int64_t> tasks{};  ///< of each host; empty if that is not known
+  std::string starter{};              ///< what starts tasks: "srun"
+  std::string one_task_a_host{};  ///< how it starts one on each host: "srun --ntasks-per-node=1"
+
+  std::vector<ReadVariable> read{};  ///< in their order
+  /// Why this host is alone though variables of an engine are set, in one line; else "".
+  std::string alone_because{};
+  /// Why this process may not run at all, and what to write instead; else "".
+  std::string refusal{};
+};
+
+/// Where this process is. Of the engines whose variables are complete the innermost says so: flags
+/// and LOCKSTEP_…, torchrun, MPI, a step of Slurm, pods of Kubernetes. `wanted` looks for one
+/// alone; Engine::none for flags alone. Values that can't be are a refusal; nothing is thrown for
+/// them.
+[[nodiscard]] Whereabouts find_whereabouts(const Surroundings& here,
+                                           std::optional<Engine> wanted = std::nullopt);
+
+/// "host 1 of 2, by Slurm (job 18, step 0); they meet at node0:62592".
+[[nodiscard]] std::string text_of(const Whereabouts& where);
+
+}  // namespace lockstep::engines

@@ -1,0 +1,336 @@
+#include "framework/engines/whereabouts.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "tests/catch.h"
+#include "tests/support/message_of.h"
+
+using namespace lockstep;
+using namespace lockstep::engines;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+// "A=1 B=x", as `env` prints them but for the lines.
+Variables variables(const std::string& text) {
+  Variables all;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const std::size_t equals = word.find('=');
+    all[word.substr(0, equals)] = word.substr(equals + 1);
+  }
+  return all;
+}
+
+Surroundings surroundings(const std::string& text) {
+  return {.variables = variables(text),
+          .host_name = [] { return std::string("train-1.meet.default.svc.cluster.local"); },
+          .pid = 700,
+          .program = "train"};
+}
+
+// What a run would say.
+std::string said(const Whereabouts& where) {
+  if (!where.refusal.empty()) return "refused: " + where.refusal;
+  return where.alone_because.empty() ? text_of(where) : where.alone_because;
+}
+
+Whereabouts found(const std::string& text, std::optional<Engine> wanted = std::nullopt) {
+  return find_whereabouts(surroundings(text), wanted);
+}
+
+// As recorded: Slurm 22.05, Open MPI 4.1.4, torchrun 1.13; those of Kubernetes as their sources
+// set them.
+const std::string kSlurmJob =
+    "SLURM_JOB_ID=18 SLURM_JOB_NODELIST=node[0-1] SLURM_JOB_NUM_NODES=2 SLURM_NNODES=2 "
+    "SLURM_NODELIST=node[0-1] SLURM_JOB_CPUS_PER_NODE=4(x2) ";
+const std::string kBatchShell =
+    kSlurmJob + "SLURM_PROCID=0 SLURM_NODEID=0 SLURM_LOCALID=0 SLURM_NTASKS=2 SLURM_TASK_PID=700 ";
+const std::string kStepOfTwo =
+    "SLURM_STEP_ID=0 SLURM_STEPID=0 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NUM_TASKS=2 "
+    "SLURM_STEP_NODELIST=node[0-1] SLURM_STEP_TASKS_PER_NODE=1(x2) SLURM_NTASKS=2 "
+    "SLURM_LAUNCH_NODE_IPADDR=10.77.0.1 SLURM_TASK_PID=700 ";
+const std::string kTask1 =
+    kSlurmJob + kStepOfTwo + "SLURM_PROCID=1 SLURM_NODEID=1 SLURM_LOCALID=0 ";
+// srun -N2 -n4 --distribution=cyclic: 0, 2 and 3 are on node0.
+const std::string kCyclic =
+    kSlurmJob +
+    "SLURM_STEP_ID=3 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NODELIST=node[0-1] "
+    "SLURM_STEP_TASKS_PER_NODE=3,1 SLURM_TASK_PID=700 ";
+const std::string kOpenMpi =
+    "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 "
+    "OMPI_COMM_WORLD_NODE_RANK=0 OMPI_UNIVERSE_SIZE=4 PMIX_RANK=1 PMIX_NAMESPACE=1312817153 "
+    "OMPI_MCA_orte_num_nodes=2 "
+    "OMPI_MCA_orte_hnp_uri=1312817152.0;tcp://192.0.2.2:45723;tcp6://[fe80::1]:45724 ";
+const std::string kTorchrun =
+    "RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 GROUP_WORLD_SIZE=2 "
+    "ROLE_RANK=1 ROLE_WORLD_SIZE=2 MASTER_ADDR=node0 MASTER_PORT=29500 TORCHELASTIC_RUN_ID=none "
+    "TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_MAX_RESTARTS=3 OMP_NUM_THREADS=1 ";
+const std::string kPod = "KUBERNETES_SERVICE_HOST=10.96.0.1 HOSTNAME=train-1 ";
+const std::string kPyTorchJob =
+    kPod + "MASTER_ADDR=job-master-0 MASTER_PORT=23456 WORLD_SIZE=3 RANK=2 PYTHONUNBUFFERED=1 ";
+const std::string kTrainer =
+    kPod +
+    "PET_NODE_RANK=1 PET_MASTER_ADDR=job-node-0-0.job PET_MASTER_PORT=29500 PET_NPROC_PER_NODE=4 ";
+
+struct Case {
+  const char* what;
+  std::string variables;
+  const char* said;
+};
+
+}  // namespace
+
+TEST_CASE("each engine's variables say where a task is") {
+  const std::vector<Case> cases{
+      {"nobody", "HOME=/root PATH=/usr/bin", "this host alone"},
+      {"a pod that has nothing to do with a job", kPod, "this host alone"},
+      {"srun", kTask1, "host 1 of 2, by Slurm (job 18, step 0); they meet at node0:62592"},
+      {"srun after a requeue", kTask1 + "SLURM_RESTART_COUNT=1",
+       "host 1 of 2, by Slurm (job 18, step 0, restart 1); they meet at node0:62592"},
+      {"srun with several tasks a host", kCyclic + "SLURM_PROCID=2 SLURM_NODEID=0 SLURM_LOCALID=1",
+       "host 0 of 2, by Slurm (job 18, step 3), 3 tasks here; they meet at node0:62595"},
+      {"its task on the other host", kCyclic + "SLURM_PROCID=1 SLURM_NODEID=1 SLURM_LOCALID=0",
+       "host 1 of 2, by Slurm (job 18, step 3); they meet at node0:62595"},
+      {"srun -n1",
+       kBatchShell + "SLURM_STEP_ID=0 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NUM_TASKS=1 "
+                     "SLURM_STEP_NODELIST=node0 SLURM_STEP_TASKS_PER_NODE=1",
+       "host 0 of 1, by Slurm (job 18, step 0)"},
+      {"srun in a shell of srun --pty, which its tasks inherit", kTask1 + "SLURM_PTY_PORT=40000",
+       "host 1 of 2, by Slurm (job 18, step 0); they meet at node0:62592"},
+      {"mpirun", kOpenMpi + "OMPI_COMM_WORLD_RANK=1",
+       "host 1 of 2, by MPI (job 1312817153); they meet at 192.0.2.2:61440"},
+      {"mpirun on one host",
+       "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=2 "
+       "OMPI_COMM_WORLD_LOCAL_SIZE=4",
+       "host 0 of 1, by MPI, 4 tasks here"},
+      {"mpirun under sbatch, in the batch shell's variables",
+       kBatchShell + kOpenMpi + "OMPI_COMM_WORLD_RANK=0",
+       "host 0 of 2, by MPI (job 1312817153); they meet at 192.0.2.2:61440"},
+      {"mpirun under sbatch, in those of the step of its daemon",
+       kSlurmJob + kOpenMpi +
+           "OMPI_COMM_WORLD_RANK=1 SLURM_STEP_ID=0 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NUM_TASKS=1 "
+           "SLURM_STEP_NODELIST=node1 SLURM_STEP_TASKS_PER_NODE=1 SLURM_PROCID=0 SLURM_NODEID=0 "
+           "SLURM_LOCALID=0",
+       "host 1 of 2, by MPI (job 1312817153); they meet at 192.0.2.2:61440"},
+      {"MPICH's mpiexec, with a rendezvous",
+       "PMI_RANK=0 PMI_SIZE=2 PMI_FD=7 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1 "
+       "LOCKSTEP_RENDEZVOUS=node0:29500",
+       "host 0 of 2, by MPI; they meet at node0:29500"},
+      {"MVAPICH",
+       "MV2_COMM_WORLD_RANK=1 MV2_COMM_WORLD_SIZE=2 MV2_COMM_WORLD_LOCAL_RANK=1 "
+       "MV2_COMM_WORLD_LOCAL_SIZE=2",
+       "host 0 of 1, by MPI, 2 tasks here"},
+      {"srun --mpi=pmi2, whose PMI_… are no MPI's of ours", kTask1 + "PMI_RANK=1 PMI_SIZE=2",
+       "host 1 of 2, by Slurm (job 18, step 0); they meet at node0:62592"},
+      {"torchrun whose agent listens at the port", kTorchrun + "TORCHELASTIC_USE_AGENT_STORE=True",
+       "host 1 of 2, by torchrun; they meet at node0:29501"},
+      {"torchrun with c10d of 1.13", kTorchrun + "TORCHELASTIC_USE_AGENT_STORE=False",
+       "host 1 of 2, by torchrun; they meet at node0:29500"},
+      {"torchrun after a restart, in a step of Slurm",
+       kTask1 + kTorchrun + "TORCHELASTIC_RUN_ID=x7 TORCHELASTIC_RESTART_COUNT=2",
+       "host 1 of 2, by torchrun (job x7, restart 2); they meet at node0:29500"},
+      {"torchrun in a pod of Kubeflow's trainer", kTrainer + "PET_NNODES=2 " + kTorchrun,
+       "host 1 of 2, by torchrun; they meet at node0:29500"},
+      {"Kubeflow's trainer", kTrainer + "PET_NNODES=2",
+       "host 1 of 2, by Kubernetes; they meet at job-node-0-0.job:29500"},
+      {"a PyTorchJob", kPyTorchJob, "host 2 of 3, by Kubernetes; they meet at job-master-0:23456"},
+      {"an Indexed Job", kPod + "JOB_COMPLETION_INDEX=1 LOCKSTEP_NNODES=4",
+       "host 1 of 4, by Kubernetes (job train); they meet at "
+       "train-0.meet.default.svc.cluster.local:61440"},
+      {"an Indexed Job with a rendezvous",
+       kPod + "JOB_COMPLETION_INDEX=3 LOCKSTEP_NNODES=4 LOCKSTEP_RENDEZVOUS=a:1",
+       "host 3 of 4, by Kubernetes; they meet at a:1"},
+      {"an Indexed Job of one pod", kPod + "JOB_COMPLETION_INDEX=0 LOCKSTEP_NNODES=1",
+       "host 0 of 1, by Kubernetes"},
+      {"our own variables, in a step of Slurm",
+       kTask1 + "LOCKSTEP_NNODES=3 LOCKSTEP_NODE_RANK=2 LOCKSTEP_RENDEZVOUS=[::1]:29500",
+       "host 2 of 3, by flags or LOCKSTEP_…; they meet at [::1]:29500"}};
+  for (const Case& each : cases) {
+    INFO(each.what);
+    CHECK(said(found(each.variables)) == each.said);
+  }
+}
+
+TEST_CASE("a partial set of variables is a host alone, with a line that says so") {
+  const std::vector<Case> cases{
+      {"a batch script", kBatchShell,
+       "in Slurm job 18 of 2 nodes, but not started by srun: this host alone"},
+      {"salloc's shell", kSlurmJob + "SLURM_NTASKS=2",
+       "in Slurm job 18 of 2 nodes, but not started by srun: this host alone"},
+      {"salloc's shell with use_interactive_step",
+       kBatchShell + "SLURM_STEP_ID=4294967290 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NUM_TASKS=1 "
+                     "SLURM_STEP_NODELIST=node0 SLURM_STEP_TASKS_PER_NODE=1 SLURM_PTY_PORT=40000",
+       "in Slurm job 18 of 2 nodes, but not started by srun: this host alone"},
+      {"ssh into an allocated node", "SLURM_JOB_ID=18",
+       "in Slurm job 18, but not started by srun: this host alone"},
+      {"torchrun's, of which some are lost", "TORCHELASTIC_RUN_ID=x MASTER_ADDR=a MASTER_PORT=1",
+       "TORCHELASTIC_RUN_ID is set, but GROUP_RANK, GROUP_WORLD_SIZE, LOCAL_RANK, "
+       "LOCAL_WORLD_SIZE, WORLD_SIZE are not: this host alone"},
+      {"MPICH's without a place on the host", "PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0",
+       "PMI_RANK is set, but MPI_LOCALNRANKS is not: this host alone"},
+      {"RANK where there are no pods", "RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1",
+       "WORLD_SIZE is set, but KUBERNETES_SERVICE_HOST is not: this host alone"},
+      {"an elastic PyTorchJob, for torchrun", kTrainer + "PET_NNODES=1:4",
+       "PET_NNODES is 1:4, a range, for torchrun: this host alone"},
+      {"an Indexed Job that does not tell its pods", kPod + "JOB_COMPLETION_INDEX=1",
+       "JOB_COMPLETION_INDEX is set, but LOCKSTEP_NNODES is not: this host alone"},
+      {"some of our own", "LOCKSTEP_NNODES=2",
+       "LOCKSTEP_NNODES is set, but LOCKSTEP_NODE_RANK, LOCKSTEP_RENDEZVOUS are not: this host "
+       "alone"},
+      {"of two engines the inner one", kBatchShell + "PMI_RANK=0",
+       "PMI_RANK is set, but PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS are not: this host alone"}};
+  for (const Case& each : cases) {
+    INFO(each.what);
+    const Whereabouts where = found(each.variables);
+    CHECK(said(where) == each.said);
+    CHECK(where.engine == Engine::none);
+    CHECK(where.hosts == 1);
+  }
+  CHECK(said(found("RANK=0")) == "this host alone");  // which others may mean otherwise
+}
+
+TEST_CASE("a command by hand in a shell of srun --pty is a host alone, srun --pty train is not") {
+  Surroundings here = surroundings(kTask1 + "SLURM_PTY_PORT=40000");
+  here.has_terminal = true;
+  CHECK(said(find_whereabouts(here)) ==
+        "host 1 of 2, by Slurm (job 18, step 0); they meet at node0:62592");
+  here.pid = 701;
+  CHECK(said(find_whereabouts(here)) ==
+        "in Slurm job 18 of 2 nodes, but by hand in a shell that srun has started: this host "
+        "alone");
+  here.has_terminal = false;  // a script that srun has started
+  CHECK(find_whereabouts(here).hosts == 2);
+}
+
+TEST_CASE("variables that contradict each other are refused") {
+  const std::vector<Case> cases{
+      {"no number", kSlurmJob + kStepOfTwo + "SLURM_PROCID=1 SLURM_NODEID=x SLURM_LOCALID=0",
+       "SLURM_NODEID is x, but must be a whole number from 0 to 1; --engine none does not read it"},
+      {"a part of a step on nodes of several kinds",
+       kSlurmJob + kStepOfTwo + "SLURM_PROCID=2 SLURM_NODEID=0 SLURM_LOCALID=0",
+       "SLURM_PROCID is 2, but must be a whole number from 0 to 1; --engine none does not read it"},
+      {"fewer names than nodes", kTask1 + "SLURM_STEP_NODELIST=node0",
+       "SLURM_STEP_NUM_NODES is 2, but SLURM_STEP_NODELIST has 1 and SLURM_STEP_TASKS_PER_NODE 2"},
+      {"other tasks", kTask1 + "SLURM_STEP_TASKS_PER_NODE=3,1",
+       "SLURM_STEP_NUM_TASKS is 2, but SLURM_STEP_TASKS_PER_NODE is 3,1"},
+      {"a list that is none", kTask1 + "SLURM_STEP_NODELIST=node[0-",
+       "the list 'node[0-', behind its first 7 letters: expected a number"},
+      {"several tasks on hosts that MPI does not tell",
+       "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=0 "
+       "OMPI_COMM_WORLD_LOCAL_SIZE=2",
+       "mpirun has started 4 tasks, 2 of them on this host, and does not say on which hosts the "
+       "others are. Start one on each: mpirun -N 1 --bind-to none train …"},
+      {"Open MPI 5, which does not tell where its mpirun is",
+       "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 "
+       "OMPI_COMM_WORLD_LOCAL_SIZE=1 PRTE_LAUNCHED=1 PMIX_NAMESPACE=prterun-node0-7@1",
+       "mpirun has started 2 hosts and does not say where the first is: add --rendezvous "
+       "HOST:PORT, an address of host 0 and a free port there"},
+      {"an Indexed Job without a Service", kPod + "JOB_COMPLETION_INDEX=2 LOCKSTEP_NNODES=4",
+       "this pod is called train-1.meet.default.svc.cluster.local, and not JOB-2.DOMAIN, from "
+       "which host 0's name would follow: give the job a headless Service and the pods its name "
+       "as `subdomain`, or set LOCKSTEP_RENDEZVOUS"},
+      {"a host beyond the last", kTask1 + "LOCKSTEP_NODE_RANK=2",
+       "this is host 2 of 2: hosts are numbered from 0 to 1"}};
+  for (const Case& each : cases) {
+    INFO(each.what);
+    CHECK(said(found(each.variables)) == str("refused: ", each.said));
+  }
+}
+
+TEST_CASE("flags win one by one over variables of ours, and these over an engine's") {
+  Surroundings here = surroundings(kTask1);
+  here.flags = {{"--rendezvous", "node0:29500"}};
+  CHECK(said(find_whereabouts(here)) ==
+        "host 1 of 2, by Slurm (job 18, step 0); they meet at node0:29500");
+  here.variables["LOCKSTEP_RENDEZVOUS"] = "elsewhere:1";
+  here.variables["LOCKSTEP_NODE_RANK"] = "0";
+  CHECK(said(find_whereabouts(here)) ==
+        "host 0 of 2, by Slurm (job 18, step 0); they meet at node0:29500");
+  here.flags["--nnodes"] = "4";
+  here.flags["--node-rank"] = "4";
+  CHECK(said(find_whereabouts(here)) ==
+        "refused: this is host 4 of 4: hosts are numbered from 0 to 3");
+  here.flags["--node-rank"] = "x";
+  CHECK(said(find_whereabouts(here)) ==
+        "refused: --node-rank is x, but must be a whole number from 0 to 1000000");
+}
+
+TEST_CASE("an engine can be asked for, or none") {
+  const std::string both = kTask1 + kTorchrun;
+  CHECK(found(both).engine == Engine::torchrun);
+  CHECK(found(both, Engine::slurm).engine == Engine::slurm);
+  CHECK(said(found(both, Engine::none)) == "this host alone");
+  CHECK(found(both + "LOCKSTEP_NNODES=2 LOCKSTEP_NODE_RANK=0 LOCKSTEP_RENDEZVOUS=a:1", Engine::none)
+            .hosts == 1);
+  CHECK(said(found(kBatchShell, Engine::slurm)) ==
+        "refused: --engine slurm: in Slurm job 18 of 2 nodes, but not started by srun; --engine "
+        "none or auto run without it");
+  CHECK(said(found("", Engine::mpi)) ==
+        "refused: --engine mpi: OMPI_COMM_WORLD_RANK is not set; --engine none or auto run "
+        "without it");
+  Surroundings here = surroundings(both);
+  here.flags = {{"--nnodes", "3"}, {"--node-rank", "0"}, {"--rendezvous", "a:1"}};
+  CHECK(said(find_whereabouts(here, Engine::none)) ==
+        "host 0 of 3, by flags or LOCKSTEP_…; they meet at a:1");
+
+  CHECK(parse_engine("auto") == std::nullopt);
+  CHECK(parse_engine("none") == Engine::none);
+  CHECK(parse_engine("k8s") == Engine::kubernetes);
+  CHECK(testing::message_of<ValueError>([] { (void)parse_engine("lsf"); }) ==
+        "must be auto, none, slurm, mpi, torchrun, k8s, is lsf");
+}
+
+TEST_CASE("tasks of a host know each other's number") {
+  const Whereabouts third = found(kCyclic + "SLURM_PROCID=3 SLURM_NODEID=0 SLURM_LOCALID=2");
+  CHECK(third.local_rank == 2);
+  CHECK(third.local_tasks == 3);
+  CHECK(third.tasks == std::vector<std::int64_t>{3, 1});
+  CHECK(third.one_task_a_host == "srun --ntasks-per-node=1 -c 4");
+  CHECK(third.rendezvous.size() == 8);
+  CHECK(third.rendezvous[7] == "node0:62651");
+  const Whereabouts uneven = found(kTorchrun + "WORLD_SIZE=3 LOCAL_WORLD_SIZE=2");
+  CHECK(uneven.local_tasks == 2);
+  CHECK(uneven.tasks.empty());
+  CHECK(found(kTorchrun + "WORLD_SIZE=4 LOCAL_WORLD_SIZE=2").tasks ==
+        std::vector<std::int64_t>{2, 2});
+  CHECK(found(kTorchrun + "MASTER_PORT=65534 TORCHELASTIC_USE_AGENT_STORE=True").rendezvous ==
+        std::vector<std::string>{"node0:65535"});
+}
+
+TEST_CASE("what was read is told with what was made of it, and nothing else") {
+  const auto names_of = [](const Whereabouts& where) {
+    return join(
+        mapped(where.read,
+               [](const ReadVariable& each) { return each.name + (each.value ? "" : "?"); }),
+        " ");
+  };
+  CHECK(names_of(found("")) ==
+        "LOCKSTEP_NNODES? TORCHELASTIC_RUN_ID? OMPI_COMM_WORLD_RANK? PMI_RANK? "
+        "MV2_COMM_WORLD_RANK? SLURM_JOB_ID? PET_NNODES? WORLD_SIZE? JOB_COMPLETION_INDEX?");
+  CHECK(names_of(found("SLURM_JOB_ID=1", Engine::none)).empty());
+  CHECK(names_of(found("PMI_RANK=0 PMI_SIZE=1 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1", Engine::mpi)) ==
+        "OMPI_COMM_WORLD_RANK? PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS LOCKSTEP_NNODES? "
+        "LOCKSTEP_NODE_RANK? LOCKSTEP_RENDEZVOUS?");
+  Surroundings here = surroundings(kTask1);
+  here.flags["--nnodes"] = "2";
+  const Whereabouts where = find_whereabouts(here);
+  const auto read = [&](const std::string& name) {
+    return *std::ranges::find(where.read, name, &ReadVariable::name);
+  };
+  CHECK(where.read[0].name == "--nnodes");
+  CHECK(read("SLURM_NODEID").value == "1");
+  CHECK(read("SLURM_NODEID").meaning == "this host's number");
+  CHECK(names_of(where).find("SLURM_NTASKS") == std::string::npos);
+  CHECK(names_of(where).find("SLURM_NNODES") == std::string::npos);
+  CHECK(std::ranges::none_of(where.read, [](const auto& each) { return each.meaning.empty(); }));
+}
