@@ -118,6 +118,21 @@ function write_code(i, language) {
   before = code[lines] " @endcode"
   lines = 0
 }
+# Doxygen links each class's name. A word that begins a sentence, or stands behind a colon, only looks like one; but for errors.
+function without_links(line, done, at) {
+  if (begins && line ~ /^\/\/\/<? +[A-Z][a-z]+[ ,]/) sub(/[A-Z]/, "%&", line)
+  begins = line ~ /[.:?]$|^\/\/\/$/
+  while (match(line, /[.:?] +[A-Z][a-z]+[ ,]/)) {
+    at = RSTART
+    match(substr(line, at), /[A-Z]/)
+    at += RSTART - 1
+    done = done substr(line, 1, at - 1) "%"
+    line = substr(line, at)
+  }
+  line = done line
+  gsub(/%Error/, "Error", line)
+  return line
+}
 FNR > 1 {
   is_indented = /^ *\/\/\/   +[^ ]/
   if (lines > 0 ? is_indented : is_indented && before ~ /^ *\/\/\/($|.*:$)/ && !/^ *\/\/\/ +- /) {
@@ -125,7 +140,8 @@ FNR > 1 {
     next
   }
   if (lines > 0) write_code()
-  if (match($0, /\/\/\/.*/)) $0 = substr($0, 1, RSTART - 1) as_meant(substr($0, RSTART))
+  if ($0 !~ /^ *\/\/\//) begins = 1
+  if (match($0, /\/\/\/.*/)) $0 = substr($0, 1, RSTART - 1) without_links(as_meant(substr($0, RSTART)))
   print before
 }
 { before = $0 }
@@ -141,7 +157,7 @@ END {
     gsub(/^ `|\/` $/, "", cell[2])
     if (index(HEADERS, " framework/" cell[2] "/")) {
       text = substr(cell[3], 2)
-      print "/** @defgroup " cell[2] " " cell[2] "/\n@brief " toupper(substr(text, 1, 1)) substr(text, 2) ". */"
+      print "/** @defgroup " cell[2] " " cell[2] "/\n@brief %" toupper(substr(text, 1, 1)) substr(text, 2) ". */"
     }
   }
   print "/** @defgroup models models/\n@brief Networks by name. */"
