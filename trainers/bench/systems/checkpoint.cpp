@@ -1,10 +1,10 @@
 #include "framework/checkpoint/checkpoint.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -24,6 +24,7 @@
 #include "framework/storage/checksum.h"
 #include "framework/storage/file.h"
 #include "framework/training/zero.h"
+#include "framework/watch/recorder.h"
 #include "models/layers.h"
 #include "trainers/bench/systems/own.h"
 
@@ -56,10 +57,21 @@ class Layers : public torch::nn::Module {
   }
 };
 
+// As the job's recorder has them.
 double seconds_of(const std::function<void()>& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  watch::Recorder::Track& track = *watch::track_here;
+  const auto recorded = [&](std::uint64_t after) {
+    return track.read(after, watch::Recorder::Names::left_out);
+  };
+  const std::uint64_t before = recorded(std::numeric_limits<std::uint64_t>::max()).begun;
+  {
+    const watch::RecordedSpan span(&track, {.kind = watch::SpanKind::checkpoint});
+    work();
+  }
+  const auto spans = recorded(before).spans;
+  require<Error>(!spans.empty() && spans.front().number == before + 1,
+                 "what was timed had more spans than the recorder keeps");
+  return static_cast<double>(spans.front().end - spans.front().begin) * 1e-9;
 }
 
 // Seconds of `work`, and the peak of memory in it beyond `before`.
