@@ -49,9 +49,16 @@ Replica last_of(const watch::ReplicaRecording& recording, std::uint64_t noticed)
     for (const auto& span : track.spans) all.push_back({&track.track, &span});
   }
   std::ranges::stable_sort(all, {}, [](const Found& found) { return found.span->begin; });
-  const auto are_over = [](const Found& found) { return found.span->end != 0; };
-  const auto open = static_cast<std::size_t>(all.size() - std::ranges::count_if(all, are_over));
-  std::size_t left_out = all.size() - std::min(all.size(), std::max(kFailureEvents, open));
+  struct Counts {
+    std::size_t all = 0;
+    std::size_t left = kFailureEvents;  // that may still be kept of those that are over
+  };
+  std::map<bool, Counts> counts;  // of operators, and of the rest, which these would push out
+  for (const auto& [track, span] : all) {
+    auto& [count, left] = counts[span->kind == SpanKind::operation];
+    if (span->end != 0) ++count;
+    if (span->end == 0 && left > 0) --left;
+  }
   Replica replica{.replica = recording.replica};
   const auto since = [&](std::uint64_t time) {
     return static_cast<double>(static_cast<std::int64_t>(time - noticed)) * 1e-9;
@@ -61,10 +68,8 @@ Replica last_of(const watch::ReplicaRecording& recording, std::uint64_t noticed)
     if (has_step && span->kind != SpanKind::checkpoint && span->kind != SpanKind::evaluation) {
       replica.step = static_cast<std::int64_t>(span->id);
     }
-    if (span->end != 0 && left_out > 0) {
-      --left_out;
-      continue;
-    }
+    auto& [count, left] = counts[span->kind == SpanKind::operation];
+    if (span->end != 0 && count-- > left) continue;
     Event event{.track = *track,
                 .kind = name_of(span->kind),
                 .name = span->name,
@@ -121,10 +126,13 @@ std::string text_of(const Event& event) {
   return is_call(event) && !event.name.empty() ? event.name : "its " + event.kind;
 }
 
-bool is_stopped(const Replica& replica) {
-  return std::ranges::any_of(replica.events, [](const Event& event) {
-    return event.kind == watch::name_of(SpanKind::pause) && !event.end_s;
-  });
+// The innermost that goes on of this kind.
+const Event* open_event(const Replica& replica, SpanKind kind) {
+  const Event* open = nullptr;
+  for (const Event& event : replica.events) {
+    if (event.kind == watch::name_of(kind) && !event.end_s) open = &event;
+  }
+  return open;
 }
 
 std::string replicas_text(const std::vector<std::int64_t>& replicas) {
@@ -135,10 +143,13 @@ std::string replicas_text(const std::vector<std::int64_t>& replicas) {
 std::string doing_text(const Replica& replica, const std::vector<const Replica*>& all) {
   const Event* const last = last_event(replica);
   if (last == nullptr) return "nothing is recorded";
-  std::string text = is_stopped(replica) ? "stopped by a signal, " : "";
+  const bool is_stopped = open_event(replica, SpanKind::pause) != nullptr;
+  std::string text = is_stopped ? "stopped by a signal, " : "";
   text += last->end_s ? "last in " : "in ";
   if (last->kind == watch::name_of(SpanKind::step)) return text + "step " + last->id;
   text += text_of(*last);
+  const Event* const operation = open_event(replica, SpanKind::operation);
+  if (operation != nullptr) text += ", " + operation->name;
   if (replica.step) text += str(", step ", *replica.step);
   if (!is_call(*last) || last->id.empty()) return text;
   std::vector<std::int64_t> absent;

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// The most events of a replica that are kept.
+/// The most events of a replica that are kept, and of its operators (telemetry.operators) as many.
 inline constexpr std::size_t kFailureEvents = 100;
 
 /// What a job leaves in its run's folder whose replicas have thrown, or were lost, late or out of

@@ -147,6 +147,21 @@ TEST_CASE("of each replica a record has the last events, and all that go on") {
                                          ContainsSubstring("replica 5: nothing is recorded"));
 }
 
+TEST_CASE("operators take no other event's place, and the one that goes on is told") {
+  JobFailure failure = killed();
+  watch::Recorder::Recording operators{.track = "operators", .begun = 0, .spans = {}};
+  for (std::uint64_t i = 0; i < 250; ++i) {
+    operators.spans.push_back(
+        event(SpanKind::operation, 540 - i, static_cast<std::int64_t>(540 - i), 0, "aten::relu"));
+  }
+  operators.spans.push_back(event(SpanKind::operation, 100, -1, 0, "aten::conv2d"));
+  failure.replicas[1].tracks.push_back(operators);
+  const FailureRecord record = failure_record(failure, "");
+  CHECK(record.replicas[1].events.size() == 4 + kFailureEvents);
+  CHECK_THAT(failure_text({record}),
+             ContainsSubstring("replica 1: in its forward, aten::conv2d, step 7, for 0.550 s"));
+}
+
 TEST_CASE("a record that is damaged, or cut short, is an error with the file's name") {
   const TemporaryFolder folder;
   write_failure(folder.path(), failure_record(killed(), "v"));
