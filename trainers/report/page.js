@@ -54,10 +54,11 @@
   function drawMarks(canvas, area, graph) {
     canvas.save();
     canvas.font = '11px sans-serif';
+    const end = area.x + area.w;
+    const places = data.marks.map((mark) => ({mark, x: Math.round(graph.toDomXCoord(mark[over.value])) + 0.5}))
+      .filter(({x}) => x >= area.x && x <= end).sort((a, b) => a.x - b.x);
     let free = area.x;
-    for (const mark of data.marks) {
-      const x = Math.round(graph.toDomXCoord(mark[over.value])) + 0.5;
-      if (x < area.x || x > area.x + area.w) continue;
+    for (const {mark, x} of places) {
       canvas.strokeStyle = markColor[mark.kind] || quiet;
       canvas.setLineDash([4, 3]);
       canvas.beginPath();
@@ -65,8 +66,9 @@
       canvas.lineTo(x, area.y + area.h);
       canvas.stroke();
       const width = canvas.measureText(mark.kind).width;
-      const left = Math.min(x + 3, area.x + area.w - width);
-      if (left < free) continue;  // its words would lie over the last one's
+      const left = x + 3 + width <= end ? x + 3 : x - 3 - width;
+      // Its word would lie over the last one, or under another's line.
+      if (left < free || places.some((other) => other.x > left - 2 && other.x < left + width + 2)) continue;
       canvas.fillStyle = quiet;
       canvas.fillText(mark.kind, left, area.y + 11);
       free = left + width + 4;
@@ -225,7 +227,13 @@
   }
   data.charts.forEach(addChart);
   if (data.marks.length > 0) {
-    addSection('Events', 'events', table(['step', 'what'], data.marks.map((mark) => [mark.step, mark.text])));
+    // Where marks are close, the axes have no room for all their words: their colours tell them apart.
+    const kind = (mark) => {
+      const swatch = element('span', {class: 'swatch', 'aria-hidden': 'true'});
+      swatch.style.borderTopColor = markColor[mark.kind] || quiet;
+      return element('span', {class: 'kind'}, swatch, mark.kind);
+    };
+    addSection('Events', 'events', table(['step', 'event', 'what'], data.marks.map((mark) => [mark.step, kind(mark), mark.text])));
   }
   data.tables.forEach((each, i) => addSection(each.title, 'table-' + i, table(each.head, each.rows)));
   if (data.left_out > 0) {
