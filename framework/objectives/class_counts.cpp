@@ -1,6 +1,5 @@
 #include "framework/objectives/class_counts.h"
 
-#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <utility>
@@ -11,17 +10,6 @@
 
 namespace lockstep::objectives {
 namespace {
-
-// `classes` stands for none.
-template <typename T>
-std::int64_t predicted_class(const T* scores, std::int64_t classes) {
-  std::int64_t best = 0;
-  for (std::int64_t c = 0; c < classes; ++c) {
-    if (std::isnan(scores[c])) return classes;
-    if (scores[c] > scores[best]) best = c;
-  }
-  return best;
-}
 
 // Calls visit(target, predicted) for each target that counts.
 template <typename T, typename Visit>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,8 +11,17 @@
 
 namespace lockstep::objectives {
 
-// What is predicted is the class with the largest output, of equal ones the lowest. Outputs of
-// which one is NaN predict no class.
+/// What is predicted by the scores of all classes: the class with the largest one, of equal ones
+/// the lowest. Scores of which one is NaN predict none: that is `classes`.
+template <typename T>
+[[nodiscard]] std::int64_t predicted_class(const T* scores, std::int64_t classes) {
+  std::int64_t best = 0;
+  for (std::int64_t c = 0; c < classes; ++c) {
+    if (std::isnan(scores[c])) return classes;
+    if (scores[c] > scores[best]) best = c;
+  }
+  return best;
+}
 
 /// How many targets a class has, how often it was predicted, and both at once. A ratio of nothing
 /// to nothing is 0, as by scikit-learn's zero_division.

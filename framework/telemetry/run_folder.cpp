@@ -91,6 +91,7 @@ void write_into(const fs::path& folder, const Write& write) {
   }
   for (const char* file : kRunFiles) sweep_temporary_files(folder / file);
   sweep_temporary_files(folder / kReportFile);
+  for (const char* file : kEvaluationFiles) sweep_temporary_files(folder / file);
 }
 
 }  // namespace

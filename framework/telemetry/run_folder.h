@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <ctime>
 #include <filesystem>
@@ -55,6 +56,9 @@ inline constexpr const char* kCheckpointsFolder = "checkpoints";
 inline constexpr const char* kEventsFile = "events.jsonl";
 /// The name of a run's report in its folder.
 inline constexpr const char* kReportFile = "report.html";
+/// The names of what the report shows of the last evaluations, of the validation and the test set.
+inline constexpr std::array<const char*, 2> kEvaluationFiles{"evaluation_validation.json",
+                                                             "evaluation_test.json"};
 
 /// Claims `folder` for a new run and writes `config` to its config.yaml. The folder is created with
 /// its parents, or exists and holds no run: one that has ended without a line of metrics, a result

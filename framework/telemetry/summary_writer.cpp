@@ -14,6 +14,7 @@
 #include "framework/base/text.h"
 #include "framework/formats/image.h"
 #include "framework/telemetry/event_file.h"
+#include "framework/telemetry/tensor_image.h"
 
 namespace lockstep {
 namespace {
@@ -95,22 +96,6 @@ void set_histogram(events::Histogram& histogram, const at::Tensor& values) {
   }
 }
 
-formats::Image image_of(const std::string& tag, at::Tensor values) {
-  if (values.dim() == 2) values = values.unsqueeze(0);
-  require(values.dim() == 3 && (values.size(0) == 1 || values.size(0) == 3) && values.numel() > 0,
-          "add_image: '", tag, "' has the shape ", values.sizes(),
-          ", but must be (1 or 3, height, width) or (height, width)");
-  require(values.is_floating_point() || values.scalar_type() == at::kByte, "add_image: '", tag,
-          "' has elements of ", values.scalar_type(),
-          ", but must have bytes, or floating-point values from 0 to 1");
-  if (values.is_floating_point()) {
-    values = values.to(at::kFloat).nan_to_num().mul(255).clamp(0, 255);
-  }
-  const at::Tensor bytes = values.to(at::kByte).permute({1, 2, 0}).contiguous();
-  const auto* const data = bytes.data_ptr<std::uint8_t>();
-  return {bytes.size(0), bytes.size(1), bytes.size(2), {data, data + bytes.numel()}};
-}
-
 void set_value(events::HParams::Value& value, const HparamValue& held) {
   std::visit(
       [&]<typename T>(const T& plain) {
@@ -176,7 +161,8 @@ void SummaryWriter::add_histogram(const std::string& tag, const at::Tensor& valu
 
 void SummaryWriter::add_image(const std::string& tag, const at::Tensor& img_tensor,
                               std::int64_t global_step, WallTime walltime) {
-  const formats::Image picture = image_of(tag, img_tensor.detach());
+  const formats::Image picture =
+      telemetry::image_of(str("add_image: '", tag, "'"), img_tensor.detach());
   events::Event event = event_at(global_step, walltime);
   events::Summary::Image& image = *add_value(event, tag).mutable_image();
   image.set_height(static_cast<std::int32_t>(picture.height));

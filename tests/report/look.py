@@ -21,6 +21,10 @@ import time
 
 HOSTILE = "</script><script>document.title='broken'</script><b>é"
 
+# 2 by 2 pixels.
+PICTURE = ("data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAAAAABX3VL4AAAADklEQVR4nGNgaGA48B8ABI"
+           "UCQKUi1hUAAAAASUVORK5CYII=")
+
 # Uses all that a page can be asked for, and says in its own document what is wrong.
 PROBE = """<script>
 const wrong = [];
@@ -108,6 +112,16 @@ def make_run(folder, lines):
                                       "validation_loss": loss, "validation_accuracy": 1 - 0.4 * loss,
                                       "test_loss": loss + 0.05, "test_accuracy": 0.98 - 0.4 * loss,
                                       "test_" + HOSTILE: 0.5}) + "\n")
+    names = ["T-shirt/top", "Trouser", "Pullover", "Dress", HOSTILE]
+    (folder / "evaluation_test.json").write_text(json.dumps({
+        "set": "test", "step": 20 * lines, "samples": 1000, "class_names": names,
+        "confusion": [[150 + draw.randrange(50) if i == j else draw.randrange(20) for j in range(5)] for i in range(5)],
+        "worst": [{"index": i, "sample": f"sample {i} ('{HOSTILE}.png')", "target": 4, "target_name": HOSTILE, "prediction": i % 4,
+                   "prediction_name": names[i % 4], "loss": 9.123456 - i / 3, "picture": PICTURE} for i in range(20)]}))
+    (folder / "evaluation_validation.json").write_text(json.dumps({
+        "set": "validation", "step": 20 * lines, "samples": 1000,
+        "confusion": [[90 if i == j else draw.randrange(3) for j in range(100)] for i in range(100)],
+        "texts": [{"prompt": "What is the sound of one hand", "text": f" clapping?\n\t\t-- {HOSTILE}\n" + "long" * 30}]}))
     memory = {"parameters": 7440424, "gradients": 7440424, "optimizer_state": 7440424, "communication": 0, "host": 59663464}
     (folder / "result.json").write_text(json.dumps({
         "steps": 20 * lines, "replicas": 4, "loss": 0.31, "test": {"loss": 0.3, "accuracy": 0.9, HOSTILE: 1},

@@ -8,8 +8,8 @@
 #include "trainers/commands/command_line.h"
 #include "trainers/commands/flags.h"
 #include "trainers/commands/opened_checkpoint.h"
-#include "trainers/commands/text_sampling.h"
 #include "trainers/config/config_options.h"
+#include "trainers/run/text_sampling.h"
 
 namespace lockstep {
 namespace {
@@ -20,10 +20,9 @@ data are needed.
 )";
 
 void check_sample(const OpenedCheckpoint& checkpoint) {
-  const SampleType& sample = checkpoint.sample();
-  require(sample.has_tokens() && sample.input.shape.size() == 1 && sample.classes == kByteTokens,
-          program_name("sample"), " needs a model of bytes: the data set ",
-          checkpoint.config.data.name, " has no bytes, each with the one that follows");
+  require(are_bytes(checkpoint.sample()), program_name("sample"),
+          " needs a model of bytes: the data set ", checkpoint.config.data.name,
+          " has no bytes, each with the one that follows");
 }
 
 }  // namespace

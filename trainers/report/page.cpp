@@ -19,6 +19,8 @@ using Json = nlohmann::ordered_json;
 
 // Of a curve: a screen shows no more, and a page with ten of them opens in half a second.
 constexpr std::size_t kMostPoints = 2'000;
+// Of a picture: it can't be cut.
+constexpr std::size_t kMostPictureBytes = 50'000;
 
 // How much of what has no end of its own is shown.
 struct Limits {
@@ -111,9 +113,17 @@ Json table_json(const Table& table, const Limits& limits) {
       list_json(table.rows, limits.items, [&](const auto& row) { return cells_json(row, limits); });
   const std::size_t missing = table.rows.size() - rows.size();
   if (missing > 0) rows.push_back(Json::array({str("… and ", missing, " more")}));
-  return {{"title", cut(table.title, limits.text)},
-          {"head", cells_json(table.head, limits)},
-          {"rows", std::move(rows)}};
+  Json json{{"title", cut(table.title, limits.text)},
+            {"head", cells_json(table.head, limits)},
+            {"rows", std::move(rows)}};
+  if (!table.note.empty()) json["note"] = cut(table.note, limits.text);
+  if (table.is_confusion) json["is_confusion"] = true;
+  if (!table.pictures.empty()) {
+    json["pictures"] = list_json(table.pictures, limits.items, [](const std::string& picture) {
+      return picture.size() > kMostPictureBytes ? "" : picture;
+    });
+  }
+  return json;
 }
 
 Json page_json(const Page& page, const Limits& limits) {

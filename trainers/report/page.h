@@ -33,6 +33,11 @@ struct Table {
   std::string title;
   std::vector<std::string> head{};
   std::vector<std::vector<std::string>> rows{};
+  std::string note{};  ///< what it is, for people
+  /// Rows are of a class and its counts of each prediction: cells are coloured by them.
+  bool is_confusion = false;
+  /// Of the rows, as data URIs, each shown before its row; "": it has none.
+  std::vector<std::string> pictures{};
 };
 
 /// What a page shows, in this order. Every text may have any bytes: none can be more than text
@@ -51,7 +56,7 @@ inline constexpr std::size_t kMostPageBytes = 3'000'000;
 /// The page as one HTML file that needs nothing from elsewhere: page.html with its styles, scripts
 /// and dygraphs, and what it shows as JSON. Curves are thinned, the more the longer they are, and
 /// texts are cut; tables end early, and curves are left out, where there are very many: the page
-/// says so.
+/// says so. Pictures of more than 50,000 bytes are left out.
 [[nodiscard]] std::string page_text(const Page& page);
 
 /// Which of the points are shown where at most `most` (at least 8) shall be, in their order: the

@@ -90,7 +90,23 @@
     showWindow([middle - half, middle + half]);
   }
 
-  function table(head, rows) {
+  // A class and its counts, coloured by their parts of all: blue where the prediction is right.
+  function countCells([name, ...counts], target) {
+    const all = Math.max(counts.reduce((sum, count) => sum + Number(count), 0), 1);
+    return [element('th', {scope: 'row'}, name), ...counts.map((count, i) => {
+      const made = element('td', {class: 'number'}, count);
+      const part = (0.65 * Number(count) / all).toFixed(3);
+      if (part > 0) made.style.backgroundColor = 'rgba(' + (i === target ? '47,127,209' : '217,116,43') + ',' + part + ')';
+      return made;
+    })];
+  }
+
+  function pictureCell(uri, name) {
+    return element('td', {}, ...(uri ? [element('img', {src: uri, alt: 'picture of ' + name, class: 'sample'})] : []));
+  }
+
+  // `looks` is what the page's data say of a table beside these, if it is one of them.
+  function table(head, rows, looks = {}) {
     const isNumber = (value) => typeof value === 'number' || value === null;
     // All digits of a long number can be asked for.
     const isLong = (value) => /^-?[0-9]+\.[0-9]+(e[-+]?[0-9]+)?$/.test(value) &&
@@ -101,8 +117,12 @@
       if (!isNumber(value) && isLong(value)) made.replaceChildren(element('data', {value, title: value}, numberText(Number(value))));
       return made;
     };
-    const body = element('tbody', {}, ...rows.map((row) => element('tr', {}, ...row.map((value) => cell('td', value)))));
-    const made = element('table', {}, element('thead', {}, element('tr', {}, ...head.map((name) => cell('th', name)))), body);
+    const cells = (row, number) => looks.is_confusion ? countCells(row, number) : row.map((value) => cell('td', value));
+    const picture = (number) => looks.pictures ? [pictureCell(looks.pictures[number], rows[number][0])] : [];
+    const body = element('tbody', {}, ...rows.map((row, number) => element('tr', {}, ...picture(number), ...cells(row, number))));
+    const names = [...(looks.pictures ? ['picture'] : []), ...head];
+    const made = element('table', {}, element('thead', {}, element('tr', {}, ...names.map((name) => cell('th', name)))), body);
+    if (looks.is_confusion) made.className = 'counts';
     // It can be scrolled: so by the keyboard, too.
     return element('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'table'}, made);
   }
@@ -235,7 +255,8 @@
     };
     addSection('Events', 'events', table(['step', 'event', 'what'], data.marks.map((mark) => [mark.step, kind(mark), mark.text])));
   }
-  data.tables.forEach((each, i) => addSection(each.title, 'table-' + i, table(each.head, each.rows)));
+  data.tables.forEach((each, i) => addSection(each.title, 'table-' + i,
+    ...(each.note ? [element('p', {class: 'hint'}, each.note)] : []), table(each.head, each.rows, each)));
   if (data.left_out > 0) {
     byId('curves').after(element('p', {}, 'There are ' + data.left_out + ' curves more, for which a page has no room.'));
   }

@@ -17,6 +17,7 @@
 #include "framework/base/text.h"
 #include "framework/storage/file.h"
 #include "framework/telemetry/progress.h"
+#include "trainers/report/evaluation_tables.h"
 #include "trainers/report/figures.h"
 #include "trainers/report/run_table.h"
 
@@ -379,9 +380,11 @@ std::vector<Table> tables_of(const RunRecord& run, const std::vector<RunEvent>& 
   for (const auto& [name, value] : fields) rest.rows.push_back({shown(name), shown_text(value)});
   Table config{"Config", {"key", "value"}};
   for (const auto& [key, value] : run.config) config.rows.push_back({key, value});
-  std::vector<Table> tables{std::move(figures), std::move(replicas[0]), std::move(replicas[1]),
-                            std::move(memory),  std::move(parameters),  std::move(rest),
-                            std::move(config)};
+  std::vector<Table> tables = evaluation_tables(run.folder, run.end.step);
+  tables.insert(tables.begin(), std::move(figures));
+  for (Table* each : {&replicas[0], &replicas[1], &memory, &parameters, &rest, &config}) {
+    tables.push_back(std::move(*each));
+  }
   std::erase_if(tables, [](const Table& table) { return table.rows.empty(); });
   return tables;
 }

@@ -191,12 +191,6 @@ std::map<std::string, std::string> config_in(const fs::path& path) {
   return values;
 }
 
-Json result_in(const fs::path& path) {
-  Json result = Json::parse(text_of(path), nullptr, /*allow_exceptions=*/false);
-  require<DataError>(result.is_object(), path.string(), " is damaged: it is no JSON object");
-  return result;
-}
-
 // Seconds since the file was written; none if it is not there.
 std::optional<double> age_of(const fs::path& path) {
   std::error_code missing;
@@ -262,6 +256,12 @@ const char* name_of(RunStatus status) {
   return "";
 }
 
+Json json_object_in(const fs::path& file) {
+  Json object = Json::parse(text_of(file), nullptr, /*allow_exceptions=*/false);
+  require<DataError>(object.is_object(), file.string(), " is damaged: it is no JSON object");
+  return object;
+}
+
 void read_metrics(const fs::path& folder, const TakeLine& take) {
   const fs::path path = folder / "metrics.jsonl";
   if (!formats::is_there(path)) return;
@@ -314,7 +314,7 @@ RunRecord read_run(const fs::path& folder, const TakeLine& take) {
     if (take) take(line);
   });
   const fs::path result = folder / "result.json";
-  if (formats::is_there(result)) run.result = result_in(result);
+  if (formats::is_there(result)) run.result = json_object_in(result);
   add_checkpoints(folder / kCheckpointsFolder, run);
   if (run.result.is_null() && !is_running) {
     run.failure = failure_in(folder, age_of(folder / "config.yaml"));

@@ -97,6 +97,9 @@ struct RunRecord {
 /// that is no JSON object with "time" and "event".
 [[nodiscard]] std::vector<RunEvent> read_events(const std::filesystem::path& folder);
 
+/// The JSON object in a file. DataError for another file, naming it.
+[[nodiscard]] nlohmann::ordered_json json_object_in(const std::filesystem::path& file);
+
 /// Passes the lines of a run's metrics.jsonl to `take`, in their order; none where there is no such
 /// file. A last line that a kill has cut off is passed over. DataError, naming file and line, for
 /// any other that is no JSON object with a whole number as "step".

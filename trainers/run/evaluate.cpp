@@ -164,8 +164,8 @@ std::shared_ptr<Model> model_of_checkpoint(const Config& config, const SampleTyp
 
 std::vector<at::Tensor> tallied(Model& model, const Dataset& data,
                                 const std::vector<NamedTally>& tallies, std::int64_t batch_size,
-                                const AxisNames& axis_name,
-                                const std::vector<ColumnScale>& scales) {
+                                const AxisNames& axis_name, const std::vector<ColumnScale>& scales,
+                                const TakeBatch& take) {
   const training::EvaluationMode evaluation(model);
   const Range own = shard(data.size(), axis_size(axis_name), axis_index(axis_name));
   std::vector<std::vector<at::Tensor>> parts(tallies.size());  // a sum is one part
@@ -185,6 +185,7 @@ std::vector<at::Tensor> tallied(Model& model, const Dataset& data,
       outputs = unscaled(outputs, scales);
       targets = unscaled(targets, scales);
     }
+    if (take && count > 0) take(samples.indices, outputs, targets);
     for (std::size_t i = 0; i < tallies.size(); ++i) {
       const Tally& tally = *tallies[i].second;
       const at::Tensor of_batch =

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,14 +61,19 @@ struct BatchLoss {
 
 using NamedTally = std::pair<std::string, std::shared_ptr<const Tally>>;
 
+/// Takes what a batch of this replica's has come to: which samples, outputs, targets.
+using TakeBatch = std::function<void(std::span<const std::int64_t> indices,
+                                     const at::Tensor& outputs, const at::Tensor& targets)>;
+
 /// What each of the tallies counts of all of `data`. The model runs in evaluation mode. Each
 /// replica of the axis takes an equal share of the samples, in batches of `batch_size`. The result
 /// is the same on each; of rows it is in the samples' order. With `scales` outputs and targets are
-/// counted as they were before they were normalized, in float64.
+/// counted as they were before they were normalized, in float64. `take` gets the same.
 [[nodiscard]] std::vector<at::Tensor> tallied(Model& model, const Dataset& data,
                                               const std::vector<NamedTally>& tallies,
                                               std::int64_t batch_size, const AxisNames& axis_name,
-                                              const std::vector<ColumnScale>& scales = {});
+                                              const std::vector<ColumnScale>& scales = {},
+                                              const TakeBatch& take = {});
 
 using Figures = std::map<std::string, double>;
 

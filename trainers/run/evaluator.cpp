@@ -1,8 +1,14 @@
 #include "trainers/run/evaluator.h"
 
+#include <cstdint>
+#include <limits>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "framework/base/range.h"
 #include "trainers/config/config_options.h"
+#include "trainers/run/text_samples.h"
 #include "trainers/run/wrong_pictures.h"
 
 namespace lockstep {
@@ -27,13 +33,41 @@ Figures Evaluator::shown_figures(const RunState& state, const std::string& set,
   std::vector<NamedTally> tallies(objective_.metrics.begin(), objective_.metrics.end());
   const bool shows = config_.telemetry.tensorboard && are_pictures(data.type());
   if (shows) tallies.emplace_back("predicted classes", make_predicted_classes());
+  EvaluationRecord record(data, *objective_.loss);
+  TakeBatch take;
+  if (config_.telemetry.report) {
+    take = [&](const auto&... batch) { record.add(batch...); };
+  }
   const std::vector<at::Tensor> counted =
       tallied(model_, data, tallies, config_.data_use.batch_size, config_.launch.axis_name,
-              objective_.scales);
+              objective_.scales, take);
   if (shows && reporter_.summary() != nullptr) {
     reporter_.add_pictures(state, wrong_pictures(set, data, counted.back(), *objective_.loss));
   }
+  if (config_.telemetry.report) tell_report(state, set, data, record);
   return figures_of(objective_, counted);
+}
+
+void Evaluator::tell_report(const RunState& state, const std::string& set, const Dataset& data,
+                            const EvaluationRecord& record) {
+  const AxisNames& axis = config_.launch.axis_name;
+  nlohmann::ordered_json told = record.json(axis);
+  if (const std::int64_t bytes = bytes_of_texts(state, data); bytes > 0) {
+    told.update(text_samples(model_, data, bytes));
+  }
+  if (!report_ || told.is_null()) return;
+  nlohmann::ordered_json all{{"set", set}, {"step", state.steps}, {"samples", data.size()}};
+  all.update(told);
+  report_->note_evaluation(set, all);
+}
+
+// On the way, texts take no more than a tenth of the evaluation's own work. At stage 3 each byte
+// gathers all parameters: a few bytes, and only at the run's end.
+std::int64_t Evaluator::bytes_of_texts(const RunState& state, const Dataset& data) const {
+  if (config_.zero.stage == 3) return state.is_last() ? sampled_bytes(data.type(), 0) : 0;
+  if (state.is_last()) return sampled_bytes(data.type(), std::numeric_limits<std::int64_t>::max());
+  const std::int64_t samples = shard(data.size(), config_.launch.replicas, 0).size;
+  return sampled_bytes(data.type(), samples * data.type().input.values() / 10);
 }
 
 }  // namespace lockstep

@@ -122,7 +122,7 @@ class Trainer::Run {
         reporter_(config, options_.output, options_.quiet, *data.train, course_.first_step,
                   /*writes=*/axis_index(config.launch.axis_name) == 0),
         callbacks_(options_.callbacks, own, reporter_),
-        evaluator_(config, objective_, *model_, *zero_, reporter_),
+        evaluator_(config, objective_, *model_, *zero_, reporter_, report_),
         checkpoints_(
             config, options_.output, *zero_,
             [this, record = record_of(config, data, course_, options_.sets, resume_)] {

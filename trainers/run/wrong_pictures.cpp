@@ -26,13 +26,6 @@ class PredictedClasses final : public Tally {
   bool is_of_rows() const override { return true; }
 };
 
-// From 0 to 1: what they were before they were normalized is not known of all data.
-at::Tensor stretched(const at::Tensor& picture) {
-  const at::Tensor least = picture.min();
-  const at::Tensor range = picture.max() - least;
-  return (picture - least) / range.clamp_min(1e-12);
-}
-
 }  // namespace
 
 bool are_pictures(const SampleType& sample) {
@@ -40,6 +33,13 @@ bool are_pictures(const SampleType& sample) {
   const bool has_form = shape.size() == 3 && (shape[0] == 1 || shape[0] == 3) && shape[1] > 1 &&
                         shape[2] > 1 && at::isFloatingType(sample.input.dtype);
   return has_form && sample.has_label();
+}
+
+at::Tensor picture_of(const Dataset& data, std::int64_t sample) {
+  const at::Tensor picture = data.batch(std::span(&sample, 1)).inputs[0];
+  const at::Tensor least = picture.min();
+  const at::Tensor range = picture.max() - least;
+  return (picture - least) / range.clamp_min(1e-12);
 }
 
 std::shared_ptr<const Tally> make_predicted_classes() {
@@ -67,7 +67,7 @@ NamedPictures wrong_pictures(const std::string& set, const Dataset& data, const 
     };
     pictures.emplace_back(
         str("wrong_", set, "/", sample, " is ", name(number(0)), ", predicted ", name(number(1))),
-        stretched(data.batch(std::span(&sample, 1)).inputs[0]));
+        picture_of(data, sample));
   }
   return pictures;
 }

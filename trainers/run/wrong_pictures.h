@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,6 +16,10 @@ namespace lockstep {
 
 /// Whether each sample is a picture, of one or three channels, with a class.
 [[nodiscard]] bool are_pictures(const SampleType& sample);
+
+/// A sample's picture, from 0 (its least value) to 1 (its largest): what it was before it was
+/// normalized is not known of all data.
+[[nodiscard]] at::Tensor picture_of(const Dataset& data, std::int64_t sample);
 
 /// Rows: each sample's class, and the one that is predicted, which has the largest output.
 [[nodiscard]] std::shared_ptr<const Tally> make_predicted_classes();

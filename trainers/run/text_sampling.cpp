@@ -1,4 +1,4 @@
-#include "trainers/commands/text_sampling.h"
+#include "trainers/run/text_sampling.h"
 
 #include <algorithm>
 #include <cmath>

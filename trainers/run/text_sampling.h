@@ -7,12 +7,18 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/base/random.h"
+#include "framework/data/dataset.h"
 #include "models/model.h"
 
 namespace lockstep {
 
 /// The tokens of a model of bytes.
 inline constexpr std::int64_t kByteTokens = 256;
+
+/// Whether samples are bytes, each with the one that follows it.
+[[nodiscard]] inline bool are_bytes(const SampleType& sample) {
+  return sample.has_tokens() && sample.input.shape.size() == 1 && sample.classes == kByteTokens;
+}
 
 struct TextSamplingOptions {
   std::int64_t bytes = 256;  ///< how many follow the prompt: 1 to 1e9

@@ -1,0 +1,113 @@
+#include "trainers/report/evaluation_tables.h"
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/formats/data_file.h"
+#include "framework/telemetry/run_folder.h"
+#include "trainers/report/run_record.h"
+
+namespace lockstep::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// "4 Coat", or the number alone.
+std::string class_text(std::int64_t number, const std::string& name) {
+  return name.empty() ? str(number) : str(number, " ", name);
+}
+
+// The class that an entry has as its target or prediction.
+std::string class_in(const Json& entry, const std::string& what) {
+  if (!entry.contains(what)) return "none";
+  return class_text(entry.at(what).get<std::int64_t>(), entry.value(what + "_name", ""));
+}
+
+Table confusion_table(const Json& record, const std::string& of) {
+  const auto counts = record.at("confusion").get<std::vector<std::vector<std::int64_t>>>();
+  const auto names = record.value("class_names", std::vector<std::string>());
+  Table table{.title = "Targets and predictions, " + of,
+              .head = {"target"},
+              .note =
+                  "Each row is a class that samples have, each column what was predicted for "
+                  "them; the stronger a colour, the larger the part of its row.",
+              .is_confusion = true};
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const std::string text =
+        class_text(static_cast<std::int64_t>(i), i < names.size() ? names[i] : "");
+    table.head.push_back(text);
+    std::vector<std::string>& row = table.rows.emplace_back(std::vector{text});
+    for (const std::int64_t count : counts[i]) row.push_back(str(count));
+    if (i == 0 && counts[i].size() > counts.size()) table.note += " The last: none, by a NaN.";
+  }
+  if (!counts.empty() && counts[0].size() > counts.size()) table.head.emplace_back("none");
+  return table;
+}
+
+Table confused_table(const Json& record, const std::string& of) {
+  Table table{"Largest confusions, " + of, {"target", "prediction", "samples"}};
+  for (const Json& entry : record.at("confused")) {
+    table.rows.push_back({class_in(entry, "target"), class_in(entry, "prediction"),
+                          str(entry.at("count").get<std::int64_t>())});
+  }
+  return table;
+}
+
+Table worst_table(const Json& record, const std::string& of) {
+  Table table{.title = "Worst samples, " + of,
+              .head = {"sample", "target", "prediction", "cross entropy"}};
+  for (const Json& entry : record.at("worst")) {
+    const Json& loss = entry.at("loss");
+    table.rows.push_back({entry.at("sample").get<std::string>(), class_in(entry, "target"),
+                          class_in(entry, "prediction"),
+                          loss.is_null() ? "not finite" : str(loss.get<double>())});
+    if (entry.contains("picture")) table.pictures.push_back(entry["picture"].get<std::string>());
+  }
+  return table;
+}
+
+Table texts_table(const Json& record, const std::string& of) {
+  Table table{.title = "Texts, " + of,
+              .head = {"beginning", "as the model goes on"},
+              .note = "The beginnings are the set's. `train sample` goes on from a checkpoint."};
+  for (const Json& entry : record.at("texts")) {
+    table.rows.push_back(
+        {entry.at("prompt").get<std::string>(), entry.at("text").get<std::string>()});
+  }
+  return table;
+}
+
+void add_tables(const Json& record, std::int64_t last_step, std::vector<Table>& tables) {
+  const auto step = record.at("step").get<std::int64_t>();
+  if (step > last_step) return;
+  const std::string of = str(record.at("set").get<std::string>(), " set, step ", step);
+  if (record.contains("confusion")) tables.push_back(confusion_table(record, of));
+  if (record.contains("confused")) tables.push_back(confused_table(record, of));
+  if (record.contains("worst")) tables.push_back(worst_table(record, of));
+  if (record.contains("texts")) tables.push_back(texts_table(record, of));
+  if (record.contains("no_texts")) {
+    tables.push_back({"Texts, " + of, {"none, since"}, {{record["no_texts"].get<std::string>()}}});
+  }
+}
+
+}  // namespace
+
+std::vector<Table> evaluation_tables(const std::filesystem::path& run, std::int64_t last_step) {
+  std::vector<Table> tables;
+  for (const char* name : kEvaluationFiles) {
+    const std::filesystem::path file = run / name;
+    if (!formats::is_there(file)) continue;
+    const Json record = json_object_in(file);
+    try {
+      add_tables(record, last_step, tables);
+    } catch (const Json::exception& error) {
+      throw DataError(str(file.string(), " is damaged: ", error.what()));
+    }
+  }
+  return tables;
+}
+
+}  // namespace lockstep::report
