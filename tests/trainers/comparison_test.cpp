@@ -147,6 +147,8 @@ TEST_CASE("a page of runs has their curves over each other, and the tables") {
                                                                      {"trainer.seed", "0", ""}});
   CHECK(page.tables[1].head == std::vector<std::string>{"", "<script><b>", "b"});
   CHECK(page_text(page).find("<script><b>") == std::string::npos);
+  CHECK(page.title == "<script><b>, b");
+  CHECK(comparison_page(compare({b, b, b, b, b, b})).title.ends_with("b and 1 more"));
 }
 
 }  // namespace

@@ -198,7 +198,8 @@ Json comparison_json(const Comparison& comparison) {
 }
 
 Page comparison_page(const Comparison& comparison) {
-  Page page{.title = join(mapped(comparison.runs, &ListedRun::name), ", ")};
+  constexpr std::size_t kTitleNames = 5;
+  Page page{.title = listed(mapped(comparison.runs, &ListedRun::name), kTitleNames)};
   page.facts.emplace_back("verdict", verdict_of(comparison));
   std::vector<std::string> head{""};
   std::map<std::string, std::size_t> places;  // of the charts, by their names
