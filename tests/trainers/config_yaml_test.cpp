@@ -184,7 +184,7 @@ TEST_CASE("any resolved config loads again as the same config") {
   Random random(Key(testing::seed()).fold("any config").bits());
   std::set<std::string> picked;
   int dependent = 0;
-  for (int i = 0; i < 500; ++i) {
+  for (int i = 0; i < 250; ++i) {
     const bool has_dependent = i % 2 == 0;
     const std::string text = random_config(table, has_dependent, random);
     INFO(text);

@@ -47,9 +47,8 @@ TEST_CASE("an epoch's order of samples is predicted, and refused where it does n
       "parallel: {replicas: ";
   CHECK_THAT(prediction(job + "2}\n"),
              ContainsSubstring("order of samples") && ContainsSubstring("38.1 MiB  76.3 MiB"));
-  Config config = testing::parse(job + "2}\n");
-  config.launch.replicas = 20'000;
-  const DataSets data = load_data(config.data, data_context(config));
+  const Config config = testing::parse(job + "200}\n");
+  const DataSets data{.train = testing::made_set({.size = 1'000'000'000})};
   CHECK_THAT(testing::message_of<ValueError>([&] { check_memory(config, data); }),
              ContainsSubstring("order of samples 745.1 GiB"));
 }
