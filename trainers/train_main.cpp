@@ -24,6 +24,7 @@
 #include "framework/base/record.h"
 #include "framework/base/text.h"
 #include "framework/data/data.h"
+#include "framework/engines/whereabouts.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/machine.h"
@@ -161,6 +162,14 @@ void take_records(const Config& config, const DataSets& data, RunOptions& option
                         [&] { return records_of(data); });
 }
 
+// The first line of a run that an engine has started, or that is inside of one's job by itself.
+void tell_whereabouts(const engines::Whereabouts& where) {
+  const bool is_by_engine =
+      where.engine != engines::Engine::none && where.engine != engines::Engine::own;
+  if (is_relaunched() || (!is_by_engine && where.alone_because.empty())) return;
+  log_info(is_by_engine ? engines::text_of(where) : where.alone_because);
+}
+
 void tell_beginning() {
   log_info("there is no checkpoint to go on from: the run begins at its first step");
 }
@@ -195,6 +204,7 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   const Flags flags = parse_flags(argc, argv);
   if (flags.text) return print(*flags.text);
   set_quiet(flags.quiet);
+  tell_whereabouts(flags.where);
   std::optional<Config> given;
   if (!flags.config.empty()) given = load_config(flags.config, flags.overrides);
   if (given && flags.print_config) return print(to_yaml(*given));

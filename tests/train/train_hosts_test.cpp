@@ -17,6 +17,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "framework/base/descriptor.h"
 #include "framework/base/range.h"
@@ -68,6 +69,31 @@ std::vector<Ended> on_hosts(const TemporaryFolder& folder, std::size_t hosts, co
   return ended;
 }
 
+// The same, by what Slurm tells tasks and no flags: the first of so many on each host.
+std::vector<Ended> in_slurm_step(const TemporaryFolder& folder, int hosts, const Flags& flags,
+                                 int tasks_a_host = 1) {
+  const auto tell = [](const char* name, const std::string& value) {
+    ::setenv(name, value.c_str(), 1);
+  };
+  std::vector<std::unique_ptr<ChildProgram>> tasks;
+  for (int host = 0; host < hosts; ++host) {
+    tasks.push_back(std::make_unique<ChildProgram>([&, host] {
+      tell("SLURM_JOB_ID", str(::getppid()));  // a free port follows from it
+      tell("SLURM_STEP_ID", "0");
+      tell("SLURM_STEP_NUM_NODES", str(hosts));
+      tell("SLURM_STEP_NUM_TASKS", str(hosts * tasks_a_host));
+      tell("SLURM_STEP_NODELIST", str("127.0.0.1,other[1-", hosts - 1, "]"));
+      tell("SLURM_STEP_TASKS_PER_NODE", str(tasks_a_host, "(x", hosts, ")"));
+      tell("SLURM_PROCID", str(host));
+      tell("SLURM_NODEID", str(host));
+      tell("SLURM_LOCALID", "0");
+      tell("SLURM_TASK_PID", str(::getpid()));
+      return training(folder.path(), flags)();
+    }));
+  }
+  return mapped(tasks, [](const auto& task) { return task->wait(); });
+}
+
 std::string secret_in(const TemporaryFolder& folder) {
   const fs::path file = folder.path() / "secret";
   std::ofstream(file) << std::string(64, '7') << '\n';
@@ -97,11 +123,35 @@ TEST_CASE("a job of several launchers ends as on one, and goes on with another n
     manifest.counts.at("threads_per_replica") = other;
   });
   const auto longer =
-      on_hosts(folder, 3, flags + set("trainer.steps=9") + Flags{"--resume", "auto"});
+      in_slurm_step(folder, 3, flags + set("trainer.steps=9") + Flags{"--resume", "auto"});
   check(longer, 3);
+  CHECK_THAT(longer[1].out + longer[1].err,
+             ContainsSubstring(str("host 1 of 3, by Slurm (job ", ::getpid(),
+                                   ", step 0); they meet at 127.0.0.1:6")));
   CHECK_THAT(longer[0].out,
              ContainsSubstring(str("  parallel.threads_per_replica stays ", other,
                                    ", as when the run began; this host would choose ")));
+}
+
+TEST_CASE(
+    "train hosts tells which variables say where this is, and each task that it is too many") {
+  const TemporaryFolder folder;
+  const auto hosts = in_slurm_step(folder, 2, {"hosts"});
+  for (std::size_t host = 0; host < 2; ++host) {
+    require_status(hosts[host], 0);
+    CHECK_THAT(hosts[host].out,
+               ContainsSubstring("hosts of the step\n") &&
+                   ContainsSubstring(str("\nhost ", host, " of 2, by Slurm (job ")));
+  }
+  for (const Flags& flags : {Flags{"hosts"}, small_job()}) {
+    for (const Ended& end : in_slurm_step(folder, 2, flags, 2)) {
+      check_status(end, 2);
+      CHECK_THAT(end.err, ContainsSubstring("srun has started 4 tasks on 2 hosts, but one on each "
+                                            "host runs all its replicas: srun "
+                                            "--ntasks-per-node=1 train …"));
+    }
+  }
+  CHECK(fs::is_empty(folder.path()));
 }
 
 TEST_CASE("a job that loses a replica on any host starts again on all") {

@@ -1,6 +1,8 @@
 #include "trainers/commands/flags.h"
 
+#include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/base/errors.h"
@@ -68,6 +70,40 @@ TEST_CASE("words that are no flags are said how they are given") {
 TEST_CASE("--help-config still prints the table of keys, but the help has it no longer") {
   CHECK(parse_arguments({"--help-config"}).text == config_help());
   CHECK_THAT(*parse_arguments({"--help"}).text, !ContainsSubstring("--help-config"));
+}
+
+TEST_CASE("an engine's variables say which host this is, and flags win one by one") {
+  const std::vector<std::pair<const char*, const char*>> variables{
+      {"OMPI_COMM_WORLD_RANK", "1"},
+      {"OMPI_COMM_WORLD_SIZE", "2"},
+      {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+      {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}};
+  for (const auto& [name, value] : variables) ::setenv(name, value, 1);
+  const auto refusal = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"--config", "a.yaml"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return testing::message_of<ValueError>([&] { (void)parse_arguments(arguments); });
+  };
+  const Flags flags = parse_arguments(
+      {"--config", "a.yaml", "--rendezvous", "node0:29500", "--secret-file", "secret"});
+  CHECK(flags.where.engine == engines::Engine::mpi);
+  CHECK(flags.hosts.count == 2);
+  CHECK(flags.hosts.rank == 1);
+  CHECK(flags.hosts.rendezvous == "node0:29500");
+  CHECK(parse_arguments({"--config", "a.yaml", "--rendezvous", "a:1", "--nnodes", "3"})
+            .hosts.count == 3);
+  CHECK_THAT(refusal({}), ContainsSubstring("does not say where the first is: add --rendezvous"));
+  CHECK_THAT(refusal({"--engine", "slurm"}), ContainsSubstring("SLURM_JOB_ID is not set"));
+  CHECK(refusal({"--engine", "lsf"}) ==
+        "--engine: must be auto, none, slurm, mpi, torchrun, k8s, is lsf");
+  CHECK(parse_arguments({"--config", "a.yaml", "--engine", "none"}).hosts.count == 1);
+  CHECK(refusal({"--engine", "none", "--nnodes", "2"}) ==
+        "--nnodes needs --node-rank I, this host's number");
+  ::setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
+  CHECK(refusal({}) ==
+        "mpirun has started 2 tasks on 1 host, but one on each host runs all its replicas: mpirun "
+        "-N 1 --bind-to none train …; --engine none makes each a run of its own");
+  for (const auto& [name, value] : variables) ::unsetenv(name);
 }
 
 TEST_CASE("the page's table of flags is train's") {

@@ -6,6 +6,8 @@
 #include <system_error>
 #include <utility>
 
+#include <unistd.h>
+
 #include "framework/base/logging.h"
 #include "framework/base/number_text.h"
 #include "framework/base/other_words.h"
@@ -13,6 +15,8 @@
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
 #include "framework/comm/network/link.h"
+#include "framework/engines/shares.h"
+#include "framework/engines/surroundings.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/telemetry/run_folder.h"
 #include "trainers/commands/commands.h"
@@ -22,7 +26,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kMostOverrides = 1000;
-constexpr std::int64_t kNone = -1;  // of a flag that is not there
 
 constexpr const char* kSetHelp = "Sets a key of the config, again and again; wins over the file";
 
@@ -100,22 +103,51 @@ auto not_empty(const char* otherwise) {
   };
 }
 
-void check_hosts(const HostOptions& hosts) {
+void check_numbers(const HostOptions& hosts) {
+  if (hosts.count == kNotGiven) return;
   require(hosts.count >= 1, "--nnodes must be at least 1");
   require(hosts.rank < hosts.count, "--node-rank is ", hosts.rank, " and --nnodes ", hosts.count,
           ": ranks are from 0 to ", hosts.count - 1);
+}
+
+void check_hosts(const HostOptions& hosts, bool has_engine) {
+  check_numbers(hosts);
   require(hosts.replicas != 0, "--host-replicas must be at least 1");
   for (const auto& [flag, stands] : {std::pair("--rendezvous", !hosts.rendezvous.empty()),
-                                     {"--host-replicas", hosts.replicas != kNone},
+                                     {"--host-replicas", hosts.replicas != kNotGiven},
                                      {"--secret-file", !hosts.secret_file.empty()},
                                      {"--interface", !hosts.interface.empty()}}) {
-    require(hosts.count > 1 || !stands, flag, " needs --nnodes of at least 2");
+    require(hosts.count > 1 || has_engine || !stands, flag, " needs --nnodes of at least 2");
   }
   if (hosts.count == 1) return;
-  require(hosts.rank != kNone, "--nnodes needs --node-rank I, this host's number");
+  require(hosts.rank != kNotGiven, "--nnodes needs --node-rank I, this host's number");
   require(!hosts.rendezvous.empty(),
           "--nnodes needs --rendezvous HOST:PORT, an address of host 0 and a free port there");
   (void)comm::HostAndPort::parse(hosts.rendezvous);
+}
+
+// Puts where this process is into its flags.
+void take_whereabouts(Flags& flags) {
+  HostOptions& hosts = flags.hosts;
+  check_numbers(hosts);
+  flags.where = whereabouts_of(hosts, flags.engine);
+  const engines::Whereabouts& where = flags.where;
+  require(where.refusal.empty(), where.refusal);
+  engines::require_one_task(where, program_name());
+  const bool is_told = where.engine != engines::Engine::none;
+  if (is_told) {
+    hosts.count = where.hosts;
+    hosts.rank = where.host;
+    if (!where.rendezvous.empty()) hosts.rendezvous = where.rendezvous[0];
+  }
+  if (hosts.count == kNotGiven) hosts.count = 1;
+  check_hosts(hosts, is_told && where.engine != engines::Engine::own);
+  hosts.rank = std::max<std::int64_t>(hosts.rank, 0);
+  hosts.replicas = std::max<std::int64_t>(hosts.replicas, 0);
+}
+
+auto whole_number() {
+  return integer(0, 1'000'000);
 }
 
 }  // namespace
@@ -124,6 +156,29 @@ bool looks_like_config(const std::string& word) {
   std::error_code missing;
   return word.ends_with(".yaml") || word.ends_with(".yml") ||
          std::filesystem::is_regular_file(word, missing);
+}
+
+engines::Whereabouts whereabouts_of(const HostOptions& given,
+                                    std::optional<engines::Engine> engine) {
+  engines::Surroundings here =
+      engines::surroundings_of_process(is_relaunched() ? ::getppid() : ::getpid(), program_name());
+  if (given.count != kNotGiven) here.flags["--nnodes"] = std::to_string(given.count);
+  if (given.rank != kNotGiven) here.flags["--node-rank"] = std::to_string(given.rank);
+  if (!given.rendezvous.empty()) here.flags["--rendezvous"] = given.rendezvous;
+  return engines::find_whereabouts(here, engine);
+}
+
+std::vector<Flag> place_flags(HostOptions& hosts, std::optional<engines::Engine>& engine) {
+  return {
+      {"--nnodes", "H", "Number of hosts that run this job together",
+       sets(hosts.count, whole_number())},
+      {"--node-rank", "I", "This host's number, from 0 to H-1", sets(hosts.rank, whole_number())},
+      {"--rendezvous", "HOST:PORT", "Where the hosts meet: host 0 listens there",
+       sets(hosts.rendezvous, not_empty("is empty"))},
+      {"--engine", "NAME",
+       "Whose environment says which host this is where these flags don't: auto (default), "
+       "none, slurm, mpi, torchrun or k8s",
+       sets(engine, engines::parse_engine)}};
 }
 
 Flag checkpoint_flag(std::optional<std::string>& checkpoint) {
@@ -190,7 +245,6 @@ void add_parallel_flags(CommandLine& line, std::vector<keys::Override>& override
 
 CommandLine train_command_line(Flags& flags) {
   HostOptions& hosts = flags.hosts;
-  const auto whole_number = integer(0, 1'000'000);
   CommandLine line{
       .program = program_name(),
       .usage = str("[run] --config FILE [flags]\n  ", program_name(),
@@ -217,16 +271,10 @@ CommandLine train_command_line(Flags& flags) {
            {"--max-restarts", "K",
             "How many times at most to start again, from the newest checkpoint, after a replica is "
             "lost",
-            sets(flags.max_restarts, whole_number)},
-           {"--nnodes", "H", "Number of hosts that run this job together",
-            sets(hosts.count, whole_number)},
-           {"--node-rank", "I", "This host's number, from 0 to H-1",
-            sets(hosts.rank, whole_number)},
-           {"--rendezvous", "HOST:PORT", "Where the hosts meet: host 0 listens there",
-            sets(hosts.rendezvous, not_empty("is empty"))},
+            sets(flags.max_restarts, whole_number())},
            {"--host-replicas", "K",
             "How many of the replicas run on this host (default: an even share)",
-            sets(hosts.replicas, whole_number)},
+            sets(hosts.replicas, whole_number())},
            {"--secret-file", "FILE",
             "The hosts' common secret (default: ~/.config/lockstep/secret, which host 0 makes)",
             sets(hosts.secret_file, not_empty("is empty"))},
@@ -247,14 +295,16 @@ CommandLine train_command_line(Flags& flags) {
               flags.text = config_help();
             }}},
       .more = after_flags()};
+  const auto place = place_flags(hosts, flags.engine);
+  line.flags.insert(std::ranges::find(line.flags, "--host-replicas", &Flag::name), place.begin(),
+                    place.end());
   add_parallel_flags(line, flags.overrides);
   return line;
 }
 
 Flags parse_flags(int argc, const char* const* argv) {
   Flags flags;
-  HostOptions& hosts = flags.hosts;
-  hosts.rank = hosts.replicas = kNone;
+  flags.hosts.count = flags.hosts.rank = flags.hosts.replicas = kNotGiven;
   const CommandLine line = train_command_line(flags);
   if (!parse_command_line(argc, argv, line)) flags.text = help_text(line);
   if (flags.text) return flags;
@@ -271,9 +321,7 @@ Flags parse_flags(int argc, const char* const* argv) {
   require(!flags.config.empty() || is_found, "--config FILE is needed: --resume ", flags.resume,
           " finds no ", flags.resume == "auto" ? "run" : "checkpoint", " that has one; see ",
           line.program, " --help");
-  check_hosts(hosts);
-  hosts.rank = std::max<std::int64_t>(hosts.rank, 0);
-  hosts.replicas = std::max<std::int64_t>(hosts.replicas, 0);
+  take_whereabouts(flags);
   require(flags.overrides.size() <= kMostOverrides, flags.overrides.size(),
           " flags set keys of the config; ", kMostOverrides, " may: write a config");
   return flags;

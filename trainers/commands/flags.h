@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/engines/whereabouts.h"
 #include "framework/replicas/launch.h"
 #include "trainers/commands/command_line.h"
 #include "trainers/config/config.h"
@@ -21,8 +22,10 @@ struct Flags {
   std::string resume;  ///< "auto", a checkpoint's folder, or empty
   bool resume_with_changes = false;
   std::int64_t max_restarts = 0;
-  std::int64_t stop_after = 0;  ///< 0: at the run's end
-  HostOptions hosts{};          ///< --nnodes, --node-rank, --rendezvous and what goes with them
+  std::int64_t stop_after = 0;              ///< 0: at the run's end
+  std::optional<engines::Engine> engine{};  ///< --engine
+  engines::Whereabouts where{};             ///< as the environment and these flags say
+  HostOptions hosts{};                      ///< of `where`, and what goes with it
   bool print_config = false;
   bool dry_run = false;
   bool quiet = false;
@@ -39,7 +42,16 @@ struct Flags {
 /// Whether a word without a flag looks like a config: a file, or the name of one in YAML.
 [[nodiscard]] bool looks_like_config(const std::string& word);
 
-/// Rows that several commands have.
+/// What stands in HostOptions for a number that is not given.
+inline constexpr std::int64_t kNotGiven = -1;
+/// Where this process is (in a worker that is this program started again: the launcher), by the
+/// environment and by what of `given` is given.
+[[nodiscard]] engines::Whereabouts whereabouts_of(const HostOptions& given,
+                                                  std::optional<engines::Engine> engine);
+
+/// Rows that several commands have; the numbers are kNotGiven before.
+[[nodiscard]] std::vector<Flag> place_flags(HostOptions& hosts,
+                                            std::optional<engines::Engine>& engine);
 [[nodiscard]] Flag checkpoint_flag(std::optional<std::string>& checkpoint);
 /// --format of what is text, or csv or json for programs.
 [[nodiscard]] Flag table_format_flag(std::string& format);

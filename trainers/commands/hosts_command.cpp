@@ -1,0 +1,38 @@
+#include <optional>
+
+#include "framework/base/text.h"
+#include "framework/base/text_table.h"
+#include "framework/engines/shares.h"
+#include "framework/engines/whereabouts.h"
+#include "framework/replicas/launch.h"
+#include "trainers/commands/command_line.h"
+#include "trainers/commands/flags.h"
+
+namespace lockstep {
+
+int run_hosts(int argc, const char* const* argv) {
+  HostOptions given{.count = kNotGiven, .rank = kNotGiven};
+  std::optional<engines::Engine> engine;
+  const CommandLine line{
+      .program = program_name("hosts"),
+      .usage = "[flags]",
+      .what =
+          "Prints which host of a job this is, as a run with these flags finds it here: each "
+          "variable that\nit looks at, what it takes it for, and what follows.",
+      .flags = place_flags(given, engine)};
+  if (!parse_command_line(argc, argv, line)) return print(help_text(line));
+  const engines::Whereabouts where = whereabouts_of(given, engine);
+  TextTable rows;
+  for (const engines::ReadVariable& each : where.read) {
+    rows.push_back({each.name, each.value ? cut(*each.value) : "not set", each.meaning});
+  }
+  const bool is_alone = !where.alone_because.empty();
+  (void)print(
+      table_text(rows, "l") +
+      (where.refusal.empty() ? (is_alone ? where.alone_because : text_of(where)) + "\n" : ""));
+  require(where.refusal.empty(), where.refusal);
+  engines::require_one_task(where, program_name());
+  return 0;
+}
+
+}  // namespace lockstep
