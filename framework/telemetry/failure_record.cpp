@@ -32,6 +32,7 @@ constexpr const char* kExtension = ".json";
 // Lines of text for a verdict, and for replicas that have not all done the same.
 constexpr std::size_t kVerdictLines = 3;
 constexpr std::size_t kReplicaLines = 6;
+constexpr double kLongOver = 0.1;  // seconds
 
 bool is_call(const Event& event) {
   constexpr std::array kCalls{SpanKind::reduction, SpanKind::collective, SpanKind::gather};
@@ -126,6 +127,11 @@ std::string text_of(const Event& event) {
   return is_call(event) && !event.name.empty() ? event.name : "its " + event.kind;
 }
 
+// Whether its replica has done something else since, rather than to have failed in it.
+bool is_long_over(const Event& event) {
+  return event.end_s && *event.end_s < -kLongOver;
+}
+
 // The innermost that goes on of this kind.
 const Event* open_event(const Replica& replica, SpanKind kind) {
   const Event* open = nullptr;
@@ -145,13 +151,17 @@ std::string doing_text(const Replica& replica, const std::vector<const Replica*>
   if (last == nullptr) return "nothing is recorded";
   const bool is_stopped = open_event(replica, SpanKind::pause) != nullptr;
   std::string text = is_stopped ? "stopped by a signal, " : "";
-  text += last->end_s ? "last in " : "in ";
+  if (is_long_over(*last)) {
+    text += "in code of its own since ";
+  } else {
+    text += last->end_s ? "last in " : "in ";
+  }
   if (last->kind == watch::name_of(SpanKind::step)) return text + "step " + last->id;
   text += text_of(*last);
   const Event* const operation = open_event(replica, SpanKind::operation);
   if (operation != nullptr) text += ", " + operation->name;
   if (replica.step) text += str(", step ", *replica.step);
-  if (!is_call(*last) || last->id.empty()) return text;
+  if (!is_call(*last) || last->id.empty() || is_long_over(*last)) return text;
   std::vector<std::int64_t> absent;
   for (const Replica* const other : all) {
     const bool has_come = std::ranges::count(other->events, last->id, &Event::id) > 0;
@@ -164,9 +174,9 @@ std::string doing_text(const Replica& replica, const std::vector<const Replica*>
 std::string rest_text(const Replica& replica) {
   const Event* const last = last_event(replica);
   if (last == nullptr) return "";
-  std::string text =
-      str(", for ", formatted("%.3f", last->end_s.value_or(0) - last->begin_s), " s");
-  if (last->end_s) text += str(" until ", formatted("%.3f", -*last->end_s), " s before");
+  const double since = is_long_over(*last) ? *last->end_s : last->begin_s;
+  const double until = is_long_over(*last) ? 0 : last->end_s.value_or(0);
+  std::string text = str(", for ", formatted("%.3f", until - since), " s");
   if (is_call(*last)) return text;
   const Event* before = nullptr;
   for (const Event& event : replica.events) {

@@ -101,7 +101,7 @@ TEST_CASE("people are told which replica was stopped, and which had come back fr
   CHECK(without_time(failure_text({failure_record(failure, "v")})) ==
         "the job failed at T:\n"
         "  Timeout\n"
-        "replica 0: last in its update, step 6, for 0.049 s until 0.501 s before\n"
+        "replica 0: in code of its own since its update, step 6, for 0.501 s\n"
         "replica 1: stopped by a signal, in step 7, for 0.600 s\n"
         "v\n");
 }
