@@ -1,6 +1,7 @@
 // What train eval tells beside the figures, which predictions bear out.
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <filesystem>
 #include <functional>
@@ -108,6 +109,25 @@ TEST_CASE("train eval tells of classes what was predicted for each, as predict d
     ++confusion[row["target"].get<std::size_t>()][row["prediction"].get<std::size_t>()];
   }
   CHECK(test["confusion"] == nlohmann::json(confusion));
+  // The run's report has the same, of the run's own evaluation.
+  const nlohmann::json seen = read_json(run.folder() / "run" / "evaluation_test.json");
+  CHECK(seen["step"] == 20);
+  CHECK(seen["samples"] == 53);
+  CHECK(seen["confusion"] == test["confusion"]);
+  CHECK(seen["class_names"] == nlohmann::json{"ant", "bee", "owl"});
+  CHECK(seen["worst"].size() == 20);
+  const auto predictions = run.predictions({"--probabilities"});
+  for (const nlohmann::json& sample : seen["worst"]) {
+    const nlohmann::json& row = predictions.at(sample["index"].get<std::size_t>());
+    CHECK(sample["target_name"] == row["target_name"]);
+    CHECK(sample["prediction_name"] == row["prediction_name"]);
+    const std::string target = row["target_name"];
+    CHECK(std::exp(-sample["loss"].get<double>()) ==
+          Approx(row["probability"][target].get<double>()).epsilon(1e-4));
+  }
+  CHECK_THAT(read_text(run.folder() / "run" / "report.html"),
+             ContainsSubstring("Targets and predictions, test set, step 20") &&
+                 ContainsSubstring("Worst samples, test set, step 20"));
   int wrong = 0;
   for (std::size_t c = 0; c < 3; ++c) {
     const nlohmann::json& row = test["classes"][c];
@@ -242,7 +262,7 @@ TEST_CASE("train eval tells of values the quantiles of what is left, in the file
                              ContainsSubstring("\n  y       "));
 }
 
-TEST_CASE("train eval has no tables of tokens") {
+TEST_CASE("train eval has no tables of tokens; the run's report has texts, as sample gives them") {
   const TemporaryFolder folder;
   std::string text;
   for (int i = 0; i < 200; ++i) text += str("line ", i % 7, "\n");
@@ -259,4 +279,15 @@ TEST_CASE("train eval has no tables of tokens") {
   CHECK(lines_of(eval({})).size() == 1);
   const auto told = nlohmann::json::parse(eval({"--format=json"}));
   CHECK(fields(told["sets"]["validation"]) == std::vector<std::string>{"figures", "samples"});
+  const auto seen = read_json(folder.path() / "run" / "evaluation_validation.json");
+  REQUIRE(seen["texts"].size() == 2);
+  const std::string prompt = seen["texts"][1]["prompt"];
+  CHECK(prompt.size() == 8);
+  CHECK(text.find(prompt) != text.npos);
+  const std::string sampled =
+      must_train(folder.path(), Flags{"sample", "--prompt", prompt, "--bytes", "100"} + kOfRun).out;
+  // Bytes that are no UTF-8 are replaced.
+  const auto replace = nlohmann::json::error_handler_t::replace;
+  CHECK(nlohmann::json(prompt + seen["texts"][1]["text"].get<std::string>() + "\n") ==
+        nlohmann::json::parse(nlohmann::json(sampled).dump(-1, ' ', false, replace)));
 }

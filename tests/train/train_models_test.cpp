@@ -58,8 +58,21 @@ nlohmann::json outcome(const TemporaryFolder& folder, const std::string& name, c
   INFO(name);
   must_train(folder.path(), flags + Flags{"--output", name});
   const nlohmann::json result = result_of(folder.path() / name);
-  return {result["parameters_sha256"], result.value("buffers_sha256", ""), result["loss"],
-          result["eval"], result.value("validation", nlohmann::json())};
+  nlohmann::json seen;
+  for (const char* const file : {"evaluation_test.json", "evaluation_validation.json"}) {
+    if (!std::filesystem::exists(folder.path() / name / file)) continue;
+    seen[file] = read_json(folder.path() / name / file);
+    for (auto& each : seen[file]["texts"]) {  // at stage 3 these are shorter
+      each["text"] = each["text"].get<std::string>().substr(0, 1);
+    }
+  }
+  REQUIRE(!seen.is_null());
+  return {result["parameters_sha256"],
+          result.value("buffers_sha256", ""),
+          result["loss"],
+          result["eval"],
+          result.value("validation", nlohmann::json()),
+          seen};
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ TEST_CASE("what a run names can be no more than text of its report") {
                   .facts = {{hostile, hostile}},
                   .charts = {{hostile, {{hostile, points_of({1})}}}},
                   .marks = {{{1, 8, 0.5, 0}, hostile, hostile}},
-                  .tables = {{hostile, {hostile}, {{hostile}}}}};
+                  .tables = {{hostile, {hostile}, {{hostile}}, hostile, true, {hostile}}}};
   const std::string text = page_text(page);
   CHECK(count(text, "<script") == count(page_text({}), "<script"));
   CHECK(count(text, "</script") == count(page_text({}), "</script"));
@@ -94,8 +94,8 @@ TEST_CASE("what a run names can be no more than text of its report") {
   for (const Json& each :
        {data["title"], data["facts"][0][0], data["facts"][0][1], data["charts"][0]["name"],
         data["charts"][0]["series"][0]["name"], data["marks"][0]["kind"], data["marks"][0]["text"],
-        data["tables"][0]["title"], data["tables"][0]["head"][0],
-        data["tables"][0]["rows"][0][0]}) {
+        data["tables"][0]["title"], data["tables"][0]["head"][0], data["tables"][0]["rows"][0][0],
+        data["tables"][0]["note"], data["tables"][0]["pictures"][0]}) {
     CHECK(each == shown);
   }
 }
@@ -131,12 +131,15 @@ TEST_CASE("a report is at most 3 MB, whatever it shows, and says what it leaves 
   CHECK(few["charts"][0]["series"][0]["values"].back() == Approx(values.back()));
 
   wide.tables.assign(1'500, {"t", {"k"}, {1'500, {std::string(2'000, 'x'), "y"}}});
+  wide.tables[0].pictures.assign(100, std::string(50'000, 'p'));
+  wide.tables[0].pictures[0] += 'p';
   wide.marks.assign(10'000, {{}, "skipped", std::string(2'000, 'x')});
   const std::string text = page_text(wide);
   CHECK(text.size() <= kMostPageBytes);
   const Json data = data_of(text);
   CHECK_THAT(data["tables"][0]["rows"].back()[0].get<std::string>(),
              ContainsSubstring("… and ") && ContainsSubstring(" more"));
+  CHECK(data["tables"][0]["pictures"][0] == "");  // it is too long, and can't be cut
 }
 
 TEST_CASE("a report shows stalls where they were, and before a run's end how it runs") {
@@ -241,6 +244,38 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
   CHECK(rows("How it ran") ==
         "steps | 3\nlibtorch | 1.13.0\nchanges | a was 1, is 2; b was 2, is 1");
   CHECK(page.facts[0].second == "ended");
+
+  const fs::path seen = run / kEvaluationFiles[1];
+  write_text(seen,
+             R"json({"set": "test", "step": 3, "samples": 7, "class_names": ["a", "</script>"],
+                 "confusion": [[3, 1, 0], [0, 2, 1]], "worst": [
+                 {"index": 5, "sample": "sample 5 ('a.png')", "target": 1, "target_name": "</script>",
+                  "prediction": 0, "prediction_name": "a", "loss": 2.5, "picture": "data:,x"},
+                 {"index": 6, "sample": "sample 6", "target": 1, "target_name": "</script>", "loss": null}],
+                 "texts": [{"prompt": "To be", "text": " <!--\n"}]})json");
+  write_text(run / kEvaluationFiles[0],
+             R"({"set": "validation", "step": 2, "confused": [
+                 {"target": 100, "prediction": 7, "prediction_name": "h", "count": 4}]})");
+  page = report_of(run);
+  CHECK(rows("Targets and predictions, test set, step 3") ==
+        "0 a | 3 | 1 | 0\n1 </script> | 0 | 2 | 1");
+  CHECK(rows("Worst samples, test set, step 3") ==
+        "sample 5 ('a.png') | 1 </script> | 0 a | 2.5\nsample 6 | 1 </script> | none | not finite");
+  CHECK(rows("Texts, test set, step 3") == "To be |  <!--\n");
+  CHECK(rows("Largest confusions, validation set, step 2") == "100 | 7 h | 4");
+  CHECK(page.tables[1].title == "Largest confusions, validation set, step 2");
+  CHECK(page.tables[2].is_confusion);
+  CHECK(page.tables[2].head == std::vector<std::string>{"target", "0 a", "1 </script>", "none"});
+  CHECK(page.tables[3].pictures == std::vector<std::string>{"data:,x"});
+  // A run that went on from before has not come to it yet.
+  write_text(run / kEvaluationFiles[0], R"({"set": "validation", "step": 4, "no_texts": "why"})");
+  CHECK(report_of(run).tables[1].title == "Targets and predictions, test set, step 3");
+  for (const char* const damaged : {"[]", "{}", R"({"set": "test", "step": 3, "worst": [{}]})"}) {
+    write_text(seen, damaged);
+    CHECK_THAT(message_of<DataError>([&] { (void)report_of(run); }),
+               ContainsSubstring(seen.string() + " is damaged"));
+  }
+  fs::remove(seen);
 
   const fs::path file = home.path() / "page.html";
   write_text(file, "an old one");

@@ -85,6 +85,39 @@ TEST_CASE("a report that can't be written is one warning; telemetry.report: fals
   CHECK_FALSE(fs::exists(without / kReportFile));
 }
 
+TEST_CASE("samples of text in a report change no bit of the run") {
+  const TemporaryFolder folder;
+  const auto samples = made_set({.size = 8, .type = token_sample(6, 256), .make = [](auto& sample) {
+                                   sample.input.fill_(97 + sample.index);
+                                   sample.target.fill_(98 + sample.index);
+                                 }});
+  const auto outcome = [&](const std::string& name, const std::string& more) {
+    const Config config = parse_config(
+        "model: {name: gpt, layers: 1, heads: 2, width: 8, dropout: 0.2}\n"
+        "data: {name: pmean_example, batch_size: 2}\n"
+        "optimizer: {name: adam, lr: 0.01}\n"
+        "parallel: {replicas: 2, " +
+            more + "\ntrainer: {steps: 4, eval_every: 1}\n",
+        "test");
+    train_in_map(config, {.train = samples, .test = samples}, {.output = folder.path() / name});
+    return result_in(folder.path() / name);
+  };
+  const auto with = outcome("with", "zero_stage: 2}");
+  CHECK(outcome("without", "zero_stage: 2}\ntelemetry: {report: false}") == with);
+  CHECK_FALSE(fs::exists(folder.path() / "without" / kEvaluationFiles[1]));
+  CHECK(outcome("cut", "zero_stage: 3}") == with);
+  const auto texts = read_json(folder.path() / "with" / kEvaluationFiles[1])["texts"];
+  const auto shorter = read_json(folder.path() / "cut" / kEvaluationFiles[1])["texts"];
+  REQUIRE((texts.size() == 2 && shorter.size() == 2));
+  CHECK(texts[0]["prompt"] == "aaaaaa");
+  CHECK(texts[1]["prompt"] == "eeeeee");
+  const std::string text = texts[0]["text"];
+  const std::string begin = shorter[0]["text"];
+  CHECK(text.size() >= 100);
+  CHECK(begin.size() < 30);
+  CHECK(text.substr(0, 1) == begin.substr(0, 1));
+}
+
 TEST_CASE("reports are written beside the work, and the last one comes last") {
   const TemporaryFolder folder;
   const auto run = claim_run_folder(folder.path() / "run", "a: 1\n");

@@ -23,6 +23,7 @@
 #include "tests/support/event_records.h"
 #include "tests/trainers/runs.h"
 #include "trainers/bench/testing/temporary_folder.h"
+#include "trainers/run/picture_uri.h"
 #include "trainers/run/trainer.h"
 #include "trainers/run/wrong_pictures.h"
 
@@ -271,6 +272,11 @@ TEST_CASE("an evaluation shows the first pictures that were taken for another cl
   const auto* const bytes = reinterpret_cast<const std::uint8_t*>(files.at(0).data());
   CHECK(formats::decode_png({bytes, files[0].size()}, "picture").pixels ==
         std::vector<std::uint8_t>{0, 204, 204, 204, 204, 204, 204, 255});
+  // For the report, too, the worst first.
+  const auto seen = read_json(output / kEvaluationFiles[1]);
+  CHECK(seen["confusion"] == nlohmann::json{{14, 0}, {6, 0}});
+  CHECK(seen["worst"][0]["index"] == 2);
+  CHECK(seen["worst"][0]["picture"] == picture_uri(picture_of(*samples, 2)));
   CHECK_FALSE(are_pictures(class_sample({2, 4, 4}, 2)));
   CHECK_FALSE(are_pictures(class_sample({8}, 2)));
   CHECK_FALSE(are_pictures(value_sample({3, 4, 4}, 1)));
