@@ -95,7 +95,7 @@
     const all = Math.max(counts.reduce((sum, count) => sum + Number(count), 0), 1);
     return [element('th', {scope: 'row'}, name), ...counts.map((count, i) => {
       const made = element('td', {class: 'number'}, count);
-      const part = (0.65 * Number(count) / all).toFixed(3);
+      const part = (0.65 * Math.sqrt(Number(count) / all)).toFixed(3);  // small ones are seen, too
       if (part > 0) made.style.backgroundColor = 'rgba(' + (i === target ? '47,127,209' : '217,116,43') + ',' + part + ')';
       return made;
     })];
