@@ -474,4 +474,11 @@ std::string text_of(const Whereabouts& where) {
              where.rendezvous.empty() ? "" : "; they meet at " + where.rendezvous[0]);
 }
 
+std::string job_of(const Whereabouts& where) {
+  if (where.job.empty()) return "";
+  const auto* const name = std::ranges::find(kNames, where.engine, &Name::engine);
+  return str(name->text, " ", where.job, " ", where.step, " ",
+             where.engine == Engine::torchrun ? 0 : where.restarts);
+}
+
 }  // namespace lockstep::engines

@@ -60,4 +60,9 @@ struct Whereabouts {
 /// "host 1 of 2, by Slurm (job 18, step 0); they meet at node0:62592".
 [[nodiscard]] std::string text_of(const Whereabouts& where);
 
+/// What tells the job from a user's others, the same on all its hosts: "Slurm 18 0 1" (job, step,
+/// restarts). torchrun's agents count restarts each for itself: these are not in it. "" where the
+/// engine does not tell the job.
+[[nodiscard]] std::string job_of(const Whereabouts& where);
+
 }  // namespace lockstep::engines

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -12,6 +13,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,7 @@
 
 #include "framework/base/cores.h"
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/poll_set.h"
 #include "framework/base/text.h"
@@ -62,7 +65,15 @@ std::map<int, std::string> addresses_of_interface(const std::string& name) {
   return found;
 }
 
-comm::Secret secret_of(const HostOptions& hosts) {
+std::vector<comm::HostAndPort> places_of(const HostOptions& hosts) {
+  std::vector places{comm::HostAndPort::parse(hosts.rendezvous)};
+  for (const std::string& more : hosts.more_rendezvous) {
+    places.push_back(comm::HostAndPort::parse(more));
+  }
+  return places;
+}
+
+comm::Secret users_secret(const HostOptions& hosts) {
   if (!hosts.secret_file.empty()) return comm::Secret::read(hosts.secret_file);
   const auto file = comm::Secret::default_file();
   if (hosts.rank == 0) return comm::Secret::read_or_make(file);
@@ -72,6 +83,16 @@ comm::Secret secret_of(const HostOptions& hosts) {
     throw DataError(str(error.what(), " (host 0 makes ", file.string(),
                         " on first use; copy it from there, as one shares a key of ssh)"));
   }
+}
+
+// The job's, which its launchers alone know where the engine's jobs have names.
+comm::Secret secret_of(const HostOptions& hosts) {
+  const comm::Secret secret = users_secret(hosts);
+  if (hosts.job.empty()) return secret;
+  storage::Checksum sum;
+  sum.add(std::as_bytes(std::span(hosts.job)));
+  const std::string text = sum.text();
+  return secret.of_job(std::as_bytes(std::span(text)));
 }
 
 std::string checksum_of_program() {
@@ -169,10 +190,8 @@ class Meeting {
 
  private:
   JobPlan meet_as_first(const comm::Secret& secret) {
-    const auto at = comm::HostAndPort::parse(options_.hosts.rendezvous);
     const auto deadline = Clock::now() + options_.timeout;
-    listener_.emplace(at, secret, comm::new_job_id(), comm::Listener::Limits{});
-    const std::string rendezvous = str(at.host, ":", listener_->port());
+    const std::string rendezvous = listen(secret);
     log_info(str("host 0 of ", links_.hosts(), " waits for the others at ", rendezvous));
     JobPlan plan;
     try_or_tell([&] {
@@ -204,14 +223,14 @@ class Meeting {
   }
 
   JobPlan meet_as_other(const comm::Secret& secret) {
-    const auto at = comm::HostAndPort::parse(options_.hosts.rendezvous);
+    const auto places = places_of(options_.hosts);
     // Host 0 gives up first, and tells.
     const auto later = Clock::now() + 2 * options_.timeout + milliseconds(1000);
     std::unique_ptr<comm::Link> link;
     {
       const StopHandler nobody_is_met(stop_at_once);
       if (stop_.signal() != 0) throw Stopped(stop_.signal());
-      link = comm::connect(at, secret, options_.timeout);
+      link = comm::connect(places, secret, options_.timeout);
     }
     link->limit_silence(options_.timeout);
     links_.peers().push_back({0, std::move(link)});
@@ -220,7 +239,7 @@ class Meeting {
     try_or_tell([&] { network = own_network(*first.link, secret); });
     links_.tell(own_hello());
     log_info(str("host ", links_.own(), " of ", links_.hosts(), " has reached host 0 at ",
-                 options_.hosts.rendezvous, " and waits for the others"));
+                 first.link->peer(), " and waits for the others"));
     wait_for_begin(later, " did not say how the job begins");
     begins_->plan.network = network;
     try_or_tell([&] {
@@ -231,6 +250,22 @@ class Meeting {
         later, [&] { return links_.is_ready(first); },
         [&] { return str(first.name(), " did not say that the job begins"); });
     return begins_->plan;
+  }
+
+  // At the first place where nobody else listens, which it returns.
+  std::string listen(const comm::Secret& secret) {
+    const auto places = places_of(options_.hosts);
+    for (const comm::HostAndPort& at : places) {
+      try {
+        listener_.emplace(at, secret, comm::new_job_id(), comm::Listener::Limits{});
+        return str(at.host, ":", listener_->port());
+      } catch (const CommError& error) {
+        const bool is_taken = std::string_view(error.what()).ends_with(text_of_errno(EADDRINUSE));
+        if (!is_taken || &at == &places.back()) throw;
+        log_info(str(error.what(), "; tries the next port"));
+      }
+    }
+    return "";  // there is at least one place
   }
 
   void leave_out_others(JobPlan& plan) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <source_location>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -40,6 +41,12 @@ struct HostOptions {
   std::int64_t count = 1;    ///< hosts of the job
   std::int64_t rank = 0;     ///< this host's number, from 0
   std::string rendezvous{};  ///< "HOST:PORT": where host 0 listens and the others find it
+  /// Where host 0 listens if another program already does there, tried in this order. The others
+  /// try all of them in turn.
+  std::vector<std::string> more_rendezvous{};
+  /// What tells this job from the user's others, such as an engine's number for it; "": nothing.
+  /// Launchers of another job are strangers, as if they had another secret.
+  std::string job{};
   /// How many of the job's replicas run here. 0, then on all hosts: an even share, of which the
   /// first hosts have the remainder.
   std::int64_t replicas = 0;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <arpa/inet.h>
@@ -251,6 +252,31 @@ TEST_CASE(
   const Descriptor accepted = server.accept();
   send_text(accepted, std::string(kGreetingBytes, 'H'));
   CHECK_THAT(told.get(), ContainsSubstring("is no Lockstep launcher"));
+}
+
+TEST_CASE("of several places that is found where a listener has the secret") {
+  Listener stranger(loopback(), secret(2), comm::new_job_id(), {});
+  Listener listener(loopback(), secret(), comm::new_job_id(), {});
+  const Server nobody;
+  const std::vector<HostAndPort> others{loopback(nobody.port()), loopback(stranger.port())};
+  const auto linked_to = [&](std::vector<HostAndPort> places, std::chrono::milliseconds timeout) {
+    auto connected =
+        std::async(std::launch::async, [&] { return comm::connect(places, secret(), timeout); });
+    Links links;
+    Links of_stranger;
+    while (connected.wait_for(0s) != std::future_status::ready) {
+      (void)work(&stranger, of_stranger,
+                 [once = false]() mutable { return std::exchange(once, true); });
+      (void)work(&listener, links, [once = false]() mutable { return std::exchange(once, true); });
+    }
+    CHECK(of_stranger.empty());
+    return connected.get()->peer();
+  };
+  CHECK(linked_to({others[0], others[1], loopback(listener.port())}, kPatience) ==
+        loopback(listener.port()).text());
+  const std::string refusal = message_of<Timeout>([&] { (void)linked_to(others, 300ms); });
+  CHECK_THAT(refusal, ContainsSubstring(others[0].text() + " or " + others[1].text()));
+  CHECK_THAT(refusal, ContainsSubstring(others[1].text() + " has another secret"));
 }
 
 TEST_CASE("strangers get no further than a greeting, in bounded number, and a launcher still in") {

@@ -307,6 +307,16 @@ TEST_CASE("tasks of a host know each other's number") {
         std::vector<std::string>{"node0:65535"});
 }
 
+TEST_CASE("a job has a name that tells it from the user's others, the same on all hosts") {
+  CHECK(job_of(found(kTask1)) == "Slurm 18 0 0");
+  CHECK(job_of(found(kTask1 + "SLURM_RESTART_COUNT=1")) == "Slurm 18 0 1");
+  const std::string torchrun = kTorchrun + "TORCHELASTIC_RUN_ID=x7 ";
+  CHECK(job_of(found(torchrun)) == "torchrun x7  0");
+  CHECK(job_of(found(torchrun + "TORCHELASTIC_RESTART_COUNT=2")) == "torchrun x7  0");
+  CHECK(job_of(found(kPyTorchJob)).empty());
+  CHECK(job_of(Whereabouts()).empty());
+}
+
 TEST_CASE("what was read is told with what was made of it, and nothing else") {
   const auto names_of = [](const Whereabouts& where) {
     return join(

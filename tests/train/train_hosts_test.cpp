@@ -24,6 +24,7 @@
 #include "framework/base/text.h"
 #include "framework/comm/network/link.h"
 #include "framework/comm/network/secret.h"
+#include "framework/engines/meeting_ports.h"
 #include "framework/telemetry/failure_record.h"
 #include "tests/catch.h"
 #include "tests/support/ended.h"
@@ -94,6 +95,17 @@ std::vector<Ended> in_slurm_step(const TemporaryFolder& folder, int hosts, const
   return mapped(tasks, [](const auto& task) { return task->wait(); });
 }
 
+// Takes a port of the loopback, so that nobody can listen there.
+Descriptor taken(std::uint16_t port) {
+  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  (void)::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+  return socket;
+}
+
 std::string secret_in(const TemporaryFolder& folder) {
   const fs::path file = folder.path() / "secret";
   std::ofstream(file) << std::string(64, '7') << '\n';
@@ -122,12 +134,16 @@ TEST_CASE("a job of several launchers ends as on one, and goes on with another n
   rewrite_manifest(folder.path() / "run/checkpoints/latest", [&](storage::Manifest& manifest) {
     manifest.counts.at("threads_per_replica") = other;
   });
+  const auto ports = engines::meeting_ports(static_cast<std::uint64_t>(::getpid()), 0);
+  const Descriptor first_port = taken(ports[0]);
   const auto longer =
       in_slurm_step(folder, 3, flags + set("trainer.steps=9") + Flags{"--resume", "auto"});
   check(longer, 3);
   CHECK_THAT(longer[1].out + longer[1].err,
              ContainsSubstring(str("host 1 of 3, by Slurm (job ", ::getpid(),
-                                   ", step 0); they meet at 127.0.0.1:6")));
+                                   ", step 0); they meet at 127.0.0.1:", ports[0])));
+  CHECK_THAT(longer[1].out + longer[1].err,
+             ContainsSubstring(str("has reached host 0 at 127.0.0.1:", ports[1])));
   CHECK_THAT(longer[0].out,
              ContainsSubstring(str("  parallel.threads_per_replica stays ", other,
                                    ", as when the run began; this host would choose ")));

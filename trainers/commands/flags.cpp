@@ -138,7 +138,11 @@ void take_whereabouts(Flags& flags) {
   if (is_told) {
     hosts.count = where.hosts;
     hosts.rank = where.host;
-    if (!where.rendezvous.empty()) hosts.rendezvous = where.rendezvous[0];
+    if (!where.rendezvous.empty()) {
+      hosts.rendezvous = where.rendezvous[0];
+      hosts.more_rendezvous.assign(where.rendezvous.begin() + 1, where.rendezvous.end());
+    }
+    hosts.job = engines::job_of(where);
   }
   if (hosts.count == kNotGiven) hosts.count = 1;
   check_hosts(hosts, is_told && where.engine != engines::Engine::own);

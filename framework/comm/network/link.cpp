@@ -60,6 +60,7 @@ struct Answer {
 constexpr std::size_t kLengthBytes = 4;
 
 constexpr milliseconds kPauseBetweenTries{50};
+constexpr milliseconds kLongestTry{2000};  // at one of several places
 constexpr milliseconds kRest{100};
 
 Nonce new_nonce() {
@@ -316,20 +317,19 @@ Descriptor Link::release() {
   return Descriptor(socket_.release());
 }
 
-std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milliseconds timeout,
-                              const std::optional<JobId>& job) {
-  const auto deadline = Clock::now() + timeout;
+std::unique_ptr<Link> connect(const std::vector<HostAndPort>& places, const Secret& secret,
+                              milliseconds timeout, const std::optional<JobId>& job) {
+  const auto end = Clock::now() + timeout;
   std::string last = "nobody answers";
-  for (;; std::this_thread::sleep_for(kPauseBetweenTries)) {
-    if (Clock::now() >= deadline) {
-      throw Timeout(
-          str("no connection to ", to.text(), " within ", timeout.count(), " ms: ", last));
-    }
+  std::string refusal;  // of one of several places
+  // One try at a place: nullptr, and `last` says why, if it may be worth another.
+  const auto try_at = [&](const HostAndPort& to, Clock::time_point deadline) {
+    std::unique_ptr<Link> link;
     const auto [addresses, unknown] = addresses_of(to, 0);
     require<CommError>(unknown == 0 || unknown == EAI_AGAIN, to.host, ": ",
                        ::gai_strerror(unknown));
     if (unknown != 0) last = ::gai_strerror(unknown);
-    for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
+    for (const addrinfo* each = addresses.get(); each != nullptr && !link; each = each->ai_next) {
       Descriptor socket(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
       require_done<CommError>(socket.open(), "cannot make a socket");
       if (const int error = connect_one(socket.get(), *each, deadline)) {
@@ -362,8 +362,24 @@ std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milli
                              is_same(answer.mac, greeting_mac(secret, kListenerLabel, greeted)),
                          to.text(), " has another secret");
       const Secret key(greeting_mac(secret, kLinkLabel, greeted));
-      return std::unique_ptr<Link>(
-          new Link(std::move(socket), to.text(), greeted.job, key, Link::End::connector));
+      link.reset(new Link(std::move(socket), to.text(), greeted.job, key, Link::End::connector));
+    }
+    return link;
+  };
+  for (;; std::this_thread::sleep_for(kPauseBetweenTries)) {
+    for (const HostAndPort& to : places) {
+      if (Clock::now() >= end) {
+        throw Timeout(str("no connection to ", join(mapped(places, &HostAndPort::text), " or "),
+                          " within ", timeout.count(), " ms: ", refusal.empty() ? last : refusal));
+      }
+      try {
+        // Who else listens at one of several may say nothing.
+        const auto deadline = places.size() == 1 ? end : std::min(end, Clock::now() + kLongestTry);
+        if (auto link = try_at(to, deadline)) return link;
+      } catch (const CommError& error) {
+        if (places.size() == 1) throw;
+        refusal = error.what();
+      }
     }
   }
 }

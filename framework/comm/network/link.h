@@ -85,7 +85,7 @@ class Link : private NonCopyable {
 
  private:
   friend class Listener;
-  friend std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret,
+  friend std::unique_ptr<Link> connect(const std::vector<HostAndPort>& places, const Secret& secret,
                                        std::chrono::milliseconds timeout,
                                        const std::optional<JobId>& job);
   enum class End : unsigned char { listener, connector };
@@ -114,10 +114,17 @@ class Link : private NonCopyable {
 /// Connects to a Listener. One that is not there yet is tried again until `timeout` is over. With
 /// `job` it must be of that job, where it has said that it listens: if nobody does any more, that
 /// is a ReplicaLost. Throws Timeout, and CommError if the name is not known, or if the other end is
-/// no Lockstep, or has another secret, job or version of the protocol.
-[[nodiscard]] std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret,
-                                            std::chrono::milliseconds timeout,
+/// no Lockstep, or has another secret, job or version of the protocol. Of several places, which it
+/// tries in turn, one where others listen is passed over and tried again: all this is then what the
+/// Timeout says.
+[[nodiscard]] std::unique_ptr<Link> connect(const std::vector<HostAndPort>& places,
+                                            const Secret& secret, std::chrono::milliseconds timeout,
                                             const std::optional<JobId>& job = std::nullopt);
+[[nodiscard]] inline std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret,
+                                                   std::chrono::milliseconds timeout,
+                                                   const std::optional<JobId>& job = std::nullopt) {
+  return connect(std::vector{to}, secret, timeout, job);
+}
 
 /// Where launchers of a job connect. Strangers get no further than a greeting, in bounded memory
 /// and time: when too many are there, the oldest of the address that has the most goes. No method
