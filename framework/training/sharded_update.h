@@ -27,6 +27,7 @@ struct StepVote {
   std::uint32_t told = 0;             ///< flags of the program's own
   std::uint64_t gradients = 0;        ///< of SameGradients
   double number = 0;                  ///< of the program's own, too
+  double own_seconds = 0;             ///< of watch::OwnWork, since the last step's vote
 };
 
 /// The votes of all replicas, in their order.

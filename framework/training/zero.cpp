@@ -134,9 +134,11 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
                          .has_edited_gradients = check_gradients(call),
                          .told = std::exchange(told_, 0),
                          .gradients = module_.same_gradients().take(),
-                         .number = std::exchange(number_, 0)};
+                         .number = std::exchange(number_, 0),
+                         .own_seconds = own_work_.next(watch::track_here)};
   const training::StepVotes votes = update_->exchange(own);
   numbers_ = mapped(votes.votes, &training::StepVote::number);
+  own_seconds_ = mapped(votes.votes, &training::StepVote::own_seconds);
   check_learning_rates(votes.votes, call);
   module_.same_gradients().compare(mapped(votes.votes, &training::StepVote::gradients));
   if (votes.any(&training::StepVote::has_replaced)) {

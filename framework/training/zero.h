@@ -22,6 +22,7 @@
 #include "framework/training/sharded_update.h"
 #include "framework/training/state.h"
 #include "framework/training/zero_options.h"
+#include "framework/watch/slow_replica.h"
 
 namespace lockstep {
 
@@ -125,6 +126,9 @@ class ZeroTrainer : public training::ArchivedState, private training::Replicated
   /// The numbers of all replicas, in their order, that the last step() has told; also after one
   /// that threw, if last_step() counts it.
   [[nodiscard]] const std::vector<double>& told_numbers() const noexcept { return numbers_; }
+  /// How long each replica's own work, all but communication, has taken between the last two
+  /// step()s, in seconds, as the last one has told; zeros after the first, and outside of jobs.
+  [[nodiscard]] const std::vector<double>& own_seconds() const noexcept { return own_seconds_; }
   /// After a step's last backward and before step(): calls `visit` with each mean gradient, before
   /// clipping, in float32 for half types. One bucket is gathered at a time. All replicas together.
   /// At stage 0, with a worker for each replica, .grad() is that gradient as well (not of half
@@ -241,6 +245,8 @@ class ZeroTrainer : public training::ArchivedState, private training::Replicated
   std::uint32_t told_ = 0;  // in the next step
   double number_ = 0;       // likewise
   std::vector<double> numbers_;
+  watch::OwnWork own_work_;
+  std::vector<double> own_seconds_;
   bool has_bad_loss_ = false;  // one of the step was not finite
   bool is_released_ = false;
   bool shows_averages_ = false;

@@ -48,4 +48,35 @@ std::optional<SlowReplica> slow_replica(const std::vector<StepPace>& steps) {
       .replica = replica, .seconds_a_step = more, .share = more / total, .steps = count};
 }
 
+double waiting_share(const std::vector<StepPace>& steps) {
+  double waited = 0;
+  double total = 0;
+  for (const StepPace& step : steps) {
+    const double longest =
+        step.own.empty() ? 0 : std::ranges::max_element(step.own, {}, kOwn)->second;
+    for (const auto& [replica, own] : step.own) {
+      waited += longest - own;
+      total += step.total;
+    }
+  }
+  return total > 0 ? waited / total : 0;
+}
+
+double OwnWork::next(const Recorder::Track* track) {
+  if (track == nullptr) return 0;
+  const Recorder::Recording recent = track->read(after_, Recorder::Names::left_out);
+  const std::uint64_t now = recorder_now();
+  std::uint64_t own = now - last_;
+  std::uint64_t until = last_;  // what of it has been counted
+  for (const Recorder::Span& span : recent.spans) {
+    if (!is_call(span.kind) || span.end <= until) continue;
+    own -= span.end - std::max(span.begin, until);
+    until = span.end;
+  }
+  const bool is_first = last_ == 0;
+  last_ = now;
+  after_ = recent.begun;
+  return is_first ? 0 : 1e-9 * static_cast<double>(own);
+}
+
 }  // namespace lockstep::watch

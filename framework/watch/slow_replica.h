@@ -5,6 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "framework/watch/recorder.h"
+
 namespace lockstep::watch {
 
 /// What of a step tells who is slow; in seconds.
@@ -26,6 +28,23 @@ struct SlowReplica {
 /// than two thirds of the steps. None if there is no such, or one replica alone. Medians: what a
 /// busy machine does to a few steps is nobody's cost. Pure.
 [[nodiscard]] std::optional<SlowReplica> slow_replica(const std::vector<StepPace>& steps);
+
+/// The part of the replicas' time in which they would wait for the slowest of each step; 0 without
+/// any steps. Pure.
+[[nodiscard]] double waiting_share(const std::vector<StepPace>& steps);
+
+/// How long a replica's own work takes from step to step, by what it has recorded.
+class OwnWork {
+ public:
+  /// Seconds since the last call, without those in which `track` was in calls; 0 at first, and
+  /// without a track. A call reads what was recorded since then: microseconds. It may be in none
+  /// itself. For one thread.
+  [[nodiscard]] double next(const Recorder::Track* track);
+
+ private:
+  std::uint64_t last_ = 0;   // when it was asked
+  std::uint64_t after_ = 0;  // the last span that had begun then
+};
 
 /// Of at least one value; of an even number the greater one in the middle.
 [[nodiscard]] double median_of(std::vector<double> values);

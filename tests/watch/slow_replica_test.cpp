@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <random>
 #include <vector>
 
@@ -75,4 +76,35 @@ TEST_CASE("a replica that is slow in most steps is named with the median step's 
   CHECK((slow->replica == 2 && slow->steps == 7));
   CHECK(slow->seconds_a_step == 1);
   CHECK(slow->share == 0.25);
+}
+
+TEST_CASE("replicas wait for the slowest of each step") {
+  CHECK(watch::waiting_share({}) == 0);
+  CHECK(watch::waiting_share({{.own = {{0, 1}, {1, 3}}, .total = 4},
+                              {.own = {{0, 3}, {1, 3}}, .total = 4}}) == Approx(2.0 / 16));
+}
+
+TEST_CASE("a replica's own work is all but its calls, each counted once") {
+  watch::Recorder recorder(1);
+  const auto track = recorder.take(0, "replica");
+  watch::OwnWork work;
+  CHECK(work.next(nullptr) == 0);
+  const std::uint64_t begin = watch::recorder_now();
+  CHECK(work.next(track.get()) == 0);
+  {
+    const watch::RecordedSpan update(track.get(), {.kind = watch::SpanKind::update});
+    const watch::RecordedSpan call(track.get(), {.kind = watch::SpanKind::collective, .id = 1});
+    const watch::RecordedSpan inner(track.get(), {.kind = watch::SpanKind::collective, .id = 2});
+    while (watch::recorder_now() < begin + 2'000'000) continue;
+  }
+  const std::uint64_t called = watch::recorder_now();
+  while (watch::recorder_now() < called + 1'000'000) continue;
+  const double own = work.next(track.get());
+  const double all = 1e-9 * static_cast<double>(watch::recorder_now() - begin);
+  const auto spans = track->read(0).spans;
+  REQUIRE(spans.size() == 3);
+  const double in_calls = 1e-9 * static_cast<double>(spans[1].end - spans[1].begin);
+  CHECK(own >= 0.001);
+  CHECK(own <= all - in_calls);
+  CHECK(work.next(track.get()) <= 1e-9 * static_cast<double>(watch::recorder_now() - called));
 }

@@ -17,6 +17,9 @@
 namespace lockstep {
 namespace {
 
+// From step to step, in 100 of them, a replica is called slow: a few may be slow by chance.
+constexpr std::size_t kRecent = 99;
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -125,14 +128,30 @@ void Reporter::note(const RunState& state) {
   look_at_memory();
 }
 
+// What the first step tells is no time, and before it there is none to begin from.
+void Reporter::count(std::int64_t samples, const std::vector<double>& own_seconds) {
+  line_samples_ += samples;
+  const double total = seconds_since(std::exchange(counted_, Clock::now()));
+  if (!metrics_ || std::ranges::count(own_seconds, 0) > 0) return;
+  watch::StepPace& pace = recent_.emplace_back(watch::StepPace{.total = total});
+  for (const double seconds : own_seconds) {
+    pace.own.emplace(static_cast<int>(pace.own.size()), seconds);
+  }
+  if (recent_.size() > kRecent) recent_.pop_front();
+}
+
 void Reporter::log(const RunState& state) {
   if (metrics_) {
     line_loss_ = state.losses;
     if (memory_ == 0 || elapsed_s() >= look_at_s_) look_at_memory();
     const watch::StepTimes times = watch_->next();
     waiting_.reset();
-    if (!times.steps.empty() && launch_.replicas > 1) waiting_ = times.waiting_share();
-    slow_ = slow_replica(times);
+    const std::vector<watch::StepPace> paces(recent_.begin(), recent_.end());
+    if (!times.steps.empty() && launch_.replicas > 1) {
+      // What this host has recorded does not say for whom of another host it waits.
+      waiting_ = launch_.hosts.count > 1 ? watch::waiting_share(paces) : times.waiting_share();
+    }
+    slow_ = paces.size() == kRecent ? watch::slow_replica(paces) : std::nullopt;
     const ProgressState progress = progress_of(state);
     progress_.update(progress);
     Values line{{"epoch", progress.epoch},
@@ -252,14 +271,6 @@ void Reporter::print_best(const BestStep& best, const std::string& weights,
                                    "them, and measures them on the test set"
                                  : "; in " + (folder_ / best.checkpoint).string()));
   if (!best.test.empty()) print(text(kTestSet, best.test));
-}
-
-// Of the last steps, as soon as there are as many: a few may be slow by chance.
-std::optional<watch::SlowReplica> Reporter::slow_replica(const watch::StepTimes& times) {
-  constexpr std::size_t kSteps = 100;
-  recent_.steps.insert(times.steps.begin(), times.steps.end());
-  while (recent_.steps.size() > kSteps) recent_.steps.erase(recent_.steps.begin());
-  return recent_.steps.size() == kSteps ? recent_.slow() : std::nullopt;
 }
 
 // Once a second, and less often where that takes longer than a thousandth of the time: the kernel

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -56,8 +57,8 @@ class Reporter : private NonCopyable {
 
   /// What a sample's forward takes in products and convolutions of such a type.
   void note_operations(double multiply_adds, at::ScalarType type);
-  /// After a step of so many samples.
-  void count(std::int64_t samples) { line_samples_ += samples; }
+  /// After a step of so many samples, for which each replica has worked so long.
+  void count(std::int64_t samples, const std::vector<double>& own_seconds);
   /// For steps without a line of their own: what is shown and looked at by time.
   void note(const RunState& state);
   /// A line of progress and of metrics, about the steps of `state.losses`.
@@ -101,7 +102,6 @@ class Reporter : private NonCopyable {
   using Values = std::vector<std::pair<std::string, MetricValue>>;
 
   [[nodiscard]] ProgressState progress_of(const RunState& state) const;
-  [[nodiscard]] std::optional<watch::SlowReplica> slow_replica(const watch::StepTimes& times);
   void look_at_memory();
   void print_best(const BestStep& best, const std::string& weights, const std::string& words);
   void write_metrics(const RunState& state, const Values& values);
@@ -118,7 +118,7 @@ class Reporter : private NonCopyable {
   std::optional<RunSummary> summary_;     // its too, as the config says
   std::optional<watch::StepWatch> watch_;
   std::optional<double> waiting_;           // until the last line
-  watch::StepTimes recent_;                 // the last steps
+  std::deque<watch::StepPace> recent_;      // the last steps, of all hosts' replicas
   std::optional<watch::SlowReplica> slow_;  // in these
   double flops_ = 0;                        // of a sample
   std::optional<double> peak_;              // this machine's, a second
@@ -128,6 +128,7 @@ class Reporter : private NonCopyable {
   std::string lost_folder_;  // what became of it where it was too late to stop for it
   std::chrono::duration<double> elapsed_before_{0};
   Clock::time_point begin_;        // of the first step, had the run not been interrupted
+  Clock::time_point counted_;      // when the last step was
   Clock::time_point line_begin_;   // of what the next line of metrics is about
   std::int64_t line_samples_ = 0;  // since then
   LossMean line_loss_;             // of the last line
