@@ -55,7 +55,7 @@ same() {
   python3 - "$1" "$2" <<'EOF' || { echo "$2 has another end than $1: $3"; exit 1; }
 import json, sys
 
-measured = {'time', 'memory', 'part_of_peak', 'parts', 'slow_replica', 'slow_replica_share'}
+measured = {'time', 'memory', 'part_of_peak', 'parts', 'slow_replica', 'slow_replica_share', 'slow_link', 'slow_link_share'}
 
 def end_of(run):
     result = json.load(open(run + '/result.json'))

@@ -35,8 +35,10 @@ std::shared_ptr<comm::Communicator> make_communicator(
   auto local = comm::connect_shared(memory, store, rank - static_cast<int>(here.offset),
                                     static_cast<int>(here.size), how);
   const std::vector<int> host_of = plan.layout.hosts_of_workers();
-  auto world = comm::join_hosts(std::move(local),
-                                comm::connect_tcp(store, rank, size, *plan.network, how), host_of);
+  const auto first = static_cast<int>(plan.layout.replicas_of_worker(index).offset);
+  auto network = comm::connect_tcp(store, rank, size, *plan.network, how,
+                                   {memory->recorder()->take(first, "network"), host_of});
+  auto world = comm::join_hosts(std::move(local), std::move(network), host_of);
   std::optional<comm::LinkSpeed> speed;  // none: to be measured
   if (options.hosts.link != "auto") speed = comm::LinkSpeed::parse(options.hosts.link);
   comm::set_up_links(*world, host_of, speed);

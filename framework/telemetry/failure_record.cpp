@@ -47,7 +47,10 @@ Replica last_of(const watch::ReplicaRecording& recording, std::uint64_t noticed)
   };
   std::vector<Found> all;
   for (const auto& track : recording.tracks) {
-    for (const auto& span : track.spans) all.push_back({&track.track, &span});
+    for (const auto& span : track.spans) {
+      // What came from other hosts is a part of calls, which stand there.
+      if (span.kind != SpanKind::transfer) all.push_back({&track.track, &span});
+    }
   }
   std::ranges::stable_sort(all, {}, [](const Found& found) { return found.span->begin; });
   struct Counts {

@@ -58,7 +58,9 @@ std::vector<Field> fields(const ProgressState& state) {
   }
   if (state.waiting) {
     all.push_back({5, formatted("%.0f%% waiting", 100 * *state.waiting) +
-                          (state.slow ? str(" for replica ", *state.slow) : "")});
+                          (state.slow                ? str(" for replica ", *state.slow)
+                           : state.slow_link.empty() ? ""
+                                                     : " for " + state.slow_link)});
   }
   if (state.memory > 0) all.push_back({kParts - 1, text_of_bytes(state.memory)});
   all.push_back({2, duration_text(seconds_left(state)) + " left"});

@@ -25,6 +25,7 @@ struct ProgressState {
   std::optional<double> tokens_per_s{};   // stands in the place of samples
   std::optional<double> waiting{};        // the part of the replicas' time, from 0 to 1
   std::optional<int> slow{};              // the replica that makes the others wait, if it is one
+  std::string slow_link{};                // or the link between hosts, by its name
   std::int64_t memory = 0;                // bytes; 0: not known
   double elapsed_s = 0.0;                 // since the first step began
   std::string unit = "step";              // what is counted
@@ -36,7 +37,7 @@ struct ProgressState {
 
 /// The whole state on one line, for a log:
 ///   step 20/200  epoch 1  loss 0.4312  lr 0.001  10500 samples/s  3% waiting  99.5 MiB  0:09 left
-/// Where one replica makes the others wait: "23% waiting for replica 1".
+/// Where one replica makes the others wait: "23% waiting for replica 1", or "for host 2's link".
 /// Unknown values are left out. The time left is the mean time of a step times the steps to come:
 /// --:-- before the first step is done, at least a second before the last. Of a run that stops
 /// before its end it is that until then, and the line says so: "step 20/200, stops at 60".

@@ -59,6 +59,9 @@ void for_each_span(const Trace::Host& host, const auto& call) {
   }
 }
 
+// The numbers of transfers' threads are so much larger than those of the replicas that they go to.
+constexpr std::size_t kTransfers = 100'000;
+
 // The events of a trace's file.
 class TraceText {
  public:
@@ -136,9 +139,23 @@ class TraceText {
                {{"labels", str("clock within ", microseconds(host.error), " us of host 0's")}});
     }
     for (const watch::ReplicaRecording& recording : host.replicas) {
+      const std::size_t number = 10 * (static_cast<std::size_t>(recording.replica) + 1);
+      std::map<std::uint64_t, Recorder::Recording> from;  // other hosts: these may overlap
       for (std::size_t i = 0; i < recording.tracks.size(); ++i) {
-        add_track({process.process, 10 * (static_cast<std::size_t>(recording.replica) + 1) + i},
-                  recording.replica, recording.tracks[i], tracks);
+        Recorder::Recording track = recording.tracks[i];
+        std::erase_if(track.spans, [&](const Recorder::Span& span) {
+          if (span.kind != SpanKind::transfer) return false;
+          from.try_emplace(
+                  span.id,
+                  Recorder::Recording{.track = str("from host ", span.id), .begun = 0, .spans = {}})
+              .first->second.spans.push_back(span);
+          return true;
+        });
+        add_track({process.process, number + i}, recording.replica, track, tracks);
+      }
+      for (const auto& [sender, track] : from) {
+        add_track({process.process, kTransfers * number + sender}, recording.replica, track,
+                  tracks);
       }
     }
     add_moved_bytes(process, host);

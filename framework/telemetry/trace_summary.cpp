@@ -12,6 +12,7 @@
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
+#include "framework/watch/slow_link.h"
 #include "framework/watch/step_times.h"
 
 namespace lockstep {
@@ -24,6 +25,13 @@ using watch::Trace;
 
 std::string milliseconds_text(double seconds) {
   return formatted("%.2f", 1e3 * seconds);
+}
+
+// What it costs.
+std::string less_text(const auto& slow) {
+  return str("the median step takes ", milliseconds_text(slow.seconds_a_step), " ms less (",
+             formatted("%.1f %%", 100 * slow.share), "): the run would be ",
+             formatted("%.2f", 1 / (1 - slow.share)), " times as fast.\n");
 }
 
 // The summary of steps that are there.
@@ -90,11 +98,8 @@ class Summary {
     }
     return str(waits, ".\nReplica ", slow->replica, " is slow: in ", slow->steps, " of ",
                counted(std::ssize(times_.steps), "step"), " it is the slowest, mostly in its ",
-               reason_of(slow->replica),
-               ".\nWith the pace of the slowest of the others the median step takes ",
-               milliseconds_text(slow->seconds_a_step), " ms less (",
-               formatted("%.1f %%", 100 * slow->share), "): the run would be ",
-               formatted("%.2f", 1 / (1 - slow->share)), " times as fast.\n");
+               reason_of(slow->replica), ".\nWith the pace of the slowest of the others ",
+               less_text(*slow));
   }
 
   // The part in which it takes longer than the mean of the others by most.
@@ -117,6 +122,22 @@ class Summary {
   double count_;
 };
 
+// "" where no host has recorded enough of what comes from others.
+std::string links_text(const watch::LinkRates& rates, const StepTimes& times) {
+  TextTable rows{{"bytes come", "MB/s"}};
+  const auto megabytes = [](double rate) { return formatted("%.3g", 1e-6 * rate); };
+  for (const auto& [link, rate] : watch::median_rates(rates)) {
+    rows.push_back({str("from host ", link.first, " to host ", link.second), megabytes(rate)});
+  }
+  if (rows.size() < 2) return "";
+  const std::string table = "\n" + table_text(rows, "lr");
+  const auto slow = watch::slow_link(rates, times.paces());
+  if (!slow) return table;
+  return str(table, "\nSlow is ", slow->name(), ": ", megabytes(slow->rate),
+             " MB/s, where others have ", megabytes(slow->best_rate), ".\nWith their rate ",
+             less_text(*slow));
+}
+
 }  // namespace
 
 std::string trace_summary(const Trace& trace) {
@@ -130,6 +151,10 @@ std::string trace_summary(const Trace& trace) {
     notes += str("host ", host, "'s clock is within ",
                  formatted("%.3f", 1e-6 * static_cast<double>(its.error)), " ms of host 0's\n");
   }
+  watch::LinkRates rates;
+  for (std::size_t host = 0; host < trace.hosts.size(); ++host) {
+    watch::add_rates(trace.hosts[host].replicas, static_cast<int>(host), rates);
+  }
   const StepTimes times = step_times(recordings, trace.first, trace.last);
   const std::string where = str(counted(std::ssize(recordings), "replica"), " on ",
                                 counted(std::ssize(trace.hosts), "host"));
@@ -137,7 +162,7 @@ std::string trace_summary(const Trace& trace) {
   if (times.steps.empty()) return steps + ": no step is whole\n" + notes;
   return str(steps, ": ", counted(std::ssize(times.steps), "whole step"), ", median ",
              milliseconds_text(watch::median_of(mapped(times.paces(), &watch::StepPace::total))),
-             " ms\n", notes, "\n", Summary(times).text());
+             " ms\n", notes, "\n", Summary(times).text(), links_text(rates, times));
 }
 
 }  // namespace lockstep

@@ -42,9 +42,7 @@ std::uint64_t resident_bytes(pid_t process) {
 
 // Of a span that has one.
 std::optional<std::int64_t> step_of(const Recorder::Span& span) {
-  const bool is_call = span.kind == SpanKind::collective || span.kind == SpanKind::reduction ||
-                       span.kind == SpanKind::gather;
-  if (is_call || span.id == 0 || span.id > std::numeric_limits<std::int64_t>::max())
+  if (!has_step(span.kind) || span.id == 0 || span.id > std::numeric_limits<std::int64_t>::max())
     return std::nullopt;
   return static_cast<std::int64_t>(span.id);
 }

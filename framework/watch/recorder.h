@@ -29,6 +29,7 @@ enum class SpanKind : std::uint8_t {
   evaluation,
   checkpoint,
   pause,     ///< its process was stopped
+  transfer,  ///< bytes come from another host, whose number is the id
   operation  ///< an operator of LibTorch's
 };
 [[nodiscard]] const char* name_of(SpanKind kind) noexcept;
@@ -40,6 +41,11 @@ constexpr SpanKind last_of(SpanKind) noexcept {
   return kind == SpanKind::reduction || kind == SpanKind::collective || kind == SpanKind::gather;
 }
 
+/// Whether the id of such spans is a step's number.
+[[nodiscard]] constexpr bool has_step(SpanKind kind) noexcept {
+  return !is_call(kind) && kind != SpanKind::transfer;
+}
+
 /// The recorder's clock: this host's steady clock, in nanoseconds. Its processes share it.
 [[nodiscard]] inline std::uint64_t recorder_now() noexcept {
   return static_cast<std::uint64_t>(
@@ -49,9 +55,9 @@ constexpr SpanKind last_of(SpanKind) noexcept {
 struct TrackWords;
 
 /// What the replicas of a job do, and when: the last kSpans spans of each track. A track is a
-/// thread's part of a replica: its own, and those that reduce or gather beside it. The memory is a
-/// process' own or a part of the job's HostMemory: it outlives a replica that is killed. A replica
-/// has 2.6 MiB of addresses, of which only used pages take memory.
+/// thread's part of a replica: its own, and those that reduce, gather or receive beside it. The
+/// memory is a process' own or a part of the job's HostMemory: it outlives a replica that is
+/// killed. A replica has 2.6 MiB of addresses, of which only used pages take memory.
 ///
 /// How long a replica has waited for others in a call, and for whom, follows from all their spans
 /// with its id: the last to begin is whom the others waited for (step_times.h).
@@ -73,7 +79,7 @@ class Recorder {
     std::uint32_t name = 0;   ///< Track::name(); 0: none
     std::uint64_t bytes = 0;  ///< that it moves
     /// Of a call: equal on all its replicas and for all spans of it, and no other call's. Of
-    /// another span the number of its step; 0 where its writer knows none.
+    /// another span the number of its step; 0 where its writer knows none. Of a transfer the host.
     std::uint64_t id = 0;
   };
   /// As it is read.

@@ -13,6 +13,8 @@ namespace lockstep::watch {
 struct StepPace {
   std::map<int, double> own{};  ///< by replica, its own work: all but communication
   double total = 0;             ///< of the step
+  double exposed = 0;           ///< mean of the replicas, in calls, when all had come to them
+  double hidden = 0;            ///< likewise, in calls beside their other work
 };
 
 /// A replica that makes steps longer, and what that costs.

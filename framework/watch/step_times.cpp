@@ -43,6 +43,7 @@ TimePart part_of(SpanKind kind) {
     case SpanKind::pause:
       return TimePart::pause;
     case SpanKind::step:
+    case SpanKind::transfer:
     case SpanKind::operation:
       break;
   }
@@ -273,6 +274,9 @@ std::vector<StepPace> StepTimes::paces() const {
     for (const auto& [replica, times] : step.second) {
       pace.own.emplace(replica, times.own());
       pace.total = std::max(pace.total, times.total());
+      const auto count = static_cast<double>(step.second.size());
+      pace.exposed += (times.of(TimePart::communication) - times.waited()) / count;
+      pace.hidden += times.hidden / count;
     }
     return pace;
   });
@@ -344,9 +348,10 @@ StepWatch::StepWatch(const Recorder::Track* track) {
   if (track != nullptr) recorder_ = track->recorder();
 }
 
-StepTimes StepWatch::next() {
+StepTimes StepWatch::next(const std::function<void(const std::vector<ReplicaRecording>&)>& look) {
   if (!recorder_) return {};
   const auto recordings = read_replicas(*recorder_, after_, Recorder::Names::left_out);
+  if (look) look(recordings);
   StepTimes times = step_times(recordings, last_step_ + 1);
   if (times.steps.empty()) return times;
   last_step_ = times.steps.rbegin()->first;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -101,7 +102,9 @@ class StepWatch {
 
   /// The steps that have ended since the last call, as far as their spans are still there: with the
   /// one that the caller has ended last, if it records steps, and may have been the first to do so.
-  [[nodiscard]] StepTimes next();
+  /// `look` gets what is read for that; the last step's again at the next time.
+  [[nodiscard]] StepTimes next(
+      const std::function<void(const std::vector<ReplicaRecording>&)>& look = {});
 
  private:
   void forget(const ReplicaRecording& recording);

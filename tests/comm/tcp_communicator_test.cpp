@@ -28,6 +28,7 @@
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/comm/network/link.h"
+#include "framework/watch/recorder.h"
 #include "tests/catch.h"
 #include "tests/comm/replicas.h"
 #include "tests/comm/words.h"
@@ -350,6 +351,31 @@ TEST_CASE("what was sent before a replica ended is there, then it is lost", "[tc
   auto sent = in_background([&] { send_to(*one, 1, values_of(1, kMillion)); });
   CHECK(same(receive_from(*two, 0, kMillion), values_of(1, kMillion)));
   sent.get();
+}
+
+TEST_CASE("what comes from other hosts is recorded while it is on its way", "[tcp]") {
+  watch::Recorder recorder(1);
+  const auto store = std::make_shared<comm::MemoryStore>();
+  const auto one =
+      comm::connect_tcp(store, 0, 2, network(), {}, {recorder.take(0, "network"), {4, 7}});
+  const auto two = comm::connect_tcp(store, 1, 2, network());
+  for (const std::size_t count : {std::size_t{1000}, kMillion, std::size_t{10}, kMillion}) {
+    auto sent = in_background([&] { send_to(*two, 0, values_of(1, count)); });
+    CHECK(same(receive_from(*one, 1, count), values_of(1, count)));
+    sent.get();
+  }
+  std::vector<watch::Recorder::Span> spans;
+  const auto until = std::chrono::steady_clock::now() + kLongEnough;
+  while (spans.size() < 2 && std::chrono::steady_clock::now() < until) {
+    spans = recorder.read(0, 0).spans;  // written right after the message was there
+  }
+  REQUIRE(spans.size() == 2);  // of the large ones
+  for (const auto& span : spans) {
+    CHECK((span.kind == watch::SpanKind::transfer && span.id == 7));
+    CHECK(span.bytes == kMillion * sizeof(float));
+    CHECK(span.end > span.begin);
+  }
+  CHECK(spans[1].begin >= spans[0].end);
 }
 
 TEST_CASE("a peer that ends in the middle of a message is lost at once", "[tcp][failure]") {

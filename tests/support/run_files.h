@@ -31,7 +31,7 @@ namespace lockstep::testing {
 /// that the run has gone on.
 [[nodiscard]] inline bool is_measured(const std::string& field) {
   return field == "time" || field == "memory" || field == "parts" || field == "part_of_peak" ||
-         field.starts_with("slow_replica") || field == "resumed_after" || field == "restarts" ||
+         field.starts_with("slow_") || field == "resumed_after" || field == "restarts" ||
          field.ends_with("_s");
 }
 

@@ -87,6 +87,9 @@ TEST_CASE("a plain line says how far a run is", "[telemetry]") {
   CHECK(progress_text(kFull) ==
         "step 20/200  epoch 1  loss 0.4312  lr 0.000999  10500 samples/s  3% waiting  99.5 MiB  "
         "0:09 left");
+  CHECK_THAT(
+      progress_text({.step = 10, .total = 10, .waiting = 0.25, .slow_link = "host 2's link"}),
+      ContainsSubstring("  25% waiting for host 2's link  "));
   CHECK(progress_text({.step = 10, .total = 10, .waiting = 0.25, .slow = 1}) ==
         "step 10/10  epoch 0  25% waiting for replica 1  0:00 left");
   CHECK(progress_text({.step = 10, .total = 10, .samples_per_s = 99.96, .tokens_per_s = 25589.8}) ==

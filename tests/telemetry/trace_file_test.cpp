@@ -79,6 +79,24 @@ std::vector<Json> events(const Json& file, const std::string& phase) {
 
 }  // namespace
 
+TEST_CASE("what comes from several hosts at a time has tracks of its own", "[trace]") {
+  const Recorder::Recording network{.track = "network",
+                                    .begun = 3,
+                                    .spans = {span(SpanKind::transfer, 10'000, 20'000, 64, 1),
+                                              span(SpanKind::transfer, 15'000, 30'000, 64, 2),
+                                              span(SpanKind::transfer, 40'000, 50'000, 64, 1)}};
+  const Trace trace{.first = 7, .last = 7, .hosts = {{.name = "a", .replicas = {{3, {network}}}}}};
+  const TemporaryFolder folder;
+  write_text(folder.path() / "trace.json", trace_json(trace));
+  const Trace found = read_trace(folder.path() / "trace.json");
+  const auto& tracks = found.hosts.at(0).replicas.at(0).tracks;
+  REQUIRE(tracks.size() == 2);
+  CHECK((tracks[0].track == "from host 1" && tracks[1].track == "from host 2"));
+  REQUIRE((tracks[0].spans.size() == 2 && tracks[1].spans.size() == 1));
+  CHECK((tracks[1].spans[0].kind == SpanKind::transfer && tracks[1].spans[0].id == 2));
+  CHECK(tracks[1].spans[0].end - tracks[1].spans[0].begin == 15'000);
+}
+
 TEST_CASE("a trace's file is in Chrome's trace format", "[trace]") {
   const Json file = Json::parse(trace_json(made_trace()));
   for (const Json& event : file.at("traceEvents")) {

@@ -79,10 +79,10 @@ constexpr std::array<std::pair<std::string_view, const char*>, 2> kSets{
 
 Place place_of(const std::string& name) {
   for (const std::string_view left_out :
-       {"time", "epoch", "skipped_steps", "slow_replica", "slow_replica_s", "slow_replica_share",
-        "best_step", "resumed_after", "restarts"}) {
+       {"time", "epoch", "skipped_steps", "best_step", "resumed_after", "restarts"}) {
     if (name == left_out) return {};
   }
+  if (name.starts_with("slow_replica") || name.starts_with("slow_link")) return {};
   if (name.starts_with("eval_") || name.starts_with("test_best_")) return {};
   if (name == "loss") return {"loss", "training", 0};
   for (const auto& [prefix, set] : kSets) {
@@ -147,7 +147,10 @@ class Charts {
 
   [[nodiscard]] std::vector<Chart> charts() {
     for (Ordered& each : charts_) {
-      if (each.chart.name == shown("parts")) each.chart.note = slow_text();
+      if (each.chart.name == shown("parts")) {
+        const std::vector<std::string> texts{slow_replica_text(), slow_link_text()};
+        each.chart.note = join(filtered(texts, [](auto& text) { return !text.empty(); }), "; ");
+      }
       if (each.chart.name != shown(kReplicaOwn) && each.chart.name != shown(kReplicaWaiting)) {
         continue;
       }
@@ -160,15 +163,25 @@ class Charts {
     return mapped(charts_, [](Ordered& each) { return std::move(each.chart); });
   }
   [[nodiscard]] std::vector<Mark> marks() { return std::move(marks_); }
-  /// The replica that was slow last, and what that cost; "" if none was.
-  [[nodiscard]] std::string slow_text() const {
-    return slow_text_ + (slow_ || slow_text_.empty() ? "" : str(", until step ", slow_until_));
-  }
+  /// The replica that was slow last, and what that cost; "" if none was. Likewise the link.
+  [[nodiscard]] std::string slow_replica_text() const { return slow_replica_.all(); }
+  [[nodiscard]] std::string slow_link_text() const { return slow_link_.all(); }
 
  private:
+  using Text = std::pair<std::string, std::string>;
   struct Ordered {
     Chart chart;
     int order;
+  };
+  // Who is slow, or was until a step.
+  struct Slow {
+    std::string who{};  // now; "": nobody
+    std::string text{};
+    std::int64_t until = 0;  // the last line that named it
+
+    [[nodiscard]] std::string all() const {
+      return text + (text.empty() || !who.empty() ? "" : str(", until step ", until));
+    }
   };
 
   struct Shown {
@@ -237,19 +250,28 @@ class Charts {
   // A logged line says who is slow. Those of earlier versions have no cost.
   void note_slow(const MetricsLine& line) {
     if (!number_of(line, "lr")) return;
-    const std::optional<double> slow = number_of(line, "slow_replica");
-    if (slow) {
-      const auto seconds = number_of(line, "slow_replica_s");
-      const auto share = number_of(line, "slow_replica_share");
-      slow_text_ = str("replica ", *slow, " makes the others wait");
+    const auto replica = number_of(line, "slow_replica");
+    note_slow(line, "slow_replica", replica ? str("replica ", *replica) : "",
+              " makes the others wait: at their pace", slow_replica_);
+    const auto link = std::ranges::find(line.texts, "slow_link", &Text::first);
+    note_slow(line, "slow_link", link == line.texts.end() ? "" : link->second,
+              " is slow: with the best one's rate", slow_link_);
+  }
+  void note_slow(const MetricsLine& line, const std::string& field, const std::string& who,
+                 const std::string& how, Slow& slow) {
+    if (!who.empty()) {
+      slow.text = who + how.substr(0, how.find(':'));
+      const auto seconds = number_of(line, field + "_s");
+      const auto share = number_of(line, field + "_share");
       if (seconds && share) {
-        slow_text_ += formatted(": at their pace the median step takes %.3g ms (%.0f %%) less",
-                                1e3 * *seconds, 100 * *share);
+        slow.text = who + how +
+                    formatted(" the median step takes %.3g ms (%.0f %%) less", 1e3 * *seconds,
+                              100 * *share);
       }
-      if (slow != slow_) marks_.push_back({line.point(0), "slow", slow_text_});
-      slow_until_ = line.step;
+      if (who != slow.who) marks_.push_back({line.point(0), "slow", slow.text});
+      slow.until = line.step;
     }
-    slow_ = slow;
+    slow.who = who;
   }
 
   std::vector<Ordered> charts_;
@@ -259,9 +281,8 @@ class Charts {
   std::size_t next_event_ = 0;
   const RunEvent* start_ = nullptr;  // the last one so far
   double skipped_ = 0;
-  std::optional<double> slow_;  // the replica that is slow
-  std::string slow_text_;
-  std::int64_t slow_until_ = 0;      // the last line that named it
+  Slow slow_replica_;
+  Slow slow_link_;
   Point last_ = {};                  // where the line before was
   std::optional<double> last_time_;  // and when
 };
@@ -391,7 +412,7 @@ std::vector<Table> tables_of(const RunRecord& run, const std::vector<RunEvent>& 
 
 std::vector<std::pair<std::string, std::string>> facts_of(const RunRecord& run,
                                                           const std::string& status,
-                                                          const std::string& slow) {
+                                                          const Charts& charts) {
   std::vector<std::pair<std::string, std::string>> facts{
       {"status", status.empty() ? name_of(run.status) : status}};
   facts.emplace_back("step", str(run.end.step));
@@ -402,7 +423,10 @@ std::vector<std::pair<std::string, std::string>> facts_of(const RunRecord& run,
                        shown_value(figure.last.value) +
                            (had_better ? str(" (best ", shown_best(*figure.best), ")") : ""));
   }
-  if (!slow.empty()) facts.emplace_back("slow replica", slow);
+  for (const auto& [name, text] : {std::pair{"slow replica", charts.slow_replica_text()},
+                                   std::pair{"slow link", charts.slow_link_text()}}) {
+    if (!text.empty()) facts.emplace_back(name, text);
+  }
   if (run.checkpoint) facts.emplace_back("newest checkpoint", str("step ", *run.checkpoint));
   const auto replicas = run.config.find("parallel.replicas");
   if (replicas != run.config.end()) facts.emplace_back("replicas", replicas->second);
@@ -424,7 +448,7 @@ Page report_of(const fs::path& run, const std::string& status) {
   const RunRecord record = read_run(run, [&](const MetricsLine& line) { charts.add(line); });
   charts.finish();
   return {.title = title_of(run),
-          .facts = facts_of(record, status, charts.slow_text()),
+          .facts = facts_of(record, status, charts),
           .charts = charts.charts(),
           .marks = charts.marks(),
           .tables = tables_of(record, events)};

@@ -144,14 +144,10 @@ void Reporter::log(const RunState& state) {
   if (metrics_) {
     line_loss_ = state.losses;
     if (memory_ == 0 || elapsed_s() >= look_at_s_) look_at_memory();
-    const watch::StepTimes times = watch_->next();
-    waiting_.reset();
-    const std::vector<watch::StepPace> paces(recent_.begin(), recent_.end());
-    if (!times.steps.empty() && launch_.replicas > 1) {
-      // What this host has recorded does not say for whom of another host it waits.
-      waiting_ = launch_.hosts.count > 1 ? watch::waiting_share(paces) : times.waiting_share();
-    }
-    slow_ = paces.size() == kRecent ? watch::slow_replica(paces) : std::nullopt;
+    const watch::StepTimes times = watch_->next([&](const auto& recordings) {
+      watch::add_rates(recordings, static_cast<int>(launch_.hosts.rank), rates_);
+    });
+    find_slow(times);
     const ProgressState progress = progress_of(state);
     progress_.update(progress);
     Values line{{"epoch", progress.epoch},
@@ -173,6 +169,11 @@ void Reporter::log(const RunState& state) {
       line.emplace_back("slow_replica", std::int64_t{slow_->replica});
       line.emplace_back("slow_replica_s", slow_->seconds_a_step);
       line.emplace_back("slow_replica_share", slow_->share);
+    }
+    if (slow_link_) {
+      line.emplace_back("slow_link", slow_link_->name());
+      line.emplace_back("slow_link_s", slow_link_->seconds_a_step);
+      line.emplace_back("slow_link_share", slow_link_->share);
     }
     if (state.skipped_steps > 0) line.emplace_back("skipped_steps", state.skipped_steps);
     write_metrics(state, line);
@@ -273,6 +274,28 @@ void Reporter::print_best(const BestStep& best, const std::string& weights,
   if (!best.test.empty()) print(text(kTestSet, best.test));
 }
 
+// Whom the replicas wait for, and for how much of their time.
+void Reporter::find_slow(const watch::StepTimes& times) {
+  const std::vector<watch::StepPace> paces(recent_.begin(), recent_.end());
+  waiting_.reset();
+  if (!times.steps.empty() && launch_.replicas > 1) {
+    // What this host has recorded does not say for whom of another host it waits.
+    waiting_ = launch_.hosts.count > 1 ? watch::waiting_share(paces) : times.waiting_share();
+  }
+  slow_ = paces.size() == kRecent ? watch::slow_replica(paces) : std::nullopt;
+  const auto keep_last = [](auto& all, std::size_t count) {
+    if (all.size() > count) all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(count));
+  };
+  for (auto& [link, its] : rates_) keep_last(its, kRecent);
+  const auto here = times.paces();
+  recent_here_.insert(recent_here_.end(), here.begin(), here.end());
+  keep_last(recent_here_, kRecent);
+  slow_link_.reset();
+  if (recent_here_.size() < kRecent / 2) return;  // of many calls the rings keep no more steps
+  slow_link_ = watch::slow_link(rates_, {recent_here_.begin(), recent_here_.end()});
+  if (slow_link_ && !slow_) waiting_ = slow_link_->share;
+}
+
 // Once a second, and less often where that takes longer than a thousandth of the time: the kernel
 // adds up a process' memory page by page.
 void Reporter::look_at_memory() {
@@ -292,6 +315,7 @@ ProgressState Reporter::progress_of(const RunState& state) const {
                          .epoch = last / epoch_ + 1,
                          .waiting = waiting_,
                          .slow = slow_ ? std::optional(slow_->replica) : std::nullopt,
+                         .slow_link = slow_link_ ? slow_link_->name() : "",
                          .memory = memory_,
                          .elapsed_s = elapsed_s()};
   if (line_samples_ == 0) return progress;

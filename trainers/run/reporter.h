@@ -15,6 +15,7 @@
 #include "framework/data/dataset.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/progress.h"
+#include "framework/watch/slow_link.h"
 #include "framework/watch/step_times.h"
 #include "models/model.h"
 #include "trainers/config/config.h"
@@ -102,6 +103,7 @@ class Reporter : private NonCopyable {
   using Values = std::vector<std::pair<std::string, MetricValue>>;
 
   [[nodiscard]] ProgressState progress_of(const RunState& state) const;
+  void find_slow(const watch::StepTimes& times);
   void look_at_memory();
   void print_best(const BestStep& best, const std::string& weights, const std::string& words);
   void write_metrics(const RunState& state, const Values& values);
@@ -117,11 +119,14 @@ class Reporter : private NonCopyable {
   std::optional<MetricsWriter> metrics_;  // replica 0's
   std::optional<RunSummary> summary_;     // its too, as the config says
   std::optional<watch::StepWatch> watch_;
-  std::optional<double> waiting_;           // until the last line
-  std::deque<watch::StepPace> recent_;      // the last steps, of all hosts' replicas
-  std::optional<watch::SlowReplica> slow_;  // in these
-  double flops_ = 0;                        // of a sample
-  std::optional<double> peak_;              // this machine's, a second
+  std::optional<double> waiting_;             // until the last line
+  std::deque<watch::StepPace> recent_;        // the last steps, of all hosts' replicas
+  std::optional<watch::SlowReplica> slow_;    // in these
+  watch::LinkRates rates_;                    // of what came to this host
+  std::deque<watch::StepPace> recent_here_;   // the last steps, of this host's replicas
+  std::optional<watch::SlowLink> slow_link_;  // in these
+  double flops_ = 0;                          // of a sample
+  std::optional<double> peak_;                // this machine's, a second
   double look_at_s_ = 1;     // when to look at the folder and the memory, in seconds of the run
   std::int64_t memory_ = 0;  // bytes that this process had then
   Values news_;              // what the next line of metrics says once: that the run has gone on

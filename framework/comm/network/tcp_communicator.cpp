@@ -68,9 +68,17 @@ class TcpLink final : public MessageLink {
   // Process `rank` of `size`: publishes "address/<rank>" in the store. With one process there are
   // no threads and no address. CommError if the address is not one of this host.
   TcpLink(std::shared_ptr<Store> store, int rank, int size, const NetworkOptions& network,
-          const ConnectOptions& options)
-      : store_(std::move(store)), rank_(rank), network_(network), options_(options) {
+          const ConnectOptions& options, const TransferRecord& record)
+      : store_(std::move(store)),
+        rank_(rank),
+        network_(network),
+        options_(options),
+        track_(record.track) {
     for (int peer = 0; peer < size; ++peer) peers_.push_back(std::make_unique<Peer>(dead_));
+    for (std::size_t peer = 0; track_ != nullptr && peer < peers_.size(); ++peer) {
+      peers_[peer]->connection.record(track_.get(),
+                                      static_cast<std::uint64_t>(record.host_of.at(peer)));
+    }
     if (size == 1) return;
     wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     require_done<CommError>(wake_.open(), "cannot make an eventfd");
@@ -459,6 +467,7 @@ class TcpLink final : public MessageLink {
   const int rank_;
   const NetworkOptions network_;
   const ConnectOptions options_;
+  const std::shared_ptr<watch::Recorder::Track> track_;  // of the thread that receives
 
   // Only the thread that sends and receives uses these.
   std::optional<Listener> listener_;
@@ -482,9 +491,10 @@ class TcpLink final : public MessageLink {
 
 std::shared_ptr<Communicator> connect_tcp(std::shared_ptr<Store> store, int rank, int size,
                                           const NetworkOptions& network,
-                                          const ConnectOptions& options) {
+                                          const ConnectOptions& options,
+                                          const TransferRecord& record) {
   require(rank >= 0 && rank < size, "connect_tcp: rank ", rank, " is not in a group of ", size);
-  auto link = std::make_shared<TcpLink>(std::move(store), rank, size, network, options);
+  auto link = std::make_shared<TcpLink>(std::move(store), rank, size, network, options, record);
   return std::make_shared<NetworkCommunicator>(std::move(link), consecutive(0, size), rank, 0);
 }
 

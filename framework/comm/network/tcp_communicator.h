@@ -1,12 +1,20 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "framework/comm/communicator.h"
 #include "framework/comm/network/link.h"
 #include "framework/comm/store.h"
+#include "framework/watch/recorder.h"
 
 namespace lockstep::comm {
+
+/// Where what comes from other hosts is recorded.
+struct TransferRecord {
+  std::shared_ptr<watch::Recorder::Track> track{};  ///< nullptr: nowhere
+  std::vector<int> host_of{};                       ///< by replica
+};
 
 /// Connects replica `rank` of `size` to the others over TCP, on `network.address`; all of them have
 /// the same store, secret and job. It waits for nobody: a connection to another replica is made
@@ -28,6 +36,7 @@ namespace lockstep::comm {
 ///   | connections of each   | 1 | 3 | 7 | 6  | 10 | 15 |
 [[nodiscard]] std::shared_ptr<Communicator> connect_tcp(std::shared_ptr<Store> store, int rank,
                                                         int size, const NetworkOptions& network,
-                                                        const ConnectOptions& options = {});
+                                                        const ConnectOptions& options = {},
+                                                        const TransferRecord& record = {});
 
 }  // namespace lockstep::comm

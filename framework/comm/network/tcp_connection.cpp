@@ -51,6 +51,7 @@ void TcpConnection::lose(std::string why) {
   early_.reset();
   small_.clear();
   posted_.clear();
+  transfers_ = 0;
 }
 
 void TcpConnection::finish(TcpMessage& message) {
@@ -131,8 +132,10 @@ void TcpConnection::withdraw(TcpMessage& message) {
     return cut_off(message);
   }
   std::erase_if(small_, is_it);
+  const bool has_begun = coming_ == &message || message.moved > 0;
   if (coming_ == &message) coming_ = nullptr;
   if (posted_.erase(message.id) == 0) return;
+  if (has_begun) --transfers_;
   queue(header_of(Kind::withdrawn, message));
   send_some();
 }
@@ -318,6 +321,10 @@ const char* TcpConnection::begin_part() {
   if (found == posted_.end()) return nullptr;  // it was withdrawn
   TcpMessage& message = *found->second;
   if (header_.bytes > message.bytes() - message.moved) return "it has sent more than was expected";
+  if (message.moved == 0 && transfers_++ == 0) {
+    transfer_begin_ = watch::recorder_now();
+    transfer_.bytes = 0;
+  }
   coming_ = &message;
   return nullptr;
 }
@@ -330,9 +337,16 @@ void TcpConnection::payload_came(std::size_t bytes) {
   if (early_) keep();
   if (TcpMessage* const message = std::exchange(coming_, nullptr);
       message != nullptr && message->moved == message->bytes()) {
-    posted_.erase(message->id);
+    if (posted_.erase(message->id) > 0) end_transfer(message->bytes());
     finish(*message);
   }
+}
+
+void TcpConnection::end_transfer(std::size_t bytes) {
+  transfer_.bytes += bytes;
+  if (--transfers_ > 0 || track_ == nullptr) return;
+  transfer_.id = host_;
+  track_->end(track_->begin(transfer_, transfer_begin_), transfer_, transfer_begin_);
 }
 
 // A small message for which nobody had posted when it began to come.

@@ -15,6 +15,7 @@
 #include "framework/base/non_copyable.h"
 #include "framework/comm/link_speed.h"
 #include "framework/comm/message_link.h"
+#include "framework/watch/recorder.h"
 
 namespace lockstep::comm {
 
@@ -53,6 +54,13 @@ class TcpConnection : private NonCopyable {
 
   /// Messages of `dead` groups are dropped when they come.
   explicit TcpConnection(const std::set<std::uint64_t>& dead) : dead_(dead) {}
+
+  /// What comes from now on is recorded there as transfers from this host: while any large message
+  /// is on its way, from its first byte on. `track` is that of the thread that receives.
+  void record(watch::Recorder::Track* track, std::uint64_t host) {
+    track_ = track;
+    host_ = host;
+  }
 
   /// Goes on over `socket`, which does not block. The end that has connected begins: the other one
   /// sends nothing before something has come.
@@ -130,6 +138,7 @@ class TcpConnection : private NonCopyable {
   [[nodiscard]] bool is_full() const noexcept { return kept_bytes_ >= kMostKept && !is_ending_; }
   void consume(ConstBytes bytes);
   void payload_came(std::size_t bytes);
+  void end_transfer(std::size_t bytes);
   // Each returns what is wrong, or nullptr.
   const char* begin_frame();
   const char* begin_small();
@@ -163,6 +172,11 @@ class TcpConnection : private NonCopyable {
   Waiting small_;                                // posted, small
   std::map<std::uint64_t, TcpMessage*> posted_;  // posted, large, by their numbers
   std::uint64_t next_id_ = 1;
+  watch::Recorder::Track* track_ = nullptr;
+  std::uint64_t host_ = 0;
+  std::size_t transfers_ = 0;  // large messages of which a part has come
+  watch::Recorder::Details transfer_{.kind = watch::SpanKind::transfer};
+  std::uint64_t transfer_begin_ = 0;
   BySlot<Kept> kept_;
   std::size_t kept_bytes_ = 0;
 };

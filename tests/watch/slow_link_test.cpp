@@ -1,0 +1,91 @@
+#include "framework/watch/slow_link.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "tests/catch.h"
+
+using namespace lockstep;
+using watch::LinkRates;
+using watch::StepPace;
+
+namespace {
+
+// What hosts on one switch see, of which each sends to each other: with a tenth of the rate over
+// these links.
+LinkRates rates(int hosts, const std::vector<watch::HostLink>& slow) {
+  LinkRates all;
+  for (int from = 0; from < hosts; ++from) {
+    for (int to = 0; to < hosts; ++to) {
+      const bool is_slow = std::ranges::count(slow, watch::HostLink(from, to)) > 0;
+      for (int i = 0; from != to && i < 30; ++i) {
+        // A busy machine receives late what has come before, and has it at once; or is paused.
+        const double noise = i % 10 == 0 ? 20 : i % 10 == 1 ? 0.05 : 1 + 0.02 * i;
+        all[{from, to}].push_back((is_slow ? 12e6 : 120e6) * noise);
+      }
+    }
+  }
+  return all;
+}
+
+const std::vector<StepPace> kExposed(9, {.total = 0.2, .exposed = 0.1});
+const std::vector<StepPace> kHidden(9, {.total = 0.2, .exposed = 0.1, .hidden = 0.1});
+const std::vector<StepPace> kLittle(9, {.total = 0.2, .exposed = 0.015, .hidden = 0.1});
+
+}  // namespace
+
+TEST_CASE("a link at a tenth of the others' rate is named, with what it costs") {
+  const auto slow = watch::slow_link(rates(3, {{2, 0}}), kExposed);
+  REQUIRE(slow);
+  CHECK(slow->name() == "the link from host 2 to host 0");
+  CHECK(slow->rate / slow->best_rate == Approx(0.1));
+  CHECK(slow->seconds_a_step == Approx(0.09));  // the bytes still need a tenth of the time
+  CHECK(slow->share == Approx(0.45));
+  CHECK(watch::slow_link(rates(3, {{2, 0}}), kHidden)->seconds_a_step == Approx(0.1));
+  CHECK(watch::slow_link(rates(2, {{0, 1}}), kExposed)->name() == "the link from host 0 to host 1");
+}
+
+TEST_CASE("a host whose cable is slow is named where several of its links are") {
+  for (const std::vector<watch::HostLink>& slow : {std::vector<watch::HostLink>{{2, 0}, {2, 1}},
+                                                   {{0, 2}, {1, 2}},
+                                                   {{0, 2}, {1, 2}, {2, 0}, {2, 1}}}) {
+    CHECK(watch::slow_link(rates(3, slow), kExposed)->name() == "host 2's link");
+  }
+  CHECK(watch::slow_link(rates(4, {{2, 0}, {1, 3}}), kExposed)->name() ==
+        "the link from host 1 to host 3");
+}
+
+TEST_CASE("no link is named where all are alike, where it costs little, or is one alone") {
+  CHECK(!watch::slow_link(rates(3, {}), kExposed));
+  CHECK(!watch::slow_link(rates(2, {{0, 1}, {1, 0}}), kExposed));
+  CHECK(!watch::slow_link(rates(3, {{2, 0}}), kLittle));
+  CHECK(!watch::slow_link(rates(3, {{2, 0}}), {}));
+  CHECK(!watch::slow_link({{{1, 0}, std::vector<double>(20, 1e6)}}, kExposed));
+  LinkRates few = rates(3, {});
+  few[{2, 0}] = {1e6};
+  CHECK(!watch::slow_link(few, kExposed));
+}
+
+TEST_CASE("rates follow from what hosts have recorded of transfers") {
+  constexpr std::uint64_t kMs = 1'000'000;
+  watch::Recorder::Recording track{.track = "network", .begun = 3, .spans = {}};
+  using Span = watch::Recorder::Span;
+  track.spans = {
+      Span{.number = 1,
+           .kind = watch::SpanKind::transfer,
+           .begin = 5 * kMs,
+           .end = 15 * kMs,
+           .bytes = 1'000'000,
+           .id = 2},
+      Span{.number = 2, .kind = watch::SpanKind::transfer, .begin = 5 * kMs, .bytes = 9, .id = 2},
+      Span{.number = 3,
+           .kind = watch::SpanKind::reduction,
+           .begin = 5 * kMs,
+           .end = 15 * kMs,
+           .bytes = 9,
+           .id = 2}};
+  LinkRates rates;
+  watch::add_rates({{4, {track}}}, 1, rates);
+  CHECK(rates == LinkRates{{{2, 1}, {1e8}}});
+}
