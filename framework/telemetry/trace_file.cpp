@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -67,6 +68,9 @@ class TraceText {
  public:
   explicit TraceText(const Trace& trace) : begin_(begin_of(trace)) {
     std::vector<Json> tracks;
+    const watch::StepTimes times = trace.step_times();
+    slow_replica_ = times.slow();
+    slow_link_ = watch::slow_link(trace.link_rates(), times.paces());
     for (std::size_t host = 0; host < trace.hosts.size(); ++host) {
       add_host(host, trace.hosts[host], tracks);
     }
@@ -139,7 +143,7 @@ class TraceText {
                {{"labels", str("clock within ", microseconds(host.error), " us of host 0's")}});
     }
     for (const watch::ReplicaRecording& recording : host.replicas) {
-      const std::size_t number = 10 * (static_cast<std::size_t>(recording.replica) + 1);
+      const std::size_t thread = 10 * (static_cast<std::size_t>(recording.replica) + 1);
       std::map<std::uint64_t, Recorder::Recording> from;  // other hosts: these may overlap
       for (std::size_t i = 0; i < recording.tracks.size(); ++i) {
         Recorder::Recording track = recording.tracks[i];
@@ -151,11 +155,14 @@ class TraceText {
               .first->second.spans.push_back(span);
           return true;
         });
-        add_track({process.process, number + i}, recording.replica, track, tracks);
+        const bool is_slow = track.track == "replica" && slow_replica_ &&
+                             slow_replica_->replica == recording.replica;
+        add_track({process.process, thread + i}, recording.replica, track, is_slow, tracks);
       }
       for (const auto& [sender, track] : from) {
-        add_track({process.process, kTransfers * number + sender}, recording.replica, track,
-                  tracks);
+        const watch::HostLink link(static_cast<int>(sender), static_cast<int>(number));
+        add_track({process.process, kTransfers * thread + sender}, recording.replica, track,
+                  slow_link_ && slow_link_->has(link), tracks);
       }
     }
     add_moved_bytes(process, host);
@@ -166,13 +173,14 @@ class TraceText {
   }
 
   void add_track(const Thread& thread, int replica, const Recorder::Recording& recording,
-                 std::vector<Json>& tracks) {
+                 bool is_slow, std::vector<Json>& tracks) {
     if (recording.spans.empty()) return;
     const std::string& name = recording.track;
     tracks.push_back(
         {{"pid", thread.process}, {"tid", thread.number}, {"replica", replica}, {"track", name}});
     describe(thread, "thread_name",
-             {{"name", str("replica ", replica, name == "replica" ? "" : ": " + name)}});
+             {{"name", str("replica ", replica, name == "replica" ? "" : ": " + name,
+                           is_slow ? " (slow)" : "")}});
     describe(thread, "thread_sort_index", {{"sort_index", thread.number}});
     for (const Recorder::Span& span : recording.spans) add_span(thread, replica, span);
   }
@@ -233,6 +241,8 @@ class TraceText {
   }
 
   std::uint64_t begin_;
+  std::optional<watch::SlowReplica> slow_replica_;
+  std::optional<watch::SlowLink> slow_link_;
   std::string text_;
   std::map<std::uint64_t, std::map<int, Arrival>> calls_;  // by id and replica
 };

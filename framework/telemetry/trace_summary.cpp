@@ -141,28 +141,24 @@ std::string links_text(const watch::LinkRates& rates, const StepTimes& times) {
 }  // namespace
 
 std::string trace_summary(const Trace& trace) {
-  std::vector<watch::ReplicaRecording> recordings;
+  std::int64_t replicas = 0;
   std::string notes;
   for (std::size_t host = 0; host < trace.hosts.size(); ++host) {
     const Trace::Host& its = trace.hosts[host];
-    recordings.insert(recordings.end(), its.replicas.begin(), its.replicas.end());
+    replicas += std::ssize(its.replicas);
     if (its.is_cut) notes += str("host ", host, " had more spans than a trace has\n");
     if (host == 0) continue;
     notes += str("host ", host, "'s clock is within ",
                  formatted("%.3f", 1e-6 * static_cast<double>(its.error)), " ms of host 0's\n");
   }
-  watch::LinkRates rates;
-  for (std::size_t host = 0; host < trace.hosts.size(); ++host) {
-    watch::add_rates(trace.hosts[host].replicas, static_cast<int>(host), rates);
-  }
-  const StepTimes times = step_times(recordings, trace.first, trace.last);
-  const std::string where = str(counted(std::ssize(recordings), "replica"), " on ",
-                                counted(std::ssize(trace.hosts), "host"));
+  const StepTimes times = trace.step_times();
+  const std::string where =
+      str(counted(replicas, "replica"), " on ", counted(std::ssize(trace.hosts), "host"));
   const std::string steps = str("steps ", trace.first, " to ", trace.last, ", ", where);
   if (times.steps.empty()) return steps + ": no step is whole\n" + notes;
   return str(steps, ": ", counted(std::ssize(times.steps), "whole step"), ", median ",
              milliseconds_text(watch::median_of(mapped(times.paces(), &watch::StepPace::total))),
-             " ms\n", notes, "\n", Summary(times).text(), links_text(rates, times));
+             " ms\n", notes, "\n", Summary(times).text(), links_text(trace.link_rates(), times));
 }
 
 }  // namespace lockstep

@@ -32,6 +32,10 @@ struct SlowLink {
   double seconds_a_step = 0;
   double share = 0;  ///< the same as a part of the median step
 
+  /// Whether this is the slow link, or one of the host's.
+  [[nodiscard]] bool has(const HostLink& other) const {
+    return host ? other.first == host || other.second == host : other == link;
+  }
   /// "the link from host 2 to host 0", or "host 2's link".
   [[nodiscard]] std::string name() const;
 };

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "framework/base/record.h"
+#include "framework/watch/slow_link.h"
 #include "framework/watch/step_times.h"
 
 namespace lockstep::watch {
@@ -41,6 +43,23 @@ struct Trace {
   std::int64_t last = 0;                          ///< … to step, both included
   std::map<std::string, std::string> versions{};  ///< by name: "lockstep", "libtorch"
   std::vector<Host> hosts{};                      ///< by number
+
+  /// What the replicas of all hosts did in these steps.
+  [[nodiscard]] StepTimes step_times() const {
+    std::vector<ReplicaRecording> all;
+    for (const Host& host : hosts) {
+      all.insert(all.end(), host.replicas.begin(), host.replicas.end());
+    }
+    return watch::step_times(all, first, last);
+  }
+  /// Of what came to all hosts.
+  [[nodiscard]] LinkRates link_rates() const {
+    LinkRates rates;
+    for (std::size_t host = 0; host < hosts.size(); ++host) {
+      add_rates(hosts[host].replicas, static_cast<int>(host), rates);
+    }
+    return rates;
+  }
 };
 
 }  // namespace lockstep::watch

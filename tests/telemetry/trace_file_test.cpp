@@ -97,6 +97,31 @@ TEST_CASE("what comes from several hosts at a time has tracks of its own", "[tra
   CHECK(tracks[1].spans[0].end - tracks[1].spans[0].begin == 15'000);
 }
 
+TEST_CASE("a timeline names the slow replica, and what comes over a slow link", "[trace]") {
+  // A step of 100 ms, in which replica 1 comes last; over the link from host 1 to 0 comes a tenth.
+  constexpr std::uint64_t kMs = 1'000'000;
+  const auto host = [](int replica, std::uint64_t computes, std::uint64_t takes) {
+    Recorder::Recording own{.track = "replica", .begun = 2, .spans = {}};
+    own.spans = {span(SpanKind::step, kMs, 101 * kMs, 0, 7),
+                 span(SpanKind::collective, (1 + computes) * kMs, 101 * kMs, 64, 99)};
+    Recorder::Recording network{.track = "network", .begun = 10, .spans = {}};
+    network.spans.assign(10, span(SpanKind::transfer, 1, 1 + takes * kMs, 1'000'000,
+                                  static_cast<std::uint64_t>(1 - replica)));
+    return Trace::Host{.name = "a", .replicas = {{replica, {own, network}}}};
+  };
+  const auto names = [](const Trace& trace) {
+    std::vector<std::string> all;
+    for (const Json& event : events(Json::parse(trace_json(trace)), "M")) {
+      if (event.at("name") == "thread_name") all.push_back(event.at("args").at("name"));
+    }
+    return join(all, "; ");
+  };
+  CHECK(names({.first = 7, .last = 7, .hosts = {host(0, 30, 50), host(1, 60, 5)}}) ==
+        "replica 0; replica 0: from host 1 (slow); replica 1 (slow); replica 1: from host 0");
+  CHECK(names({.first = 7, .last = 7, .hosts = {host(0, 30, 5), host(1, 30, 5)}}) ==
+        "replica 0; replica 0: from host 1; replica 1; replica 1: from host 0");
+}
+
 TEST_CASE("a trace's file is in Chrome's trace format", "[trace]") {
   const Json file = Json::parse(trace_json(made_trace()));
   for (const Json& event : file.at("traceEvents")) {
