@@ -9,7 +9,7 @@ namespace lockstep {
 
 /// What a loop of one's own does that no trainer, loader or checkpoint of Lockstep's records.
 enum class Phase : std::uint8_t {
-  step,  ///< one, around the others; a ZeroTrainer or DataParallel records steps without it
+  step,  ///< one, around the others; ZeroTrainer, DataParallel and ShardedOptimizer record theirs
   data,
   forward,  ///< with its loss
   backward,

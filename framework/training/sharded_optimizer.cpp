@@ -1,6 +1,7 @@
 #include "framework/training/sharded_optimizer.h"
 
 #include <algorithm>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -171,12 +172,20 @@ ShardedOptimizer::ShardedOptimizer(torch::nn::Module& module, const Make& make,
 ShardedOptimizer::~ShardedOptimizer() = default;
 
 void ShardedOptimizer::step(std::source_location where) {
-  const watch::RecordedSpan span(watch::track_here, {.kind = watch::SpanKind::update});
+  // The step is the one whose gradients a DataParallel has averaged; without one it is the next.
+  watch::Recorder::Track* const track = watch::track_here;
+  const std::uint64_t last = track != nullptr ? track->next_step() - 1 : 0;
+  const bool has_begun = step_ > 0 || last == 0;
+  step_ = last > step_ ? last : last + 1;
+  std::optional<watch::RecordedSpan> span(
+      std::in_place, track, watch::Recorder::Details{.kind = watch::SpanKind::update, .id = step_});
   const training::TrainerCall call({"ShardedOptimizer::step", axis_, where});
   // After this exchange no replica reads the old parameters any more.
   (void)flat_parameters_->adopt_replaced(call);
   if (optimizer_) optimizer_->step();
   flat_parameters_->publish();
+  span.reset();
+  if (track != nullptr && has_begun) track->end_step(step_);
 }
 
 void ShardedOptimizer::archive_state(const training::StateArchive& archive,

@@ -78,6 +78,7 @@ class ShardedOptimizer : public training::ArchivedState {
   training::ParameterClaims claims_;
   std::unique_ptr<training::FlatParameters> flat_parameters_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  std::uint64_t step_ = 0;  // the last, as the recorder has its number
 };
 
 }  // namespace lockstep
