@@ -130,7 +130,7 @@ std::string take_torchrun(Reader& reader, Whereabouts& found) {
   const auto agent = reader.look(
       {"TORCHELASTIC_USE_AGENT_STORE", "if True, the agent listens at MASTER_PORT itself"});
   meet_at(found, reader.text("MASTER_ADDR"),
-          reader.number("MASTER_PORT", 1, 65534) + (agent == "True" ? 1 : 0));
+          reader.number("MASTER_PORT", 1, 65535) + (agent == "True" ? 1 : 0));
   return "";
 }
 

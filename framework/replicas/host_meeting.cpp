@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -14,6 +15,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -157,6 +160,7 @@ class Meeting {
         who_(links.own() == 0 ? "" : str("host ", links.own(), ": ")) {}
 
   JobPlan meet() {
+    if (links_.own() != 0) wait_for_secret();
     const comm::Secret secret = secret_of(options_.hosts);
     // Before anybody is met.
     if (!options_.hosts.interface.empty()) (void)addresses_of_interface(options_.hosts.interface);
@@ -250,6 +254,27 @@ class Meeting {
         later, [&] { return links_.is_ready(first); },
         [&] { return str(first.name(), " did not say that the job begins"); });
     return begins_->plan;
+  }
+
+  // All hosts of an engine's job start at once, often with a home that they share: host 0 may be
+  // about to make the user's secret there.
+  void wait_for_secret() const {
+    const HostOptions& hosts = options_.hosts;
+    const bool is_by_engine = !hosts.job.empty() || !hosts.more_rendezvous.empty();
+    if (!is_by_engine || !hosts.secret_file.empty()) return;
+    const StopHandler nobody_is_met(stop_at_once);
+    if (stop_.signal() != 0) throw Stopped(stop_.signal());
+    const auto file = comm::Secret::default_file();
+    const auto begin = Clock::now();
+    bool is_told = false;
+    std::error_code missing;
+    while (!std::filesystem::exists(file, missing) && Clock::now() < begin + options_.timeout) {
+      if (!is_told && Clock::now() > begin + milliseconds(2000)) {
+        is_told = true;
+        log_info(str("waits for the secret ", file.string(), ", which host 0 makes"));
+      }
+      std::this_thread::sleep_for(milliseconds(50));
+    }
   }
 
   // At the first place where nobody else listens, which it returns.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -70,15 +71,17 @@ std::vector<Ended> on_hosts(const TemporaryFolder& folder, std::size_t hosts, co
   return ended;
 }
 
-// The same, by what Slurm tells tasks and no flags: the first of so many on each host.
+// The same, by what Slurm tells tasks and no flags: the first of so many on each host. They share a
+// folder for settings, and host 0 starts last.
 std::vector<Ended> in_slurm_step(const TemporaryFolder& folder, int hosts, const Flags& flags,
                                  int tasks_a_host = 1) {
   const auto tell = [](const char* name, const std::string& value) {
     ::setenv(name, value.c_str(), 1);
   };
   std::vector<std::unique_ptr<ChildProgram>> tasks;
-  for (int host = 0; host < hosts; ++host) {
+  for (int host = hosts; host-- > 0;) {
     tasks.push_back(std::make_unique<ChildProgram>([&, host] {
+      tell("XDG_CONFIG_HOME", folder.path().string());
       tell("SLURM_JOB_ID", str(::getppid()));  // a free port follows from it
       tell("SLURM_STEP_ID", "0");
       tell("SLURM_STEP_NUM_NODES", str(hosts));
@@ -92,6 +95,7 @@ std::vector<Ended> in_slurm_step(const TemporaryFolder& folder, int hosts, const
       return training(folder.path(), flags)();
     }));
   }
+  std::ranges::reverse(tasks);
   return mapped(tasks, [](const auto& task) { return task->wait(); });
 }
 
@@ -118,7 +122,8 @@ std::string secret_in(const TemporaryFolder& folder) {
 TEST_CASE("a job of several launchers ends as on one, and goes on with another number of them") {
   const TemporaryFolder folder;
   must_train(folder.path(), small_job() + Flags{"--output", "alone"});
-  const Flags flags = small_job() + Flags{"--secret-file", secret_in(folder), "--output", "run"};
+  const Flags job = small_job() + Flags{"--output", "run"};
+  const Flags flags = job + Flags{"--secret-file", secret_in(folder)};
   const auto check = [&](const std::vector<Ended>& ended, int hosts) {
     for (const Ended& end : ended) require_status(end, 0);
     CHECK(result_of(folder.path() / "run").at("hosts") == hosts);
@@ -137,7 +142,7 @@ TEST_CASE("a job of several launchers ends as on one, and goes on with another n
   const auto ports = engines::meeting_ports(static_cast<std::uint64_t>(::getpid()), 0);
   const Descriptor first_port = taken(ports[0]);
   const auto longer =
-      in_slurm_step(folder, 3, flags + set("trainer.steps=9") + Flags{"--resume", "auto"});
+      in_slurm_step(folder, 3, job + set("trainer.steps=9") + Flags{"--resume", "auto"});
   check(longer, 3);
   CHECK_THAT(longer[1].out + longer[1].err,
              ContainsSubstring(str("host 1 of 3, by Slurm (job ", ::getpid(),
