@@ -91,7 +91,7 @@ const std::string& whole_digest() {
 
 TEST_CASE("a full disk ends the run or is a warning, and earlier checkpoints remain") {
   REQUIRE(contains(whole_digest(), "parameters_sha256:"));
-  for (const std::string limits : {"size=1m", "nr_inodes=14"}) {
+  for (const std::string limits : {"size=1m", "nr_inodes=16"}) {
     on_small_disk(limits, [&](const fs::path& disk) {
       const Ended end = train(disk, job());
       expect(end.status == 1, "the status is not 1", end);

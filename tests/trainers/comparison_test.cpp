@@ -69,6 +69,23 @@ TEST_CASE("two runs of one config are equal but for time") {
   CHECK(json["runs"].size() == 2);
 }
 
+TEST_CASE("runs are the same where two have a figure of one step, whatever else one has") {
+  const TemporaryFolder home;
+  const fs::path a = ended_run(home.path() / "a");
+  const auto are_same_with = [&](const std::string& lines) {
+    return compare({a, ended_run(home.path() / "b", lines)}).has_same_figures;
+  };
+  const std::string stopped = R"({"step":15,"loss":0.375,"lr":1,"validation_accuracy":0.1})";
+  CHECK(are_same_with(kTwoSteps + stopped + "\n"));
+  CHECK(are_same_with("{\"step\":20,\"loss\":0.25,\"lr\":7,\"waiting_s\":3}\n"));
+  CHECK(!are_same_with("{\"step\":20,\"loss\":0.125}\n"));
+  CHECK(!are_same_with("{\"step\":20,\"loss\":null}\n"));
+  CHECK(!are_same_with(stopped + "\n"));  // nothing is shared
+  CHECK(!are_same_with(""));
+  ended_run(a, "{\"step\":20,\"loss\":null}\n");
+  CHECK(are_same_with("{\"step\":20,\"loss\":null}\n"));
+}
+
 TEST_CASE("what differs between runs is named: keys, figures, parameters") {
   const TemporaryFolder home;
   std::string other = kTwoSteps;
@@ -96,8 +113,8 @@ TEST_CASE("what differs between runs is named: keys, figures, parameters") {
       {a, a, ended_run(home.path() / "going", kTwoSteps, read_text(a / "config.yaml"), "")});
   CHECK(!unfinished.are_equal());
   CHECK(lines_of(comparison_text(unfinished, 80)).back() ==
-        "Their configs are the same. Their figures are the same at each step. Not all have ended: "
-        "only then are parameters compared.");
+        "Their configs are the same. Their figures are the same at each step that they share. Not "
+        "all have ended: only then are parameters compared.");
   ended_run(a, "no line\n");
   CHECK_THAT(message_of<DataError>([&] {
                (void)compare({b, a});

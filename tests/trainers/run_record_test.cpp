@@ -63,18 +63,6 @@ TEST_CASE("a run's metrics are series by name, in short and point by point") {
   CHECK(lines[2].elapsed_s == 1.75);
 }
 
-TEST_CASE("series are told apart by their values and steps, not by their times") {
-  const TemporaryFolder home;
-  const auto digest = [&](const std::string& name, const std::string& lines) {
-    return read_run(made_run(home.path() / name, lines)).series.at("loss").digest;
-  };
-  const std::string line = R"({"step":1,"elapsed_s":0.5,"loss":2.0})";
-  const auto first = digest("a", line + "\n");
-  CHECK(digest("b", R"({"step":1,"elapsed_s":7.5,"loss":2.0})") == first);
-  CHECK(digest("c", R"({"step":1,"elapsed_s":0.5,"loss":2.5})") != first);
-  CHECK(digest("d", R"({"step":2,"elapsed_s":0.5,"loss":2.0})") != first);
-}
-
 TEST_CASE("a last line that was cut off is passed over, any other damage is named") {
   const TemporaryFolder home;
   CHECK(read_run(made_run(home.path() / "cut", kLines + R"({"step":4,"lo)")).lines == 4);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <set>
@@ -36,6 +38,32 @@ struct Row {
     return std::ranges::any_of(cells,
                                [&](const std::string& cell) { return cell != cells.front(); });
   }
+};
+
+// The figures of runs by their names and steps.
+class SharedFigures {
+ public:
+  // A line of a run's metrics.
+  void add(const MetricsLine& line, std::size_t run) {
+    for (const auto& [name, value] : line.numbers) {
+      if (!is_figure(name)) continue;
+      const auto [place, is_new] = values_.try_emplace({name, line.step}, Of{value, run});
+      const Of& first = place->second;
+      if (first.run == run) continue;
+      are_shared_ = true;
+      const bool is_same = first.value == value || (std::isnan(first.value) && std::isnan(value));
+      are_same_ = are_same_ && is_same;
+    }
+  }
+  [[nodiscard]] bool are_same() const { return are_shared_ && are_same_; }
+
+ private:
+  struct Of {
+    double value;
+    std::size_t run;  // the first that has it
+  };
+  std::map<std::pair<std::string, std::int64_t>, Of> values_;
+  bool are_shared_ = false, are_same_ = true;
 };
 
 std::string config_value(const ListedRun& run, const std::string& key) {
@@ -118,8 +146,9 @@ std::string verdict_of(const Comparison& comparison) {
   const auto differ = std::ssize(comparison.differing);
   return str(differ == 0 ? "Their configs are the same."
                          : str("Their configs differ in ", counted(differ, "key"), "."),
-             comparison.has_same_figures ? " Their figures are the same at each step."
-                                         : " Their figures differ.",
+             comparison.has_same_figures
+                 ? " Their figures are the same at each step that they share."
+                 : " Their figures differ.",
              !same_parameters   ? " Not all have ended: only then are parameters compared."
              : *same_parameters ? " Their parameters are the same."
                                 : " Their parameters differ.");
@@ -130,8 +159,12 @@ std::string verdict_of(const Comparison& comparison) {
 Comparison compare(const std::vector<fs::path>& folders) {
   Comparison comparison;
   std::set<std::string> keys;
+  SharedFigures figures;
   for (const fs::path& folder : folders) {
-    ListedRun& run = comparison.runs.emplace_back(listed_run(folder));
+    const auto add = [&, number = comparison.runs.size()](const MetricsLine& line) {
+      figures.add(line, number);
+    };
+    ListedRun& run = comparison.runs.emplace_back(listed_run(folder, add));
     require<DataError>(run.damage.empty(), run.damage);
     for (const auto& [key, value] : run.record.config) keys.insert(key);
   }
@@ -145,11 +178,7 @@ Comparison compare(const std::vector<fs::path>& folders) {
       comparison.differing.push_back(key);
     }
   }
-  comparison.has_same_figures = all([&](const ListedRun& run) {
-    return std::ranges::equal(run.figures, first.figures, [](const Figure& a, const Figure& b) {
-      return a.name == b.name && a.digest == b.digest;
-    });
-  });
+  comparison.has_same_figures = figures.are_same();
   const std::string sha256 = parameters_sha256(first.record);
   if (all([](const ListedRun& run) { return !parameters_sha256(run.record).empty(); })) {
     comparison.has_same_parameters =

@@ -15,8 +15,10 @@ namespace lockstep::report {
 /// Runs side by side.
 struct Comparison {
   std::vector<ListedRun> runs;  ///< called by their folders' names or, where two are alike, paths
-  std::vector<std::string> differing;            ///< the keys of their configs whose values do
-  bool has_same_figures = false;                 ///< all, with the same values at the same steps
+  std::vector<std::string> differing;  ///< the keys of their configs whose values do
+  /// Those that two runs have of one step: a run that has stopped on its way has more than others.
+  /// Not where they share none.
+  bool has_same_figures = false;
   std::optional<bool> has_same_parameters = {};  ///< none: not all have a result
 
   /// Whether only time tells them apart.

@@ -26,6 +26,11 @@ bool is_metric(const std::string& name) {
 
 }  // namespace
 
+bool is_figure(const std::string& name) {
+  return name == kLoss || name.starts_with(kValidation) || name.starts_with(kTest) ||
+         name.starts_with(kEval);
+}
+
 std::optional<bool> higher_is_better(const std::string& figure) {
   for (const std::string& prefix : {std::string(), kValidation, kTestBest, kTest}) {
     const std::string metric = figure.substr(std::min(prefix.size(), figure.size()));
@@ -38,7 +43,7 @@ std::optional<bool> higher_is_better(const std::string& figure) {
 std::vector<Figure> figures_of(const RunRecord& run) {
   std::vector<Figure> figures;
   const auto add = [&](const std::string& name, const SeriesSummary& series) {
-    Figure figure{.name = name, .last = series.last, .best = {}, .digest = series.digest};
+    Figure figure{.name = name, .last = series.last, .best = {}};
     const std::optional<bool> is_higher = higher_is_better(name);
     if (is_higher) figure.best = *is_higher ? series.greatest : series.least;
     figures.push_back(figure);

@@ -13,12 +13,14 @@ namespace lockstep::report {
 /// as its metric says; none for what no metric of metric_registry() is the figure of.
 [[nodiscard]] std::optional<bool> higher_is_better(const std::string& figure);
 
+/// Whether a number of a line of metrics is a figure: the training's loss, or one of evaluations.
+[[nodiscard]] bool is_figure(const std::string& name);
+
 /// What a run came to by one figure.
 struct Figure {
   std::string name;                ///< "loss", "validation_accuracy", "test_loss", "test_best_loss"
   Point last = {};                 ///< the last time that it was measured
   std::optional<Point> best = {};  ///< the first of equal ones; none where its metric is unknown
-  std::uint64_t digest = 0;        ///< of all its values and their steps
 };
 
 /// The training's loss and the figures of its evaluations: of the validation set, of the test set

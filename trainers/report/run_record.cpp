@@ -1,7 +1,6 @@
 #include "trainers/report/run_record.h"
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -200,11 +199,6 @@ std::optional<double> age_of(const fs::path& path) {
 }
 
 void add(const Point& point, SeriesSummary& series) {
-  constexpr std::uint64_t kPrime = 0x9e3779b97f4a7c15;
-  for (const auto bits :
-       {static_cast<std::uint64_t>(point.step), std::bit_cast<std::uint64_t>(point.value)}) {
-    series.digest = std::rotl((series.digest ^ bits) * kPrime, 29);
-  }
   ++series.points;
   series.last = point;
   if (!std::isfinite(point.value)) return;

@@ -52,9 +52,8 @@ struct SeriesSummary {
   /// Of the finite values, the first of equal ones; none if none is finite.
   std::optional<Point> least = {};
   std::optional<Point> greatest = {};
-  double sum = 0;            ///< of the finite values,
-  std::int64_t finite = 0;   ///< of which there are so many
-  std::uint64_t digest = 0;  ///< of all steps and values: series with equal ones are the same
+  double sum = 0;           ///< of the finite values,
+  std::int64_t finite = 0;  ///< of which there are so many
 
   /// Of the finite values.
   [[nodiscard]] std::optional<double> mean() const {

@@ -138,11 +138,11 @@ std::string field_of(const Json& value) {
 
 }  // namespace
 
-ListedRun listed_run(const fs::path& folder) {
+ListedRun listed_run(const fs::path& folder, const TakeLine& take) {
   const fs::path path = folder.has_filename() ? folder : folder.parent_path();
   ListedRun run{.name = path.filename().string()};
   try {
-    run.record = read_run(path);
+    run.record = read_run(path, take);
     run.figures = figures_of(run.record);
   } catch (const Error& error) {
     run.damage = error.what();

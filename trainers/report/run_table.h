@@ -21,8 +21,8 @@ struct ListedRun {
   std::string damage = {};  ///< why its folder can't be read; then nothing else is known
 };
 
-/// Reads the folder of a run; what is wrong with it becomes `damage`.
-[[nodiscard]] ListedRun listed_run(const std::filesystem::path& folder);
+/// Reads the folder of a run, as read_run(); what is wrong with it becomes `damage`.
+[[nodiscard]] ListedRun listed_run(const std::filesystem::path& folder, const TakeLine& take = {});
 
 /// Calls runs by their folders' paths, if two of them have one name.
 void tell_apart(std::vector<ListedRun>& runs);
