@@ -86,17 +86,20 @@ document.body.dataset.opened = String(performance.now());
 
 
 def make_run(folder, lines):
-    """A run with so many lines of metrics, skipped steps, parts of its steps and an evaluation now and then."""
+    """A run with so many lines of metrics, skipped steps, a stall, parts of its steps and an evaluation now and then."""
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(
         f"model: {{name: mlp, hidden: [1024, 1024]}}\ndata: {{name: images, classes: [cat, {json.dumps(HOSTILE)}]}}\n"
         "parallel: {replicas: 4}\n" + "trainer:\n" + "".join(f"  key_{i}: {i}\n" for i in range(20)))
+    (folder / "events.jsonl").write_text(
+        json.dumps({"time": 0, "event": "started", "steps": 0, "command": "train --output " + HOSTILE}) + "\n" +
+        json.dumps({"time": 0.172 * 0.6 * lines, "event": "stalled", "text": f"stalled for 15 s in {HOSTILE * 4}"}) + "\n")
     draw = random.Random(lines)
     with open(folder / "metrics.jsonl", "w") as out:
         for i in range(1, lines + 1):
             step, noise = 20 * i, draw.random()
             fall = math.exp(-4 * i / lines)
-            line = {"step": step, "elapsed_s": 0.172 * i, "samples": 128 * step, "epoch": 1 + i // 24,
+            line = {"step": step, "time": 0.172 * i, "elapsed_s": 0.172 * i, "samples": 128 * step, "epoch": 1 + i // 24,
                     "loss": 0.2 + 2.1 * fall + 0.2 * noise * noise, "lr": 0.001 * math.cos(1.5 * i / lines),
                     "samples_per_s": 16000 + 900 * noise, "gradient_norm": 0.5 + noise + 3 * fall}
             if i == lines // 2:
@@ -105,6 +108,7 @@ def make_run(folder, lines):
                 line["skipped_steps"] = 1 if i < 3 * lines // 4 else 4
             line["parts"] = {name: share + 0.02 * draw.random()
                              for name, share in (("data", 0.1), ("forward", 0.3), ("backward", 0.5))}
+            line["replica_own_s"] = {str(replica): 0.9 + 0.1 * replica * draw.random() for replica in range(4)}
             out.write(json.dumps(line) + "\n")
             if i % max(lines // 50, 1) == 0:
                 loss = 0.25 + 2.1 * fall
@@ -126,7 +130,8 @@ def make_run(folder, lines):
     (folder / "result.json").write_text(json.dumps({
         "steps": 20 * lines, "replicas": 4, "loss": 0.31, "test": {"loss": 0.3, "accuracy": 0.9, HOSTILE: 1},
         "parameters_sha256": "d34542fecf0dc99ccf5276ccfbb2bd2049ae27b1fd54c59fa0c29263f49c361b", "libtorch": "1.13.0",
-        "memory": {"predicted": memory, "measured": memory, "rest": 1234567}}))
+        "memory": {"predicted": memory, "measured": memory, "rest": 1234567,
+                   "replicas": [{"host": i // 2, "resident": 20000000} for i in range(4)]}}))
 
 
 def chromium(*flags):
