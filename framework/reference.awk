@@ -89,6 +89,7 @@ is_page {
       else if (page == "README.md" && sub(/^## /, "<h2>@anchor " id " ")) $0 = $0 "</h2>"
       else $0 = substr($0, 2) " {#" id "}"
     }
+    gsub(/<\/?(picture|source)[^>]*>/, "")  # Doxygen knows neither: the picture for light pages stays
     rest = $0
     $0 = ""
     while (match(rest, /\]\([^) ]+\)|src="[^"]+"/)) {

@@ -165,7 +165,7 @@ def interrupted_run(train, run):
     then the whole job is killed, and goes on in one worker."""
     config = [train, "--config", "configs/fashion_mnist_mlp.yaml", "--output", run]
     settings = ["trainer.epochs=2", "trainer.log_every=20", "trainer.eval_every=200", "checkpoint.every=100",
-                "parallel.stall_warn_s=0.5"]
+                "parallel.stall_warn_s=1"]
     flags = [word for setting in settings for word in ("--set", setting)]
     job = subprocess.Popen(config + flags + ["--max-restarts", "1"], stdout=subprocess.DEVNULL)
 
@@ -178,16 +178,16 @@ def interrupted_run(train, run):
         children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
         return int(children[-1])
 
-    wait_for(300)
+    wait_for(200)
     stopped = replica()
     os.kill(stopped, signal.SIGSTOP)
-    time.sleep(1.5)
+    time.sleep(2.5)
     os.kill(stopped, signal.SIGCONT)
-    wait_for(560)
+    wait_for(460)
     os.kill(replica(), signal.SIGKILL)
     while "restarts" not in json.dumps(lines_of(run)):
         time.sleep(0.05)
-    wait_for(1060)
+    wait_for(760)
     job.kill()
     job.wait()
     subprocess.run(config + flags + ["--resume", "auto", "--workers", "1"], check=True, stdout=subprocess.DEVNULL)
@@ -233,7 +233,7 @@ def main():
         check_interrupted(page)
         for is_dark in (False, True):
             name = f"report-{'dark' if is_dark else 'light'}.png"
-            chromium(f"--blink-settings=preferredColorScheme={0 if is_dark else 1}", "--window-size=1040,640",
+            chromium(f"--blink-settings=preferredColorScheme={0 if is_dark else 1}", "--window-size=1040,795",
                      "--virtual-time-budget=3000", f"--screenshot={(flags.readme or flags.pictures) / name}", page.as_uri())
             print(name)
 
