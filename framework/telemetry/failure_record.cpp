@@ -130,7 +130,7 @@ std::string text_of(const Event& event) {
   return is_call(event) && !event.name.empty() ? event.name : "its " + event.kind;
 }
 
-// Whether its replica has done something else since, rather than to have failed in it.
+// Whether its replica has done something else since. A wait that the failure ends is no such.
 bool is_long_over(const Event& event) {
   return event.end_s && *event.end_s < -kLongOver;
 }
@@ -154,11 +154,7 @@ std::string doing_text(const Replica& replica, const std::vector<const Replica*>
   if (last == nullptr) return "nothing is recorded";
   const bool is_stopped = open_event(replica, SpanKind::pause) != nullptr;
   std::string text = is_stopped ? "stopped by a signal, " : "";
-  if (is_long_over(*last)) {
-    text += "in code of its own since ";
-  } else {
-    text += last->end_s ? "last in " : "in ";
-  }
+  text += is_long_over(*last) ? "in code of its own since " : "in ";
   if (last->kind == watch::name_of(SpanKind::step)) return text + "step " + last->id;
   text += text_of(*last);
   const Event* const operation = open_event(replica, SpanKind::operation);

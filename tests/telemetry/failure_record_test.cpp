@@ -95,7 +95,9 @@ TEST_CASE("people are told which replica was stopped, and which had come back fr
   JobFailure failure{.verdict = "Timeout", .noticed = kNoticed};
   failure.replicas = {
       recording(0, {event(SpanKind::step, 600, 500, 6), event(SpanKind::update, 550, 501, 6)}),
-      recording(1, {event(SpanKind::step, 600, -1, 7)})};
+      recording(1, {event(SpanKind::step, 600, -1, 7)}),
+      recording(2, {event(SpanKind::collective, 412, 2, 71, "pmean")}),
+      recording(3, {event(SpanKind::collective, 411, -1, 71, "pmean")})};
   failure.replicas[1].tracks.push_back(
       {.track = "launcher", .begun = 1, .spans = {event(SpanKind::pause, 400, -1, 0)}});
   CHECK(without_time(failure_text({failure_record(failure, "v")})) ==
@@ -103,6 +105,7 @@ TEST_CASE("people are told which replica was stopped, and which had come back fr
         "  Timeout\n"
         "replica 0: in code of its own since its update, step 6, for 0.501 s\n"
         "replica 1: stopped by a signal, in step 7, for 0.600 s\n"
+        "replicas 2, 3: in pmean, to which replicas 0, 1 had not come, for 0.410 s\n"
         "v\n");
 }
 
