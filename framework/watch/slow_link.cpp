@@ -12,7 +12,7 @@ constexpr std::size_t kFewRates = 10;
 // Links on one switch differ by less, even where a machine is busy.
 constexpr double kSlowRate = 1.0 / 3;
 // A link that makes steps longer by less is not worth a word.
-constexpr double kSlow = 0.1;
+constexpr double kSlowLink = 0.1;
 
 }  // namespace
 
@@ -65,7 +65,7 @@ std::optional<SlowLink> slow_link(const LinkRates& rates, const std::vector<Step
     return std::min(step.exposed, saved);
   }));
   const double total = median_of(mapped(steps, &StepPace::total));
-  if (!(slow.seconds_a_step > kSlow * total)) return std::nullopt;
+  if (!(slow.seconds_a_step > kSlowLink * total)) return std::nullopt;
   slow.share = slow.seconds_a_step / total;
   return slow;
 }
