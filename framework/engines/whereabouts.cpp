@@ -218,10 +218,7 @@ std::string take_slurm(Reader& reader, Whereabouts& found) {
     }
   }
   found.starter = "srun";
-  found.one_task_a_host = "srun --ntasks-per-node=1";
-  const auto cores = reader.look(
-      {"SLURM_JOB_CPUS_PER_NODE", "the job's cores on each host; only told, as srun -c"});
-  if (cores) found.one_task_a_host += str(" -c ", std::ranges::min(numbers_of_nodes(*cores)));
+  found.one_task_a_host = "srun --ntasks-per-node=1 -c CORES";
   found.hosts = reader.number("SLURM_STEP_NUM_NODES", 1, kMostHosts);
   found.host = reader.number("SLURM_NODEID", 0, found.hosts - 1);
   (void)reader.number("SLURM_PROCID", 0, all - 1);

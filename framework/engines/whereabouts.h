@@ -41,7 +41,8 @@ struct Whereabouts {
   std::int64_t local_tasks = 1;
   std::vector<std::int64_t> tasks{};  ///< of each host; empty if that is not known
   std::string starter{};              ///< what starts tasks: "srun"
-  std::string one_task_a_host{};  ///< how it starts one on each host: "srun --ntasks-per-node=1"
+  /// How it starts one on each host: "srun --ntasks-per-node=1 -c CORES".
+  std::string one_task_a_host{};
 
   std::vector<ReadVariable> read{};  ///< in their order
   /// Why this host is alone though variables of an engine are set, in one line; else "".

@@ -21,7 +21,7 @@ Whereabouts started_by_srun(const Numbers& tasks) {
           .local_tasks = tasks[0],
           .tasks = tasks,
           .starter = "srun",
-          .one_task_a_host = "srun --ntasks-per-node=1 -c 4"};
+          .one_task_a_host = "srun --ntasks-per-node=1 -c CORES"};
 }
 
 Numbers shares(const Numbers& tasks, std::int64_t replicas) {
@@ -52,7 +52,7 @@ TEST_CASE("tasks that do not add up are refused with the command that would be r
         }) ==
         "srun has started 4 tasks on 2 hosts (3, 1), and 6 replicas can't be shared out as they "
         "are: take a multiple of 4 replicas, or start one task on each host: srun "
-        "--ntasks-per-node=1 -c 4 train …");
+        "--ntasks-per-node=1 -c CORES train …");
   const Whereabouts uneven{.engine = Engine::torchrun,
                            .host = 1,
                            .hosts = 2,
@@ -77,6 +77,6 @@ TEST_CASE("one task on each host is all that a program without shares takes") {
   where.host = where.local_tasks = 1;
   CHECK(refusal(where) ==
         "srun has started 4 tasks on 2 hosts, but one on each host runs all its replicas: srun "
-        "--ntasks-per-node=1 -c 4 train …; --engine none makes each a run of its own");
+        "--ntasks-per-node=1 -c CORES train …; --engine none makes each a run of its own");
   CHECK_THAT(refusal(started_by_srun({4})), ContainsSubstring("4 tasks on 1 host, but one"));
 }

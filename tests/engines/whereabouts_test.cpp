@@ -295,7 +295,7 @@ TEST_CASE("tasks of a host know each other's number") {
   CHECK(third.local_rank == 2);
   CHECK(third.local_tasks == 3);
   CHECK(third.tasks == std::vector<std::int64_t>{3, 1});
-  CHECK(third.one_task_a_host == "srun --ntasks-per-node=1 -c 4");
+  CHECK(third.one_task_a_host == "srun --ntasks-per-node=1 -c CORES");
   CHECK(third.rendezvous.size() == 8);
   CHECK(third.rendezvous[7] == "node0:62651");
   const Whereabouts uneven = found(kTorchrun + "WORLD_SIZE=3 LOCAL_WORLD_SIZE=2");

@@ -169,7 +169,7 @@ TEST_CASE(
       check_status(end, 2);
       CHECK_THAT(end.err, ContainsSubstring("srun has started 4 tasks on 2 hosts, but one on each "
                                             "host runs all its replicas: srun "
-                                            "--ntasks-per-node=1 train …"));
+                                            "--ntasks-per-node=1 -c CORES train …"));
     }
   }
   CHECK(fs::is_empty(folder.path()));
