@@ -216,7 +216,7 @@ TEST_CASE("an output folder that holds a run is refused and left as it is") {
                ContainsSubstring("output folder run holds a run already (its result.json): name "
                                  "another one"));
     CHECK(files() == before);
-    CHECK(entries(folder.path() / "run") == 6);
+    CHECK(entries(folder.path() / "run") == 7);
   }
 }
 

@@ -101,7 +101,7 @@ TEST_CASE("the pmean example ends where it must, in processes as in threads") {
       CHECK_THAT(end.err, ContainsSubstring("LibTorch "));
       CHECK(result["launch"] == launch);
       CHECK(result["replicas"] == n);
-      CHECK(entries(folder.path() / launch) == 6);
+      CHECK(entries(folder.path() / launch) == 7);
     }
     CHECK(digest_of(folder.path() / "processes") == digest_of(folder.path() / "threads"));
     if (n != 2) continue;
@@ -224,7 +224,7 @@ TEST_CASE("the output folder's files have what is documented") {
   const Flags flags = mlp(2) + Flags{"--output", "run"} + set("trainer.eval_every=20");
   must_train(folder.path(), flags);
   const auto run = folder.path() / "run";
-  CHECK(entries(run) == 6);
+  CHECK(entries(run) == 8);
 
   const auto result = result_of(run);
   CHECK(fields(result) == std::vector<std::string>{"backend", "blas", "command", "cores", "cpu",
