@@ -299,15 +299,16 @@ TEST_CASE("the fingerprints of data are taken once for a run, by the process tha
                "data: {name: noted, validation: 0.5}\n"
                "parallel: {replicas: 3, workers: 2}\n"
                "checkpoint: {every: 1}\n");
-  const Flags preloaded{"/usr/bin/env", "LD_PRELOAD=" SECOND_THREAD};
   // Returns who has taken them.
-  const auto takers = [&](const Flags& program, const Flags& flags, int status) {
+  const auto takers = [&](bool has_threads, const Flags& flags, int status) {
     fs::remove(folder.path() / "fingerprints");
-    ChildProgram child(program + Flags{OWN_TRAIN_BINARY, "--config", "noted.yaml"} + flags,
-                       folder.path());
+    const Flags all = Flags{"--config", "noted.yaml"} + flags;
+    const Flags program{"/usr/bin/env", "LD_PRELOAD=" SECOND_THREAD, OWN_TRAIN_BINARY};
+    ChildProgram child = has_threads ? ChildProgram(program + all, folder.path())
+                                     : ChildProgram(own_training(folder.path(), all));
     const Ended end = child.wait();
     check_status(end, status);
-    CHECK((end.err.find("can't be forked") != std::string::npos) == (program == preloaded));
+    CHECK((end.err.find("can't be forked") != std::string::npos) == has_threads);
     if (!fs::exists(folder.path() / "fingerprints")) return Flags{};
     Flags who = lines_of(read_text(folder.path() / "fingerprints"));
     for (std::string& pid : who) pid = pid == std::to_string(child.pid()) ? "launcher" : "other";
@@ -315,16 +316,16 @@ TEST_CASE("the fingerprints of data are taken once for a run, by the process tha
   };
   const Flags once{"launcher"};
   const Flags longer = set("trainer.epochs=2") + Flags{"--resume", "auto", "--output"};
-  CHECK(takers({}, {"--output", "run"}, 0) == once);
-  CHECK(takers({}, longer + Flags{"run"}, 0) == once);
-  CHECK(takers({}, {"--output", "threads", "--launch", "threads"}, 0) == once);
+  CHECK(takers(false, {"--output", "run"}, 0) == once);
+  CHECK(takers(false, longer + Flags{"run"}, 0) == once);
+  CHECK(takers(false, {"--output", "threads", "--launch", "threads"}, 0) == once);
   // Workers that are the program started again have them from their launcher.
-  CHECK(takers(preloaded, {"--output", "again"}, 0) == once);
-  CHECK(takers(preloaded, longer + Flags{"again"}, 0) == once);
+  CHECK(takers(true, {"--output", "again"}, 0) == once);
+  CHECK(takers(true, longer + Flags{"again"}, 0) == once);
   // Where nothing would say them they are not taken, nor for a job that can't run.
-  CHECK(takers({}, {"--dry-run"}, 0).empty());
-  CHECK(takers({}, {"--output", "none", "--set", "checkpoint=none"}, 0).empty());
-  CHECK(takers({}, {"--output", "refused", "--set", "trainer.freeze=[x]"}, 2).empty());
+  CHECK(takers(false, {"--dry-run"}, 0).empty());
+  CHECK(takers(false, {"--output", "none", "--set", "checkpoint=none"}, 0).empty());
+  CHECK(takers(false, {"--output", "refused", "--set", "trainer.freeze=[x]"}, 2).empty());
 }
 
 TEST_CASE("a model of LibTorch's modules with dropout has one digest, wherever it trains") {

@@ -44,14 +44,19 @@ Ended must_train(const std::filesystem::path& folder, const Flags& flags,
   return end;
 }
 
-Ended own_train(const std::filesystem::path& folder, const Flags& flags, const Flags& environment) {
-  return run_forked([&] {
+std::function<int()> own_training(const std::filesystem::path& folder, const Flags& flags,
+                                  const Flags& environment) {
+  return [=] {
     for (const std::string& variable : environment) {
       const std::size_t end = variable.find('=');
       ::setenv(variable.substr(0, end).c_str(), variable.c_str() + end + 1, 1);
     }
     return run(own_main, folder, Flags{OWN_TRAIN_BINARY} + flags);
-  });
+  };
+}
+
+Ended own_train(const std::filesystem::path& folder, const Flags& flags, const Flags& environment) {
+  return run_forked(own_training(folder, flags, environment));
 }
 
 std::string refusal(const std::filesystem::path& folder, const Flags& flags,

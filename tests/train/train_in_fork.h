@@ -19,7 +19,9 @@ namespace lockstep::testing {
 /// The same, and the test ends here unless the status is 0.
 Ended must_train(const std::filesystem::path& folder, const Flags& flags,
                  std::source_location where = std::source_location::current());
-/// As train(), but the program of own_train.cpp, with variables of the environment as NAME=VALUE.
+/// As these, but the program of own_train.cpp, with variables of the environment as NAME=VALUE.
+[[nodiscard]] std::function<int()> own_training(const std::filesystem::path& folder,
+                                                const Flags& flags, const Flags& environment = {});
 [[nodiscard]] Ended own_train(const std::filesystem::path& folder, const Flags& flags,
                               const Flags& environment = {});
 /// What train() writes to stderr where it ends with status 2, as it must.

@@ -143,7 +143,9 @@ TEST_CASE("a limit on the size of files (ulimit -f) counts as a full disk where 
   // In blocks of 512 bytes: 64 MiB, which the memory of one replica fits into. A checkpoint of this
   // model takes 82 MB.
   const std::string limit = "ulimit -f 131072";
-  const Flags flags = limited_job() + set("model.hidden=[2048,2048,512] data.batch_size=500") +
+  const Flags flags = limited_job() +
+                      set("model.hidden=[2048,2048,512] data.name=synthetic data.features=784 "
+                          "data.samples=200 data.test_samples=10 data.batch_size=10") +
                       Flags{"--replicas", "1", "--launch", "threads"};
   const TemporaryFolder folder;
   const Ended end = train_under(limit, folder, flags);
