@@ -97,7 +97,7 @@ TEST_CASE("samples of text in a report change no bit of the run") {
         "data: {name: pmean_example, batch_size: 2}\n"
         "optimizer: {name: adam, lr: 0.01}\n"
         "parallel: {replicas: 2, " +
-            more + "\ntrainer: {steps: 4, eval_every: 1}\n",
+            more + "\ntrainer: {steps: 2, eval_every: 1}\n",
         "test");
     train_in_map(config, {.train = samples, .test = samples}, {.output = folder.path() / name});
     return result_in(folder.path() / name);
