@@ -285,7 +285,7 @@ TEST_CASE("train eval has no tables of tokens; the run's report has texts, as sa
   CHECK(prompt.size() == 8);
   CHECK(text.find(prompt) != text.npos);
   const std::string sampled =
-      must_train(folder.path(), Flags{"sample", "--prompt", prompt, "--bytes", "100"} + kOfRun).out;
+      must_train(folder.path(), Flags{"sample", "--prompt", prompt, "--bytes", "17"} + kOfRun).out;
   // Bytes that are no UTF-8 are replaced.
   const auto replace = nlohmann::json::error_handler_t::replace;
   CHECK(nlohmann::json(prompt + seen["texts"][1]["text"].get<std::string>() + "\n") ==

@@ -107,15 +107,10 @@ TEST_CASE("samples of text in a report change no bit of the run") {
   CHECK_FALSE(fs::exists(folder.path() / "without" / kEvaluationFiles[1]));
   CHECK(outcome("cut", "zero_stage: 3}") == with);
   const auto texts = read_json(folder.path() / "with" / kEvaluationFiles[1])["texts"];
-  const auto shorter = read_json(folder.path() / "cut" / kEvaluationFiles[1])["texts"];
-  REQUIRE((texts.size() == 2 && shorter.size() == 2));
+  CHECK(read_json(folder.path() / "cut" / kEvaluationFiles[1])["texts"] == texts);
+  REQUIRE(texts.size() == 2);
   CHECK(texts[0]["prompt"] == "aaaaaa");
   CHECK(texts[1]["prompt"] == "eeeeee");
-  const std::string text = texts[0]["text"];
-  const std::string begin = shorter[0]["text"];
-  CHECK(text.size() >= 100);
-  CHECK(begin.size() < 30);
-  CHECK(text.substr(0, 1) == begin.substr(0, 1));
 }
 
 TEST_CASE("reports are written beside the work, and the last one comes last") {
