@@ -90,8 +90,9 @@ TEST_CASE("an engine's variables say which host this is, and flags win one by on
   CHECK(flags.hosts.count == 2);
   CHECK(flags.hosts.rank == 1);
   CHECK(flags.hosts.rendezvous == "node0:29500");
-  CHECK(parse_arguments({"--config", "a.yaml", "--rendezvous", "a:1", "--nnodes", "3"})
-            .hosts.count == 3);
+  CHECK(
+      parse_arguments({"--config", "a.yaml", "--rendezvous", "a:1", "--nnodes", "3"}).hosts.count ==
+      3);
   CHECK_THAT(refusal({}), ContainsSubstring("does not say where the first is: add --rendezvous"));
   CHECK_THAT(refusal({"--engine", "slurm"}), ContainsSubstring("SLURM_JOB_ID is not set"));
   CHECK(refusal({"--engine", "lsf"}) ==

@@ -173,7 +173,8 @@ class Trainer::Run {
       const auto whole = zero_->whole_parameters();
       reporter_.print_parameters("original parameters: ", *model_);
     }
-    if (reporter_.writes()) {
+    // Of a folder that is gone the first line of metrics tells.
+    if (reporter_.writes() && std::filesystem::exists(options_.output)) {
       RunResult job = result_of_job(config_, resume_);
       job.steps = state_.steps;
       note_start(options_.output, job);
