@@ -355,14 +355,19 @@ const std::vector<Dialect>& dialects() {
 }
 
 // Flags and variables of Lockstep's win one by one over what an engine says. Who counts hosts
-// otherwise than the engine has each task be one.
+// otherwise than the engine, or numbers them, has each task be one. Of one host this is host 0.
 void take_own(Reader& reader, Whereabouts& found) {
   const auto hosts = reader.look({kHosts, "hosts"});
   const auto host = reader.look({kHost, "this host's number"});
   const auto rendezvous = reader.look({kRendezvous, "where the hosts meet"});
+  const std::int64_t of_engine = found.hosts;
   if (hosts) found.hosts = reader.number(kHosts, 1, kMostHosts);
-  if (host) found.host = reader.number(kHost, 0, kMostHosts);
-  if (hosts || host) {
+  if (host) {
+    found.host = reader.number(kHost, 0, kMostHosts);
+  } else if (found.hosts == 1) {
+    found.host = 0;
+  }
+  if (host || found.hosts != of_engine) {
     found.local_rank = 0;
     found.local_tasks = 1;
     found.tasks.clear();
@@ -375,6 +380,11 @@ void take_own(Reader& reader, Whereabouts& found) {
           found.hosts,
           " hosts and does not say where the first is: add --rendezvous HOST:PORT, an ",
           "address of host 0 and a free port there");
+}
+
+// Whether a user says that this host is alone: then there is nothing to tell.
+bool is_said_to_be_alone(Reader& reader) {
+  return reader.look({kHosts, "hosts"}) == "1" && !reader.look({kHost, "this host's number"});
 }
 
 // What the variables of this dialect say, if they are complete and speak of this process. Otherwise
@@ -448,7 +458,9 @@ Whereabouts find_whereabouts(const Surroundings& here, std::optional<Engine> wan
     }
     if (found.engine == Engine::none) {
       if (wanted && wanted != Engine::none) throw ValueError(not_there(*wanted, because));
-      if (!because.empty()) found.alone_because = because + ": this host alone";
+      if (!because.empty() && !is_said_to_be_alone(reader)) {
+        found.alone_because = because + ": this host alone";
+      }
     }
   } catch (const ValueError& error) {
     found.refusal = error.what();

@@ -45,7 +45,8 @@ struct Whereabouts {
   std::string one_task_a_host{};
 
   std::vector<ReadVariable> read{};  ///< in their order
-  /// Why this host is alone though variables of an engine are set, in one line; else "".
+  /// Why this host is alone though variables of an engine are set, in one line; else "", also where
+  /// --nnodes 1 says so.
   std::string alone_because{};
   /// Why this process may not run at all, and what to write instead; else "".
   std::string refusal{};

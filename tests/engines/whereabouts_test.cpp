@@ -265,6 +265,43 @@ TEST_CASE("flags win one by one over variables of ours, and these over an engine
         "refused: --node-rank is x, but must be a whole number from 0 to 1000000");
 }
 
+TEST_CASE(
+    "tasks are as the engine has started them unless hosts are counted or numbered otherwise") {
+  Surroundings here = surroundings(kCyclic + "SLURM_PROCID=2 SLURM_NODEID=0 SLURM_LOCALID=1");
+  here.flags = {{"--nnodes", "2"}};
+  CHECK(said(find_whereabouts(here)) ==
+        "host 0 of 2, by Slurm (job 18, step 3), 3 tasks here; they meet at node0:62595");
+  CHECK(find_whereabouts(here).tasks == std::vector<std::int64_t>{3, 1});
+  const std::vector<std::map<std::string, std::string>> each_task_a_host{
+      {{"--nnodes", "4"}}, {{"--node-rank", "0"}}, {{"--nnodes", "2"}, {"--node-rank", "1"}}};
+  for (const auto& flags : each_task_a_host) {
+    here.flags = flags;
+    const Whereabouts where = find_whereabouts(here);
+    CHECK(where.refusal.empty());
+    CHECK(where.local_rank == 0);
+    CHECK(where.local_tasks == 1);
+    CHECK(where.tasks.empty());
+  }
+  const Whereabouts one_host = found(
+      "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=2 "
+      "OMPI_COMM_WORLD_LOCAL_SIZE=4 LOCKSTEP_NNODES=1");
+  CHECK(one_host.local_tasks == 4);
+}
+
+TEST_CASE("of one host this is host 0, alone, with nothing to tell") {
+  Surroundings here = surroundings("");
+  here.flags = {{"--nnodes", "1"}};
+  CHECK(said(find_whereabouts(here)) == "this host alone");
+  CHECK(said(find_whereabouts(here, Engine::none)) == "this host alone");
+  CHECK(said(found("LOCKSTEP_NNODES=1")) == "this host alone");
+  CHECK(said(found(kBatchShell + "LOCKSTEP_NNODES=1")) == "this host alone");
+  here.variables = variables(kTask1);
+  CHECK(said(find_whereabouts(here)) == "host 0 of 1, by Slurm (job 18, step 0)");
+  here.flags["--node-rank"] = "1";
+  CHECK(said(find_whereabouts(here)) ==
+        "refused: this is host 1 of 1: hosts are numbered from 0 to 0");
+}
+
 TEST_CASE("an engine can be asked for, or none") {
   const std::string both = kTask1 + kTorchrun;
   CHECK(found(both).engine == Engine::torchrun);

@@ -104,6 +104,7 @@ TEST_CASE("an engine's variables say which host this is, and flags win one by on
   CHECK(refusal({}) ==
         "mpirun has started 2 tasks on 1 host, but one on each host runs all its replicas: mpirun "
         "-N 1 --bind-to none train …; --engine none makes each a run of its own");
+  CHECK(refusal({"--nnodes", "1"}) == refusal({}));
   for (const auto& [name, value] : variables) ::unsetenv(name);
 }
 
