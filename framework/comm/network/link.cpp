@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <set>
 #include <span>
 #include <thread>
 #include <utility>
@@ -60,6 +61,7 @@ struct Answer {
 constexpr std::size_t kLengthBytes = 4;
 
 constexpr milliseconds kPauseBetweenTries{50};
+constexpr milliseconds kPauseAfterLookups{500};  // in vain: whom all hosts ask serves others too
 constexpr milliseconds kLongestTry{2000};  // at one of several places
 constexpr milliseconds kRest{100};
 
@@ -322,10 +324,12 @@ std::unique_ptr<Link> connect(const std::vector<HostAndPort>& places, const Secr
   const auto end = Clock::now() + timeout;
   std::string last = "nobody answers";
   std::string refusal;  // of one of several places
+  std::set<std::string_view> unknown_hosts;  // of this round
   // One try at a place: nullptr, and `last` says why, if it may be worth another.
   const auto try_at = [&](const HostAndPort& to, Clock::time_point deadline) {
     std::unique_ptr<Link> link;
     const auto [addresses, unknown] = addresses_of(to, 0);
+    if (unknown != 0) unknown_hosts.insert(to.host);
     require<CommError>(unknown == 0 || unknown == EAI_AGAIN, to.host, ": ",
                        ::gai_strerror(unknown));
     if (unknown != 0) last = ::gai_strerror(unknown);
@@ -366,12 +370,14 @@ std::unique_ptr<Link> connect(const std::vector<HostAndPort>& places, const Secr
     }
     return link;
   };
-  for (;; std::this_thread::sleep_for(kPauseBetweenTries)) {
+  for (;;) {
+    unknown_hosts.clear();
     for (const HostAndPort& to : places) {
       if (Clock::now() >= end) {
         throw Timeout(str("no connection to ", join(mapped(places, &HostAndPort::text), " or "),
                           " within ", timeout.count(), " ms: ", refusal.empty() ? last : refusal));
       }
+      if (unknown_hosts.contains(to.host)) continue;
       try {
         // Who else listens at one of several may say nothing.
         const auto deadline = places.size() == 1 ? end : std::min(end, Clock::now() + kLongestTry);
@@ -381,6 +387,8 @@ std::unique_ptr<Link> connect(const std::vector<HostAndPort>& places, const Secr
         refusal = error.what();
       }
     }
+    const auto pause = unknown_hosts.empty() ? kPauseBetweenTries : kPauseAfterLookups;
+    std::this_thread::sleep_until(std::min(end, Clock::now() + pause));
   }
 }
 

@@ -116,7 +116,7 @@ class Link : private NonCopyable {
 /// is a ReplicaLost. Throws Timeout, and CommError if the name is not known, or if the other end is
 /// no Lockstep, or has another secret, job or version of the protocol. Of several places, which it
 /// tries in turn, one where others listen is passed over and tried again: all this is then what the
-/// Timeout says.
+/// Timeout says. A name that is not known is looked up twice a second, once for all its places.
 [[nodiscard]] std::unique_ptr<Link> connect(const std::vector<HostAndPort>& places,
                                             const Secret& secret, std::chrono::milliseconds timeout,
                                             const std::optional<JobId>& job = std::nullopt);
