@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -14,7 +13,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -26,7 +24,6 @@
 
 #include "framework/base/cores.h"
 #include "framework/base/errors.h"
-#include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/poll_set.h"
 #include "framework/base/text.h"
@@ -284,9 +281,8 @@ class Meeting {
       try {
         listener_.emplace(at, secret, comm::new_job_id(), comm::Listener::Limits{});
         return str(at.host, ":", listener_->port());
-      } catch (const CommError& error) {
-        const bool is_taken = std::string_view(error.what()).ends_with(text_of_errno(EADDRINUSE));
-        if (!is_taken || &at == &places.back()) throw;
+      } catch (const comm::AddressInUse& error) {
+        if (&at == &places.back()) throw;
         log_info(str(error.what(), "; tries the next port"));
       }
     }

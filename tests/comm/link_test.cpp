@@ -252,9 +252,14 @@ TEST_CASE(
   CHECK_THAT(failure_of(secret(2), std::nullopt), ContainsSubstring("has another secret"));
   CHECK_THAT(failure_of(secret(), JobId{}), ContainsSubstring("is of another job"));
   CHECK(links.empty());
-  CHECK_THAT(message_of<CommError>(
+  CHECK_THAT(message_of<comm::AddressInUse>(
                  [&] { const Listener again(loopback(listener.port()), secret(), JobId{}, {}); }),
              ContainsSubstring("Address already in use"));
+  for (const char* const elsewhere : {"192.0.2.1", "nobody.invalid"}) {
+    const std::string refusal = message_of<comm::AddressInUse>(
+        [&] { const Listener nowhere({elsewhere, 1}, secret(), JobId{}, {}); });
+    CHECK_THAT(refusal, ContainsSubstring(str("of another type: cannot listen on ", elsewhere)));
+  }
   CHECK_THAT(message_of<CommError>([] {
                (void)comm::connect({"nobody.invalid", 1}, secret(), 500ms);
              }),

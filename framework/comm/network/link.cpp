@@ -404,11 +404,9 @@ struct Listener::Stranger {
 
 Listener::Listener(const HostAndPort& at, const Secret& secret, const JobId& job, Limits limits)
     : secret_(secret), job_(job), limits_(limits) {
-  const auto fail = [&](const std::string& why) {
-    throw CommError(str("cannot listen on ", at.text(), ": ", why));
-  };
+  const std::string failed = str("cannot listen on ", at.text(), ": ");
   const auto [addresses, unknown] = addresses_of(at, AI_PASSIVE);
-  if (unknown != 0) fail(::gai_strerror(unknown));
+  require<CommError>(unknown == 0, failed, ::gai_strerror(unknown));
   const addrinfo& first = *addresses;
   Descriptor socket(::socket(first.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
@@ -419,7 +417,10 @@ Listener::Listener(const HostAndPort& at, const Secret& secret, const JobId& job
       ::bind(socket.get(), first.ai_addr, first.ai_addrlen) != 0 ||
       ::listen(socket.get(), SOMAXCONN) != 0 ||
       ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    fail(text_of_errno(errno));
+    const int error = errno;
+    const std::string message = failed + text_of_errno(error);
+    if (error == EADDRINUSE) throw AddressInUse(message);
+    throw CommError(message);
   }
   port_ = ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
                                               : reinterpret_cast<sockaddr_in&>(address).sin_port);

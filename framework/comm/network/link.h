@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "framework/base/descriptor.h"
+#include "framework/base/errors.h"
 #include "framework/base/non_copyable.h"
 #include "framework/base/poll_set.h"
 #include "framework/base/record.h"
@@ -126,6 +127,12 @@ class Link : private NonCopyable {
   return connect(std::vector{to}, secret, timeout, job);
 }
 
+/// Somebody else listens there.
+class AddressInUse : public CommError {
+ public:
+  using CommError::CommError;
+};
+
 /// Where launchers of a job connect. Strangers get no further than a greeting, in bounded memory
 /// and time: when too many are there, the oldest of the address that has the most goes. No method
 /// blocks. For one thread, which polls.
@@ -137,7 +144,7 @@ class Listener : private NonCopyable {
   };
 
   /// Listens on an address of this host; port 0 is any that is free. CommError, naming the address
-  /// and the reason, if that is not possible.
+  /// and the reason, if that is not possible: AddressInUse if somebody else does.
   Listener(const HostAndPort& at, const Secret& secret, const JobId& job, Limits limits);
   ~Listener();
 
