@@ -280,6 +280,7 @@ class Meeting {
     for (const comm::HostAndPort& at : places) {
       try {
         listener_.emplace(at, secret, comm::new_job_id(), comm::Listener::Limits{});
+        if (!listener_->warning().empty()) log_warning(listener_->warning());
         return str(at.host, ":", listener_->port());
       } catch (const comm::AddressInUse& error) {
         if (&at == &places.back()) throw;

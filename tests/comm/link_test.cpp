@@ -147,11 +147,14 @@ std::atomic<int> lookups_in_vain = 0;
 
 }  // namespace
 
-// Stands before the C library's in this program: nobody has a name in .invalid, whom one need not
-// ask.
+// Stands before the C library's in this program: "debian.invalid" has the address that Debian gives
+// to a host's own name, and nobody else a name in .invalid.
 extern "C" int getaddrinfo(const char* name, const char* service, const addrinfo* hints,
                            addrinfo** found) {
-  if (name != nullptr && std::string_view(name).ends_with(".invalid")) {
+  const std::string_view asked = name != nullptr ? name : "";
+  if (asked == "debian.invalid") {
+    name = "127.0.1.1";
+  } else if (asked.ends_with(".invalid")) {
     ++lookups_in_vain;
     return EAI_NONAME;
   }
@@ -256,8 +259,9 @@ TEST_CASE(
                  [&] { const Listener again(loopback(listener.port()), secret(), JobId{}, {}); }),
              ContainsSubstring("Address already in use"));
   for (const char* const elsewhere : {"192.0.2.1", "nobody.invalid"}) {
-    const std::string refusal = message_of<comm::AddressInUse>(
-        [&] { const Listener nowhere({elsewhere, 1}, secret(), JobId{}, {}); });
+    const std::string refusal = message_of<comm::AddressInUse>([&] {
+      const Listener nowhere({elsewhere, 1}, secret(), JobId{}, {});
+    });
     CHECK_THAT(refusal, ContainsSubstring(str("of another type: cannot listen on ", elsewhere)));
   }
   CHECK_THAT(message_of<CommError>([] {
@@ -276,6 +280,20 @@ TEST_CASE(
   const Descriptor accepted = server.accept();
   send_text(accepted, std::string(kGreetingBytes, 'H'));
   CHECK_THAT(told.get(), ContainsSubstring("is no Lockstep launcher"));
+}
+
+TEST_CASE("a name that is loopback on its own host is told, loopback that was asked for is not") {
+  const auto warning = [](const std::string& host) {
+    return Listener({host, 0}, secret(), JobId{}, {}).warning();
+  };
+  CHECK(warning("debian.invalid") ==
+        "on this host debian.invalid is 127.0.1.1, where no other host reaches it: in /etc/hosts "
+        "give it the address that others have for it, or set --rendezvous ADDRESS:PORT "
+        "(LOCKSTEP_RENDEZVOUS) on all hosts");
+  for (const char* const meant : {"127.0.0.1", "127.0.1.1", "localhost", "0.0.0.0"}) {
+    INFO(meant);
+    CHECK(warning(meant).empty());
+  }
 }
 
 TEST_CASE("of several places that is found where a listener has the secret") {
@@ -304,7 +322,8 @@ TEST_CASE("of several places that is found where a listener has the secret") {
   CHECK_THAT(refusal, ContainsSubstring(others[1].text() + " has another secret"));
 }
 
-TEST_CASE("a name that is not known yet is looked up once for all its places, and not all the time") {
+TEST_CASE(
+    "a name that is not known yet is looked up once for all its places, and not all the time") {
   const std::vector<HostAndPort> places{{"later.invalid", 1}, {"later.invalid", 2}};
   lookups_in_vain = 0;
   CHECK_THAT(message_of<Timeout>([&] { (void)comm::connect(places, secret(), 300ms); }),

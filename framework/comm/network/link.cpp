@@ -62,7 +62,7 @@ constexpr std::size_t kLengthBytes = 4;
 
 constexpr milliseconds kPauseBetweenTries{50};
 constexpr milliseconds kPauseAfterLookups{500};  // in vain: whom all hosts ask serves others too
-constexpr milliseconds kLongestTry{2000};  // at one of several places
+constexpr milliseconds kLongestTry{2000};        // at one of several places
 constexpr milliseconds kRest{100};
 
 Nonce new_nonce() {
@@ -105,6 +105,10 @@ std::string address_text(const sockaddr_storage& address, socklen_t length, bool
   }
   if (!with_port) return host.data();
   return HostAndPort{host.data(), static_cast<std::uint16_t>(std::stoi(port.data()))}.text();
+}
+
+bool is_loopback(const std::string& host) {
+  return host.starts_with("127.") || host == "::1" || host.find("localhost") != std::string::npos;
 }
 
 struct FreeAddresses {
@@ -323,7 +327,7 @@ std::unique_ptr<Link> connect(const std::vector<HostAndPort>& places, const Secr
                               milliseconds timeout, const std::optional<JobId>& job) {
   const auto end = Clock::now() + timeout;
   std::string last = "nobody answers";
-  std::string refusal;  // of one of several places
+  std::string refusal;                       // of one of several places
   std::set<std::string_view> unknown_hosts;  // of this round
   // One try at a place: nullptr, and `last` says why, if it may be worth another.
   const auto try_at = [&](const HostAndPort& to, Clock::time_point deadline) {
@@ -425,6 +429,13 @@ Listener::Listener(const HostAndPort& at, const Secret& secret, const JobId& job
   port_ = ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
                                               : reinterpret_cast<sockaddr_in&>(address).sin_port);
   socket_ = std::move(socket);
+  const std::string numeric = address_text(address, length, /*with_port=*/false);
+  if (is_loopback(numeric) && !is_loopback(at.host)) {
+    warning_ =
+        str("on this host ", at.host, " is ", numeric, ", where no other host reaches it: in ",
+            "/etc/hosts give it the address that others have for it, or set --rendezvous ",
+            "ADDRESS:PORT (LOCKSTEP_RENDEZVOUS) on all hosts");
+  }
 }
 
 Listener::~Listener() = default;

@@ -149,6 +149,9 @@ class Listener : private NonCopyable {
   ~Listener();
 
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+  /// Why other hosts can't reach it, and what to do: the name that was given is this host's
+  /// loopback here. "" otherwise, also where loopback was asked for (127.0.0.1, ::1, localhost).
+  [[nodiscard]] const std::string& warning() const noexcept { return warning_; }
   /// Adds what to poll for, until when() at most.
   void add_to(PollSet& polled, const PollSet::Handler& handler = {}) const;
   /// How long until something is to be done though nothing has come.
@@ -171,6 +174,7 @@ class Listener : private NonCopyable {
   Limits limits_;
   Descriptor socket_;
   std::uint16_t port_ = 0;
+  std::string warning_;
   std::list<Stranger> strangers_;                                     // from the oldest on
   std::optional<std::chrono::steady_clock::time_point> rests_until_;  // for want of descriptors
 };
