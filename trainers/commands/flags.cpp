@@ -15,7 +15,7 @@
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
 #include "framework/comm/network/link.h"
-#include "framework/engines/shares.h"
+#include "framework/engines/one_task.h"
 #include "framework/engines/surroundings.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/telemetry/run_folder.h"

@@ -2,7 +2,7 @@
 
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
-#include "framework/engines/shares.h"
+#include "framework/engines/one_task.h"
 #include "framework/engines/whereabouts.h"
 #include "framework/replicas/launch.h"
 #include "trainers/commands/command_line.h"
