@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 
@@ -133,11 +134,22 @@ void add_job(Json& json, const RunResult& result) {
   if (!result.waived.empty()) json["waived"] = result.waived;
 }
 
+// Cuts off what a full disk has left of a last line: the next would become one with it.
+void cut_unfinished_line(const std::filesystem::path& path, const File& file) {
+  std::ifstream stream(path);
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  if (text.empty() || text.back() == '\n') return;
+  const auto kept = static_cast<off_t>(text.rfind('\n') + 1);
+  require_done<Error>(::ftruncate(file.descriptor(), kept) == 0, path.string(), " can't be cut");
+}
+
 // A line of a file that only grows.
-void append_line(const std::filesystem::path& file, const Json& json) {
+void append_line(const std::filesystem::path& path, const Json& json) {
   std::string text;
   append(text, json, std::nullopt);
-  File(file, O_WRONLY | O_CREAT | O_APPEND).write(text + "\n");
+  const File file(path, O_RDWR | O_CREAT | O_APPEND);
+  cut_unfinished_line(path, file);
+  file.write(text + "\n");
 }
 
 Json event_json(const char* event) {

@@ -162,6 +162,13 @@ TEST_CASE("a run's events are lines that say how it was started, and of stalls",
   CHECK(lines[1].substr(lines[1].find(',')) ==
         ",\"event\":\"stalled\",\"text\":\"stalled for 15 s: a\\nb\xef\xbf\xbd\"}");
   CHECK(file.eof());
+
+  // A full disk has left the beginning of a line.
+  write_text(home.path() / kEventsFile, lines[1] + "\n{\"time\":1,\"ev");
+  note_stall(home.path(), "again");
+  CHECK_THAT(read_text(home.path() / kEventsFile),
+             Catch::Matchers::StartsWith(lines[1] + "\n{\"time\":1") &&
+                 Catch::Matchers::EndsWith(",\"event\":\"stalled\",\"text\":\"again\"}\n"));
   CHECK_THROWS_AS(note_stall(home.path() / "none", "x"), Error);
 }
 

@@ -80,7 +80,9 @@ TEST_CASE("runs are the same where two have a figure of one step, whatever else 
   CHECK(are_same_with("{\"step\":20,\"loss\":0.25,\"lr\":7,\"waiting_s\":3}\n"));
   CHECK(!are_same_with("{\"step\":20,\"loss\":0.125}\n"));
   CHECK(!are_same_with("{\"step\":20,\"loss\":null}\n"));
-  CHECK(!are_same_with(stopped + "\n"));  // nothing is shared
+  CHECK(!are_same_with(stopped + "\n"));
+  CHECK_THAT(comparison_text(compare({a, home.path() / "b"}), std::nullopt),
+             ContainsSubstring(" They share no step with figures."));
   CHECK(!are_same_with(""));
   ended_run(a, "{\"step\":20,\"loss\":null}\n");
   CHECK(are_same_with("{\"step\":20,\"loss\":null}\n"));

@@ -55,6 +55,7 @@ class SharedFigures {
       are_same_ = are_same_ && is_same;
     }
   }
+  [[nodiscard]] bool are_shared() const { return are_shared_; }
   [[nodiscard]] bool are_same() const { return are_shared_ && are_same_; }
 
  private:
@@ -148,7 +149,8 @@ std::string verdict_of(const Comparison& comparison) {
                          : str("Their configs differ in ", counted(differ, "key"), "."),
              comparison.has_same_figures
                  ? " Their figures are the same at each step that they share."
-                 : " Their figures differ.",
+             : comparison.shares_steps ? " Their figures differ."
+                                       : " They share no step with figures.",
              !same_parameters   ? " Not all have ended: only then are parameters compared."
              : *same_parameters ? " Their parameters are the same."
                                 : " Their parameters differ.");
@@ -178,6 +180,7 @@ Comparison compare(const std::vector<fs::path>& folders) {
       comparison.differing.push_back(key);
     }
   }
+  comparison.shares_steps = figures.are_shared();
   comparison.has_same_figures = figures.are_same();
   const std::string sha256 = parameters_sha256(first.record);
   if (all([](const ListedRun& run) { return !parameters_sha256(run.record).empty(); })) {

@@ -16,8 +16,8 @@ namespace lockstep::report {
 struct Comparison {
   std::vector<ListedRun> runs;  ///< called by their folders' names or, where two are alike, paths
   std::vector<std::string> differing;  ///< the keys of their configs whose values do
-  /// Those that two runs have of one step: a run that has stopped on its way has more than others.
-  /// Not where they share none.
+  bool shares_steps = false;           ///< whether two runs have a figure of one step
+  /// … and all such are the same: a run that has stopped on its way has more than others.
   bool has_same_figures = false;
   std::optional<bool> has_same_parameters = {};  ///< none: not all have a result
 

@@ -63,6 +63,7 @@ void EvaluationRecord::add(std::span<const std::int64_t> indices, const at::Tens
                            const at::Tensor& targets) {
   const SampleType type = data_.type();
   if (!type.has_label() || outputs.dim() != 2 || outputs.size(1) < type.classes) return;
+  if (targets.scalar_type() != at::kLong) return;  // a program's own data may have others
   classes_ = outputs.size(1);
   const at::Tensor scores = outputs.detach().to(at::kDouble).contiguous();
   const at::Tensor losses = at::log_softmax(scores, 1).neg().contiguous();

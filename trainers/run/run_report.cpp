@@ -24,10 +24,10 @@ void RunReport::begin(const std::string& status) {
   }
   if (Clock::now() < next_) return;
   try {
-    writing_ = std::async(std::launch::async,
-                          [this, status, evaluations = std::exchange(evaluations_, {})] {
-                            return write(status, evaluations);
-                          });
+    writing_ = std::async(std::launch::async, [this, status, evaluations = evaluations_] {
+      return write(status, evaluations);
+    });
+    evaluations_.clear();
   } catch (const std::exception& error) {  // there may be no thread to be had
     warn(error);
   }

@@ -174,7 +174,8 @@ class Trainer::Run {
       reporter_.print_parameters("original parameters: ", *model_);
     }
     // Of a folder that is gone the first line of metrics tells.
-    if (reporter_.writes() && std::filesystem::exists(options_.output)) {
+    std::error_code missing;
+    if (reporter_.writes() && std::filesystem::exists(options_.output, missing)) {
       RunResult job = result_of_job(config_, resume_);
       job.steps = state_.steps;
       note_start(options_.output, job);
