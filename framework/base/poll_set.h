@@ -42,8 +42,11 @@ class PollSet {
 
   /// Waits until an event has come, for `most` at most (max(): without end), and calls the handlers
   /// of those that have come, in the order in which they were added. A signal may end it early.
-  void wait(std::chrono::milliseconds most) {
-    if (::poll(polled_.data(), polled_.size(), poll_time(most)) <= 0) return;
+  /// `woken` comes before them, also where nothing has come.
+  void wait(std::chrono::milliseconds most, const std::function<void()>& woken = {}) {
+    const int come = ::poll(polled_.data(), polled_.size(), poll_time(most));
+    if (woken) woken();
+    if (come <= 0) return;
     for (std::size_t i = 0; i < polled_.size(); ++i) {
       if (polled_[i].revents != 0 && handlers_[i]) handlers_[i](polled_[i].revents);
     }

@@ -85,6 +85,7 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
       std::optional<Report> report;
       read_reports(reports.first, report);
       if (report) failure.record(report->replica, traits_of(report->kind).make(report->message));
+      pauses.begin_wait();
     };
     all_over = running->wait(kThreadGrace, look);
     look();

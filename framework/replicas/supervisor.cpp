@@ -401,8 +401,9 @@ class Supervisor {
       });
     }
     job_.add_to(polled);
-    polled.wait(timeout);
-    pauses_.look();
+    // Where the launcher is busy itself, such as with a stdout that nobody reads, nobody is paused.
+    pauses_.begin_wait();
+    polled.wait(timeout, [this] { pauses_.look(); });
     job_.progress();
     for (Watched& w : workers_) {
       if (!w.wait_status) reap(w);

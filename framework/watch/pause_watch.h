@@ -21,9 +21,12 @@ class PauseWatch : private NonCopyable {
   PauseWatch(Recorder& recorder, const Range& replicas)
       : recorder_(recorder), replicas_(replicas) {}
 
-  /// Call it much more often than every kShortest. After a longer gap each replica gets a pause
-  /// that has recorded nothing for so long in it: from its last word before to its first one after.
-  /// A machine's sleep is a pause without length, whose name has it.
+  /// The launcher has nothing to do and waits from now on: what it has done since the last look,
+  /// however long, was no pause.
+  void begin_wait(std::uint64_t now = recorder_now()) { last_ = now; }
+  /// Call it when the launcher is back, much more often than every kShortest. After a longer gap
+  /// each replica gets a pause that has recorded nothing for so long in it: from its last word
+  /// before to its first one after. A machine's sleep is a pause without length, whose name has it.
   void look(std::uint64_t now = recorder_now(), std::uint64_t asleep = time_asleep());
 
  private:

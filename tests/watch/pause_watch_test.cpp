@@ -50,6 +50,22 @@ TEST_CASE("replicas that did nothing while their launcher was away were paused w
   CHECK(pauses_of(recorder, 3).empty());
 }
 
+TEST_CASE("replicas are not paused while their launcher is busy itself") {
+  Recorder recorder(1);
+  PauseWatch watch(recorder, {0, 1});
+  const std::uint64_t begin = watch::recorder_now() - 10 * kSecond;
+  watch.look(begin);
+  watch.begin_wait(begin + 3 * kSecond);
+  watch.look(begin + 3 * kSecond + kSecond / 2);
+  CHECK(pauses_of(recorder, 0).empty());
+  watch.begin_wait(begin + 6 * kSecond);
+  watch.look(begin + 8 * kSecond);
+  const auto pauses = pauses_of(recorder, 0);
+  REQUIRE(pauses.size() == 1);
+  CHECK(pauses[0].begin == begin + 6 * kSecond);
+  CHECK(pauses[0].end == begin + 8 * kSecond);
+}
+
 TEST_CASE("a replica that its launcher has seen stopped has that pause alone") {
   Recorder recorder(1);
   PauseWatch watch(recorder, {0, 1});
