@@ -16,17 +16,21 @@ constexpr double kSlowLink = 0.1;
 
 }  // namespace
 
-void add_rates(const std::vector<ReplicaRecording>& recordings, int host, LinkRates& rates) {
+std::uint64_t add_rates(const std::vector<ReplicaRecording>& recordings, int host, LinkRates& rates,
+                        std::uint64_t after) {
+  std::uint64_t last = after;
   for (const ReplicaRecording& recording : recordings) {
     for (const auto& track : recording.tracks) {
       for (const Recorder::Span& span : track.spans) {
-        if (span.kind != SpanKind::transfer || span.end <= span.begin) continue;
+        if (span.kind != SpanKind::transfer || span.end <= std::max(span.begin, after)) continue;
+        last = std::max(last, span.end);
         const double seconds = 1e-9 * static_cast<double>(span.end - span.begin);
         rates[{static_cast<int>(span.id), host}].push_back(static_cast<double>(span.bytes) /
                                                            seconds);
       }
     }
   }
+  return last;
 }
 
 std::map<HostLink, double> median_rates(const LinkRates& rates) {

@@ -16,8 +16,10 @@ using HostLink = std::pair<int, int>;
 /// Bytes a second of what came over each link, at different times.
 using LinkRates = std::map<HostLink, std::vector<double>>;
 
-/// Adds what the replicas of `host` have recorded of transfers that have ended.
-void add_rates(const std::vector<ReplicaRecording>& recordings, int host, LinkRates& rates);
+/// Adds what the replicas of `host` have recorded of transfers that have ended later than `after`.
+/// Returns when the last of these has ended, or `after`: who reads again adds what has come since.
+std::uint64_t add_rates(const std::vector<ReplicaRecording>& recordings, int host, LinkRates& rates,
+                        std::uint64_t after = 0);
 
 /// The median of each link's rates. Where a few are known, they say nothing.
 [[nodiscard]] std::map<HostLink, double> median_rates(const LinkRates& rates);

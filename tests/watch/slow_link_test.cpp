@@ -86,6 +86,13 @@ TEST_CASE("rates follow from what hosts have recorded of transfers") {
            .bytes = 9,
            .id = 2}};
   LinkRates rates;
-  watch::add_rates({{4, {track}}}, 1, rates);
+  CHECK(watch::add_rates({{4, {track}}}, 1, rates) == 15 * kMs);
   CHECK(rates == LinkRates{{{2, 1}, {1e8}}});
+  // Read again, when the other transfer has ended, too.
+  track.spans[1].bytes = 2'000'000;
+  track.spans[1].end = 25 * kMs;
+  CHECK(watch::add_rates({{4, {track}}}, 1, rates, 15 * kMs) == 25 * kMs);
+  CHECK(rates == LinkRates{{{2, 1}, {1e8, 1e8}}});
+  CHECK(watch::add_rates({{4, {track}}}, 1, rates, 25 * kMs) == 25 * kMs);
+  CHECK(rates == LinkRates{{{2, 1}, {1e8, 1e8}}});
 }

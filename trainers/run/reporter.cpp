@@ -145,7 +145,8 @@ void Reporter::log(const RunState& state) {
     line_loss_ = state.losses;
     if (memory_ == 0 || elapsed_s() >= look_at_s_) look_at_memory();
     const watch::StepTimes times = watch_->next([&](const auto& recordings) {
-      watch::add_rates(recordings, static_cast<int>(launch_.hosts.rank), rates_);
+      rates_until_ =
+          watch::add_rates(recordings, static_cast<int>(launch_.hosts.rank), rates_, rates_until_);
     });
     find_slow(times);
     const ProgressState progress = progress_of(state);

@@ -123,6 +123,7 @@ class Reporter : private NonCopyable {
   std::deque<watch::StepPace> recent_;        // the last steps, of all hosts' replicas
   std::optional<watch::SlowReplica> slow_;    // in these
   watch::LinkRates rates_;                    // of what came to this host
+  std::uint64_t rates_until_ = 0;             // the end of the last transfer among these
   std::deque<watch::StepPace> recent_here_;   // the last steps, of this host's replicas
   std::optional<watch::SlowLink> slow_link_;  // in these
   double flops_ = 0;                          // of a sample
