@@ -38,9 +38,13 @@ std::optional<SlowReplica> slow_replica(const std::vector<StepPace>& steps) {
     return std::nullopt;
   // How much longer its own work takes than that of the slowest of the others.
   const double more = median_of(mapped(steps, [replica = replica](const StepPace& step) {
-    std::map<int, double> others = step.own;
-    const auto own = others.extract(replica);
-    return (own ? own.mapped() : 0.0) - std::ranges::max_element(others, {}, kOwn)->second;
+    double its = 0;
+    double others = 0;
+    for (const auto& [each, own] : step.own) {
+      double& most = each == replica ? its : others;
+      most = std::max(most, own);
+    }
+    return its - others;
   }));
   const double total = median_of(mapped(steps, &StepPace::total));
   if (!(more > kSlow * total)) return std::nullopt;

@@ -1,6 +1,7 @@
 #include "trainers/run/reporter.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 
 #include "framework/base/errors.h"
@@ -19,6 +20,11 @@ namespace {
 
 // From step to step, in 100 of them, a replica is called slow: a few may be slow by chance.
 constexpr std::size_t kRecent = 99;
+
+// The last ones, which is cheap to call for each.
+void keep_recent(auto& all) {
+  if (all.size() > kRecent) all.erase(all.begin(), all.end() - std::ptrdiff_t{kRecent});
+}
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -137,7 +143,7 @@ void Reporter::count(std::int64_t samples, const std::vector<double>& own_second
   for (const double seconds : own_seconds) {
     pace.own.emplace(static_cast<int>(pace.own.size()), seconds);
   }
-  if (recent_.size() > kRecent) recent_.pop_front();
+  keep_recent(recent_);
 }
 
 void Reporter::log(const RunState& state) {
@@ -277,23 +283,19 @@ void Reporter::print_best(const BestStep& best, const std::string& weights,
 
 // Whom the replicas wait for, and for how much of their time.
 void Reporter::find_slow(const watch::StepTimes& times) {
-  const std::vector<watch::StepPace> paces(recent_.begin(), recent_.end());
   waiting_.reset();
   if (!times.steps.empty() && launch_.replicas > 1) {
     // What this host has recorded does not say for whom of another host it waits.
-    waiting_ = launch_.hosts.count > 1 ? watch::waiting_share(paces) : times.waiting_share();
+    waiting_ = launch_.hosts.count > 1 ? watch::waiting_share(recent_) : times.waiting_share();
   }
-  slow_ = paces.size() == kRecent ? watch::slow_replica(paces) : std::nullopt;
-  const auto keep_last = [](auto& all, std::size_t count) {
-    if (all.size() > count) all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(count));
-  };
-  for (auto& [link, its] : rates_) keep_last(its, kRecent);
+  slow_ = recent_.size() == kRecent ? watch::slow_replica(recent_) : std::nullopt;
+  for (auto& [link, its] : rates_) keep_recent(its);
   const auto here = times.paces();
   recent_here_.insert(recent_here_.end(), here.begin(), here.end());
-  keep_last(recent_here_, kRecent);
+  keep_recent(recent_here_);
   slow_link_.reset();
   if (recent_here_.size() < kRecent / 2) return;  // of many calls the rings keep no more steps
-  slow_link_ = watch::slow_link(rates_, {recent_here_.begin(), recent_here_.end()});
+  slow_link_ = watch::slow_link(rates_, recent_here_);
   if (slow_link_ && !slow_) waiting_ = slow_link_->share;
 }
 

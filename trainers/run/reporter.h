@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -120,11 +119,11 @@ class Reporter : private NonCopyable {
   std::optional<RunSummary> summary_;     // its too, as the config says
   std::optional<watch::StepWatch> watch_;
   std::optional<double> waiting_;             // until the last line
-  std::deque<watch::StepPace> recent_;        // the last steps, of all hosts' replicas
+  std::vector<watch::StepPace> recent_;       // the last steps, of all hosts' replicas
   std::optional<watch::SlowReplica> slow_;    // in these
   watch::LinkRates rates_;                    // of what came to this host
   std::uint64_t rates_until_ = 0;             // the end of the last transfer among these
-  std::deque<watch::StepPace> recent_here_;   // the last steps, of this host's replicas
+  std::vector<watch::StepPace> recent_here_;  // the last steps, of this host's replicas
   std::optional<watch::SlowLink> slow_link_;  // in these
   double flops_ = 0;                          // of a sample
   std::optional<double> peak_;                // this machine's, a second
