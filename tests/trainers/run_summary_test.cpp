@@ -114,6 +114,20 @@ TEST_CASE("event files have each number of a run's metrics once, by figure and s
   CHECK_THAT(file, ContainsSubstring("    optimizer:\n      name: sgd\n      lr: 0.5\n"));
 }
 
+TEST_CASE("of a step's time its parts are curves, but not each replica's") {
+  const TemporaryFolder folder;
+  const Config config = config_of("");
+  const std::map<std::string, double> replicas{{"0", 0.5}, {"1", 0.25}};
+  RunSummary(folder.path(), config, 0)
+      .add(1, {{"loss", 1.0},
+               {"parts", std::map<std::string, double>{{"forward", 0.5}}},
+               {"replica_own_s", replicas},
+               {"replica_waiting_s", replicas}});
+  std::set<std::string> tags;
+  for (const auto& [tag, steps] : shown_in(folder.path())) tags.insert(tag);
+  CHECK(tags == std::set<std::string>{"config/text_summary", "loss/train", "train/parts/forward"});
+}
+
 TEST_CASE("hyperparameters are the values of the keys that apply, by their types") {
   const TemporaryFolder folder;
   const Config config = config_of("", "steps: 1, metrics: [r2], clip_norm: null");

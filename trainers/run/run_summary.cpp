@@ -21,10 +21,11 @@ namespace lockstep {
 namespace {
 
 // TensorBoard shows tags of one beginning together: a figure of all sets is one group. "" for what
-// another field says, too.
+// another field says, too, and for what would be two curves a replica.
 std::string tag_of(const std::string& field) {
   if (field == "loss") return "loss/train";
   if (field.starts_with(kEvalFigures)) return "";
+  if (field == "replica_own_s" || field == "replica_waiting_s") return "";
   for (const std::string& set : {kTestBest, kTestSet, kValidationSet}) {
     if (field.starts_with(set + "_")) return field.substr(set.size() + 1) + "/" + set;
   }
