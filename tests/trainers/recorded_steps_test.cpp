@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <numeric>
 #include <set>
 #include <string>
 #include <thread>
@@ -141,6 +142,7 @@ TEST_CASE("a trainer's replicas record the same steps, whose parts are within th
 }
 
 TEST_CASE("in loops of one's own the replica that is slow is found, and who waits for it") {
+  constexpr int kSteps = 20;  // in a few of them a busy machine may hold up any replica
   const auto data = made_set({.size = 8});
   std::vector<double> told;  // how long each one's own work has taken for the last step
   const auto train = [&](bool has_optimizer) {
@@ -158,7 +160,7 @@ TEST_CASE("in loops of one's own the replica that is slow is found, and who wait
     }
     Loader loader(*data, {.threads = 0});
     const bool is_slow = axis_index("data") == 1;
-    for (int step = 0; step < 5; ++step) {
+    for (int step = 0; step < kSteps; ++step) {
       loader.request({axis_index("data")}, 0);
       const at::Tensor samples = loader.next().inputs;
       at::Tensor loss;
@@ -190,17 +192,20 @@ TEST_CASE("in loops of one's own the replica that is slow is found, and who wait
     for (const auto& span : recordings[0].tracks[0].spans) {
       if (span.kind == SpanKind::forward) forwards.push_back(span.id);
     }
-    CHECK(forwards == std::vector<std::uint64_t>{0, 2, 3, 4, 5});
+    std::vector<std::uint64_t> numbers(kSteps);
+    std::iota(numbers.begin(), numbers.end(), 1);
+    numbers[0] = 0;  // nobody knows when the first has begun
+    CHECK(forwards == numbers);
     const watch::StepTimes times = watch::step_times(recordings);
-    CHECK(times.steps.size() == 4);  // nobody knows when the first has begun
+    CHECK(times.steps.size() == kSteps - 1);
     REQUIRE(times.slow());
     CHECK(times.slow()->replica == 1);
-    CHECK(times.slow()->seconds_a_step > 0.005);
-    CHECK(times.sums().at(1).of(watch::TimePart::forward) > 0.04);
+    CHECK(times.slow()->seconds_a_step > 0.003);
+    CHECK(times.sums().at(1).of(watch::TimePart::forward) > 0.18);
     CHECK(times.sums().at(1).of(watch::TimePart::update) > 0);
     CHECK(times.sums().at(0).waited_for.at(1) > 0.02);
     CHECK(times.sums().at(2).waited_for.at(1) > 0.02);
-    CHECK(times.waiting_share() > 0.3);
+    CHECK(times.waiting_share() > 0.2);
     REQUIRE(told.size() == 3);
     CHECK(told[1] >= 0.01);
   }
