@@ -59,9 +59,11 @@ void check_trace(const JobOnHosts& job, const Layout& layout) {
     CHECK((host.error > 0) == (&host != &trace.hosts[0]));
     CHECK(host.error < 1'000'000'000);
     for (const watch::ReplicaRecording& recording : host.replicas) {
-      for (const watch::Recorder::Span& span : recording.tracks.at(0).spans) {
-        if (span.kind == watch::SpanKind::step && span.id == 2)
-          begins[recording.replica] = span.begin;
+      for (const watch::Recorder::Recording& track : recording.tracks) {
+        for (const watch::Recorder::Span& span : track.spans) {
+          if (span.kind == watch::SpanKind::step && span.id == 2)
+            begins[recording.replica] = span.begin;
+        }
       }
     }
   }
