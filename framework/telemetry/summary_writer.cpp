@@ -1,8 +1,11 @@
 #include "framework/telemetry/summary_writer.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
+#include <cstdint>
 #include <limits>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -74,25 +77,49 @@ std::vector<double> make_limits() {
   return all;
 }
 
+// The intervals with the upper ends `limits`, found by a value's first 16 bits (its sign, exponent
+// and four of its fraction): a search among the ends takes ten times as long.
+class Intervals {
+ public:
+  explicit Intervals(std::vector<double> limits) : limits_(std::move(limits)), first_(1 << 16) {
+    for (std::uint64_t begin = 0; begin < first_.size(); ++begin) {
+      const bool is_negative = begin >= first_.size() / 2;
+      const std::uint64_t rest = is_negative ? (std::uint64_t{1} << 48) - 1 : 0;
+      const auto smallest = std::bit_cast<double>((begin << 48) + rest);
+      first_[begin] = std::ranges::upper_bound(limits_, smallest) - limits_.begin();
+    }
+  }
+  // That of a finite value. The largest double, which no end is beyond, is in the last.
+  [[nodiscard]] std::size_t of(double value) const {
+    auto place = static_cast<std::size_t>(first_[std::bit_cast<std::uint64_t>(value) >> 48]);
+    while (place < limits_.size() && limits_[place] <= value) ++place;
+    return std::min(place, limits_.size() - 1);
+  }
+  [[nodiscard]] const std::vector<double>& limits() const { return limits_; }
+
+ private:
+  std::vector<double> limits_;
+  std::vector<std::ptrdiff_t> first_;  // the interval of the smallest value that begins so
+};
+
+// `values` are contiguous doubles.
 void set_histogram(events::Histogram& histogram, const at::Tensor& values) {
-  static const std::vector<double> kLimits = make_limits();
-  static const at::Tensor kEnds = at::tensor(kLimits, at::kDouble);
+  static const Intervals kIntervals(make_limits());
   histogram.set_min(values.min().item<double>());
   histogram.set_max(values.max().item<double>());
   histogram.set_num(static_cast<double>(values.numel()));
   histogram.set_sum(values.sum().item<double>());
   histogram.set_sum_squares(values.dot(values).item<double>());
-  const auto count = static_cast<std::int64_t>(kLimits.size());
-  // The largest double, which no end is beyond, counts in the last interval.
-  const at::Tensor places = at::bucketize(values, kEnds, /*out_int32=*/false, /*right=*/true);
-  const at::Tensor counts = at::bincount(places.clamp_max(count - 1), {}, count);
-  const at::Tensor filled = counts.nonzero();
-  const auto first = filled[0].item<std::int64_t>();
-  const auto last = filled[-1].item<std::int64_t>();
+  std::vector<double> counts(kIntervals.limits().size());
+  for (const double value :
+       std::span(values.data_ptr<double>(), static_cast<std::size_t>(values.numel()))) {
+    ++counts[kIntervals.of(value)];
+  }
+  const std::size_t first = kIntervals.of(histogram.min()), last = kIntervals.of(histogram.max());
   // From the empty one on whose upper end is the first value's lower one.
-  for (std::int64_t i = std::max<std::int64_t>(first - 1, 0); i <= last; ++i) {
-    histogram.add_bucket_limit(kLimits[static_cast<std::size_t>(i)]);
-    histogram.add_bucket(counts[i].item<double>());
+  for (std::size_t i = std::max<std::size_t>(first, 1) - 1; i <= last; ++i) {
+    histogram.add_bucket_limit(kIntervals.limits()[i]);
+    histogram.add_bucket(counts[i]);
   }
 }
 
@@ -151,7 +178,7 @@ void SummaryWriter::add_text(const std::string& tag, const std::string& text_str
 
 void SummaryWriter::add_histogram(const std::string& tag, const at::Tensor& values,
                                   std::int64_t global_step, WallTime walltime) {
-  const at::Tensor all = values.detach().to(at::kDouble).flatten();
+  const at::Tensor all = values.detach().to(at::kDouble).flatten().contiguous();
   require(all.numel() > 0 && all.isfinite().all().item<bool>(), "add_histogram: '", tag, "' has ",
           all.numel() > 0 ? "elements that are not finite" : "no elements");
   events::Event event = event_at(global_step, walltime);

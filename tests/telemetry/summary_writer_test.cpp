@@ -151,6 +151,19 @@ TEST_CASE("a text is a tensor for TensorBoard's texts, in UTF-8", "[telemetry]")
   CHECK(only(text, {5, 1, 8, 8}) == "model: {name: mlp}\n\xef\xbf\xbd");
 }
 
+// Whether each of a record's intervals has as many values as lie in it.
+void check_counts(const std::string& record, const at::Tensor& values) {
+  const std::vector<double> limits = packed(record, {5, 1, 5, 6});
+  const std::vector<double> counts = packed(record, {5, 1, 5, 7});
+  REQUIRE(limits.size() == counts.size());
+  CHECK(counts.front() == 0);
+  for (std::size_t i = 1; i < limits.size(); ++i) {
+    INFO("from " << limits[i - 1] << " to " << limits[i]);
+    CHECK(counts[i] ==
+          values.ge(limits[i - 1]).logical_and(values.lt(limits[i])).sum().item<double>());
+  }
+}
+
 TEST_CASE("a histogram counts each value in its interval", "[telemetry]") {
   const TemporaryFolder home;
   write_samples(home.path());
@@ -160,17 +173,17 @@ TEST_CASE("a histogram counts each value in its interval", "[telemetry]") {
   CHECK(number<double>(record, {5, 1, 5, 3}) == 10);
   CHECK(number<double>(record, {5, 1, 5, 4}) == 1e21);
   CHECK(number<double>(record, {5, 1, 5, 5}) == 1e42);
+  CHECK(packed(record, {5, 1, 5, 6}).back() == std::numeric_limits<double>::max());
+  check_counts(record, spread_values());
+
+  // The ends themselves, what is next to them, and what lies between.
   const std::vector<double> limits = packed(record, {5, 1, 5, 6});
-  const std::vector<double> counts = packed(record, {5, 1, 5, 7});
-  REQUIRE(limits.size() == counts.size());
-  CHECK(counts.front() == 0);
-  CHECK(limits.back() == std::numeric_limits<double>::max());
-  const at::Tensor values = spread_values();
-  for (std::size_t i = 1; i < limits.size(); ++i) {
-    INFO("from " << limits[i - 1] << " to " << limits[i]);
-    CHECK(counts[i] ==
-          values.ge(limits[i - 1]).logical_and(values.lt(limits[i])).sum().item<double>());
-  }
+  const at::Tensor ends = at::tensor(limits, at::kDouble).slice(0, 1, -1);
+  const at::Tensor near = at::cat({ends, ends.mul(1 - 1e-15), ends.mul(1 + 1e-15), ends.mul(1.03)});
+  const at::Tensor values =
+      at::cat({near, near.neg(), at::tensor({0.0, -0.0, 5e-324, -5e-324}, at::kDouble)});
+  SummaryWriter(home.path() / "near").add_histogram("near", values);
+  check_counts(records_in(home.path() / "near")[0], values);
 }
 
 TEST_CASE("a histogram has room for the largest and the smallest double", "[telemetry]") {
