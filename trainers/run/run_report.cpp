@@ -47,7 +47,7 @@ RunReport::Clock::time_point RunReport::write(const std::string& status, const F
     warn(error);
   }
   const auto end = Clock::now();
-  return end + 19 * (end - begin);
+  return end + 49 * (end - begin);
 }
 
 void RunReport::warn(const std::exception& error) {

@@ -26,7 +26,7 @@ class RunReport : private NonCopyable {
   void note_evaluation(const std::string& set, const nlohmann::ordered_json& record);
   /// Begins to write what the folder has now, with `status` as what has become of the run. Does
   /// nothing while the last one is still being written, and for nineteen times as long as that has
-  /// taken: a run of a million lines spends a twentieth of one core on its reports at most.
+  /// taken: a run of a million lines spends a fiftieth of one core on its reports at most.
   void begin(const std::string& status);
   /// Writes the last one, once an earlier one is written. Without a status: that of the folder.
   void finish(const std::string& status = {});
