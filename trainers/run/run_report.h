@@ -25,7 +25,7 @@ class RunReport : private NonCopyable {
   /// a file of its own beside it (kEvaluationFiles).
   void note_evaluation(const std::string& set, const nlohmann::ordered_json& record);
   /// Begins to write what the folder has now, with `status` as what has become of the run. Does
-  /// nothing while the last one is still being written, and for nineteen times as long as that has
+  /// nothing while the last one is still being written, and for 49 times as long as that has
   /// taken: a run of a million lines spends a fiftieth of one core on its reports at most.
   void begin(const std::string& status);
   /// Writes the last one, once an earlier one is written. Without a status: that of the folder.
