@@ -78,7 +78,7 @@ std::vector<double> make_limits() {
 }
 
 // The intervals with the upper ends `limits`, found by a value's first 16 bits (its sign, exponent
-// and four of its fraction): a search among the ends takes ten times as long.
+// and four of its fraction): a search among all ends, for each value, would hold up the training.
 class Intervals {
  public:
   explicit Intervals(std::vector<double> limits) : limits_(std::move(limits)), first_(1 << 16) {

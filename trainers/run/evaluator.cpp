@@ -60,8 +60,8 @@ void Evaluator::tell_report(const RunState& state, const std::string& set, const
   report_->note_evaluation(set, all);
 }
 
-// Texts take no more than the evaluation's own work, on the way a tenth of it. At stage 3 each byte
-// gathers all parameters: a few bytes, and only at the run's end.
+// For texts the model reads no more positions than the evaluation has, before the run's end a tenth
+// of these. At stage 3 each byte gathers all parameters: a few bytes, and only at the run's end.
 std::int64_t Evaluator::bytes_of_texts(const RunState& state, const Dataset& data) const {
   if (config_.zero.stage == 3) return state.is_last() ? sampled_bytes(data.type(), 0) : 0;
   const std::int64_t samples = shard(data.size(), config_.launch.replicas, 0).size;
