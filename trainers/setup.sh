@@ -3,7 +3,7 @@
 # apt, as root or with sudo; elsewhere it says what to install.
 
 [[ -v extra_packages ]] || extra_packages=()
-packages=(g++ cmake ninja-build libgloo-dev libopenblas0-openmp libcxxopts-dev libyaml-cpp-dev
+packages=(g++ mold cmake ninja-build libgloo-dev libopenblas0-openmp libcxxopts-dev libyaml-cpp-dev
           nlohmann-json3-dev libspdlog-dev libxxhash-dev zlib1g-dev libpng-dev libjpeg62-turbo-dev libssl-dev
           libprotobuf-dev protobuf-compiler libjs-dygraphs catch2 dataset-fashion-mnist "${extra_packages[@]}")
 # A LibTorch of one's own is picked by CMAKE_PREFIX_PATH.

@@ -211,7 +211,8 @@ def main():
     parser.add_argument("--pictures", type=pathlib.Path, default=pathlib.Path("report-pictures"))
     parser.add_argument("--readme", type=pathlib.Path, help="folder for report-light.png and report-dark.png")
     flags = parser.parse_args()
-    flags.pictures.mkdir(parents=True, exist_ok=True)
+    for folder in filter(None, (flags.pictures, flags.readme)):
+        folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as home:
         for lines in (1, 3, 200_000):
             run = pathlib.Path(home) / str(lines) / HOSTILE.replace("/", "∕")
