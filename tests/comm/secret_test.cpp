@@ -4,7 +4,9 @@
 #include <span>
 #include <string>
 
+#include <grp.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "tests/catch.h"
@@ -77,7 +79,8 @@ TEST_CASE("a file that is no secret, or that others may read, is refused with th
     return message_of<DataError>([&] { (void)Secret::read_or_make(file); });
   };
   for (const std::string& text : {std::string(), right.substr(1), right + "a", std::string(65, 'a'),
-                                  std::string(64, 'A') + "\n", std::string(63, 'a') + "g\n"}) {
+                                  std::string(64, 'A') + "\n", std::string(63, 'a') + "g\n",
+                                  std::string(63, 'a') + "\n", right + "\n"}) {
     INFO(text);
     CHECK_THAT(refusal(text, 0600), ContainsSubstring("hexadecimal digits"));
   }
@@ -87,4 +90,63 @@ TEST_CASE("a file that is no secret, or that others may read, is refused with th
   fs::create_directory(file);
   CHECK_THAT(message_of<DataError>([&] { (void)Secret::read_or_make(file); }),
              ContainsSubstring("is no regular file"));
+}
+
+namespace {
+
+// As the kubelet makes one of a Secret: `secret` is a link to ..data/secret, and ..data to a folder
+// with a date.
+fs::path secrets_volume(const TemporaryFolder& folder) {
+  const fs::path volume = folder.path() / "volume";
+  fs::create_directories(volume / "..2026_01_01");
+  fs::create_directory_symlink("..2026_01_01", volume / "..data");
+  fs::create_symlink("..data/secret", volume / "secret");
+  write_text(volume / "..data/secret", std::string(64, 'a'));  // by --from-literal, without newline
+  return volume / "secret";
+}
+
+// While it lives, this process is a user with a group, and no longer root.
+class AsUser {
+ public:
+  AsUser(::uid_t user, ::gid_t group) {
+    if (::setgroups(1, &group) != 0 || ::seteuid(user) != 0) throw Error("can't be another user");
+  }
+  ~AsUser() {
+    (void)!::seteuid(0);
+    (void)!::setgroups(0, nullptr);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a file of a Kubernetes Secret is a secret if nobody else may read it") {
+  const TemporaryFolder folder;
+  const fs::path file = secrets_volume(folder);
+  const auto read_with = [&](::mode_t mode) {
+    REQUIRE(::chmod(file.c_str(), mode) == 0);
+    return message_of<DataError>([&] { (void)Secret::read(file); });
+  };
+  CHECK(read_with(0400) == "no error");
+  for (const ::mode_t mode : {0644U, 0444U, 0640U, 0460U}) {
+    INFO(mode);
+    CHECK_THAT(read_with(mode), ContainsSubstring("give the Secret's volume `defaultMode: 0400`"));
+  }
+  if (::geteuid() != 0) return;  // the kubelet's files are root's
+  constexpr ::uid_t kUser = 12345;
+  constexpr ::gid_t kFsGroup = 23456;
+  REQUIRE(::chmod(folder.path().c_str(), 0755) == 0);
+  REQUIRE(::chown(file.c_str(), 0, kFsGroup) == 0);
+  CHECK_THAT(read_with(0440), ContainsSubstring("may be read by others"));  // by whom we don't know
+  REQUIRE(::chmod(file.c_str(), 0440) == 0);
+  const auto read_as = [&](::gid_t group) {
+    const AsUser user(kUser, group);
+    return message_of<DataError>([&] { (void)Secret::read(file); });
+  };
+  CHECK(read_as(kFsGroup) == "no error");
+  CHECK_THAT(read_as(kFsGroup + 1), ContainsSubstring("may be read by others"));
+  REQUIRE(::chmod(file.c_str(), 0400) == 0);
+  CHECK_THAT(read_as(kFsGroup),
+             ContainsSubstring("Permission denied") && ContainsSubstring("needs an fsGroup"));
+  REQUIRE(::chown(file.c_str(), kUser + 1, kFsGroup) == 0);
+  CHECK_THAT(read_as(kFsGroup), ContainsSubstring("belongs to another user"));
 }

@@ -1,10 +1,12 @@
 #include "framework/comm/network/secret.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <span>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include <fcntl.h>
 #include <openssl/crypto.h>
@@ -26,10 +28,36 @@ namespace lockstep::comm {
 namespace {
 
 constexpr std::string_view kDigits = "0123456789abcdef";
-constexpr std::size_t kFileBytes = 2 * Secret::kBytes + 1;
+constexpr std::size_t kFileBytes = 2 * Secret::kBytes + 1;  // with the newline
 
 [[noreturn]] void refuse(const fs::path& file, const std::string& why) {
   throw DataError(str("the secret ", file.string(), " ", why));
+}
+
+bool is_own_group(::gid_t group) {
+  std::vector<::gid_t> groups(static_cast<std::size_t>(std::max(0, ::getgroups(0, nullptr))));
+  const int count = ::getgroups(static_cast<int>(groups.size()), groups.data());
+  groups.resize(static_cast<std::size_t>(std::max(0, count)));
+  return group == ::getegid() || std::ranges::count(groups, group) > 0;
+}
+
+// Of Kubernetes, whose kubelet leaves this link there.
+bool is_in_secrets_volume(const fs::path& file) {
+  std::error_code error;
+  return fs::is_symlink(file.parent_path() / "..data", error);
+}
+
+// The system's administrators write root's files, and the kubelet those of a Secret's volume.
+void check_readers(const fs::path& file, const struct stat& status) {
+  const bool is_roots = status.st_uid == 0;
+  if (!is_roots && status.st_uid != ::geteuid()) refuse(file, "belongs to another user");
+  const ::mode_t mode = status.st_mode & 0777;
+  if ((mode & 077) == 0) return;
+  if (is_roots && mode == 0440 && is_own_group(status.st_gid)) return;
+  refuse(file, str("may be read by others: ",
+                   is_in_secrets_volume(file)
+                       ? "give the Secret's volume `defaultMode: 0400` in the manifest"
+                       : "chmod 600 it"));
 }
 
 // Each folder that is missing, for this user alone.
@@ -62,18 +90,22 @@ Secret Secret::read(const fs::path& file) {
   if (::stat(file.c_str(), &status) != 0)
     refuse(file, str("can't be read: ", text_of_errno(errno)));
   if (!S_ISREG(status.st_mode)) refuse(file, "is no regular file");
-  if (status.st_uid != ::geteuid()) refuse(file, "belongs to another user");
-  if ((status.st_mode & 077) != 0) refuse(file, "may be read by others: chmod 600 it");
-  std::string text(kFileBytes, '\0');
+  check_readers(file, status);
+  std::string text;
   try {
     const File opened(file, O_RDONLY);
-    if (opened.size() != kFileBytes) text.clear();
+    const std::size_t size = opened.size();
+    if (size == kFileBytes || size == kFileBytes - 1) text.resize(size);
     opened.read(0, std::as_writable_bytes(std::span(text)));
   } catch (const Error& error) {
-    throw DataError(error.what());
+    throw DataError(
+        str(error.what(), !is_in_secrets_volume(file)
+                              ? ""
+                              : ": a pod whose user is not root needs an fsGroup in its "
+                                "securityContext"));
   }
   std::array<std::byte, kBytes> bytes{};
-  bool is_right = text.size() == kFileBytes && text.back() == '\n';
+  bool is_right = !text.empty() && (text.size() < kFileBytes || text.back() == '\n');
   for (std::size_t i = 0; is_right && i < kBytes; ++i) {
     const std::size_t high = kDigits.find(text[2 * i]);
     const std::size_t low = kDigits.find(text[2 * i + 1]);

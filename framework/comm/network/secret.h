@@ -31,8 +31,10 @@ class Secret {
   Secret(const Secret&) = default;
   Secret& operator=(const Secret&) = default;
 
-  /// The secret in `file`: 64 hexadecimal digits and a newline. DataError, naming the file and the
-  /// rule, if it is missing, holds something else, belongs to another user, or others may read it.
+  /// The secret in `file`: 64 hexadecimal digits, and a newline, which may be missing. DataError,
+  /// naming the file and the rule, if it is missing, holds something else, belongs to another user,
+  /// or others may read it. It may also be root's, as in a volume of a Kubernetes Secret: of mode
+  /// 0400, or 0440 with a group that is this process'.
   [[nodiscard]] static Secret read(const std::filesystem::path& file);
   /// The same; a file that is missing is made first, with its folders, for this user alone. Of
   /// several processes that make it at once all get the same.
