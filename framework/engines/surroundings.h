@@ -10,9 +10,9 @@ namespace lockstep::engines {
 /// What a process knows of itself.
 struct Surroundings {
   std::map<std::string, std::string> variables{};
-  /// Of --nnodes, --node-rank and --rendezvous those that are given. Each wins by itself over the
-  /// variable of Lockstep's (LOCKSTEP_NNODES, LOCKSTEP_NODE_RANK, LOCKSTEP_RENDEZVOUS), and this
-  /// over what an engine says.
+  /// Of --nnodes, --node-rank, --rendezvous and --secret-file those that are given. Each wins by
+  /// itself over the variable of Lockstep's (LOCKSTEP_NNODES, LOCKSTEP_NODE_RANK,
+  /// LOCKSTEP_RENDEZVOUS, LOCKSTEP_SECRET_FILE), and this over what an engine says.
   std::map<std::string, std::string> flags{};
   std::function<std::string()> host_name{};  ///< with its domain; called for pods of a job alone
   std::int64_t pid = 0;

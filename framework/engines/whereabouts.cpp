@@ -24,8 +24,12 @@ constexpr std::int64_t kMostTasks = 1'000'000'000;
 constexpr const char* kHosts = "LOCKSTEP_NNODES";
 constexpr const char* kHost = "LOCKSTEP_NODE_RANK";
 constexpr const char* kRendezvous = "LOCKSTEP_RENDEZVOUS";
-const std::map<std::string, std::string> kFlags{
-    {kHosts, "--nnodes"}, {kHost, "--node-rank"}, {kRendezvous, "--rendezvous"}};
+constexpr const char* kSecretFile = "LOCKSTEP_SECRET_FILE";
+const std::map<std::string, std::string> kFlags{{kHosts, "--nnodes"},
+                                                {kHost, "--node-rank"},
+                                                {kRendezvous, "--rendezvous"},
+                                                {kSecretFile, "--secret-file"}};
+constexpr const char* kPod = "KUBERNETES_SERVICE_HOST";
 
 struct Variable {
   const char* name;
@@ -343,7 +347,7 @@ const std::vector<Dialect>& dialects() {
         {"RANK", "this pod's number"},
         {"MASTER_ADDR", "pod 0"},
         {"MASTER_PORT", "where pod 0 listens"},
-        {"KUBERNETES_SERVICE_HOST", "whether this is a pod: others set RANK as well"}},
+        {kPod, "whether this is a pod: others set RANK as well"}},
        2,
        take_pytorch_job},
       {Engine::kubernetes,
@@ -380,6 +384,18 @@ void take_own(Reader& reader, Whereabouts& found) {
           found.hosts,
           " hosts and does not say where the first is: add --rendezvous HOST:PORT, an ",
           "address of host 0 and a free port there");
+}
+
+// What the meeting of several hosts needs beside their place.
+void take_meeting(Reader& reader, Whereabouts& found) {
+  found.secret_file = reader.look({kSecretFile, "the hosts' secret"}).value_or("");
+  const bool is_pod = found.engine == Engine::kubernetes ||
+                      (found.engine == Engine::own && reader.look({kPod, "whether this is a pod"}));
+  if (!is_pod) return;
+  found.meet_timeout_s = 600;
+  found.unknown_name_hint =
+      "; the pods' names are those of a headless Service, which they give as `subdomain` and which "
+      "needs publishNotReadyAddresses: true";
 }
 
 // Whether a user says that this host is alone: then there is nothing to tell.
@@ -420,6 +436,15 @@ constexpr Name kNames[] = {{Engine::none, "none", "nobody"},
                            {Engine::torchrun, "torchrun", "torchrun"},
                            {Engine::kubernetes, "k8s", "Kubernetes"}};
 
+// "job 18, step 0, restart 1", as far as it is known.
+std::string job_text(const std::string& job, const std::string& step, std::int64_t restarts) {
+  std::vector<std::string> parts;
+  if (!job.empty()) parts.push_back("job " + job);
+  if (!step.empty()) parts.push_back("step " + step);
+  if (restarts > 0) parts.push_back(str("restart ", restarts));
+  return join(parts);
+}
+
 // Of the engine that is asked for, where it is not there.
 std::string not_there(Engine wanted, const std::string& because) {
   const auto name = std::ranges::find(kNames, wanted, &Name::engine);
@@ -452,6 +477,7 @@ Whereabouts find_whereabouts(const Surroundings& here, std::optional<Engine> wan
       if (auto taken = take(dialect, reader, reason)) {
         found = std::move(*taken);
         take_own(reader, found);
+        if (found.hosts > 1) take_meeting(reader, found);
         break;
       }
       if (because.empty()) because = reason;
@@ -471,14 +497,11 @@ Whereabouts find_whereabouts(const Surroundings& here, std::optional<Engine> wan
 
 std::string text_of(const Whereabouts& where) {
   if (where.engine == Engine::none) return "this host alone";
-  std::vector<std::string> of_job;
-  if (!where.job.empty()) of_job.push_back("job " + cut(where.job));
-  if (!where.step.empty()) of_job.push_back("step " + where.step);
-  if (where.restarts > 0) of_job.push_back(str("restart ", where.restarts));
+  const std::string of_job = job_text(cut(where.job), where.step, where.restarts);
   const auto* const name = std::ranges::find(kNames, where.engine, &Name::engine);
   return str("host ", where.host, " of ", where.hosts, ", by ",
              name == std::end(kNames) ? "flags or LOCKSTEP_…" : name->text,
-             of_job.empty() ? "" : str(" (", join(of_job), ")"),
+             of_job.empty() ? "" : str(" (", of_job, ")"),
              where.local_tasks > 1 ? str(", ", where.local_tasks, " tasks here") : "",
              where.rendezvous.empty() ? "" : "; they meet at " + where.rendezvous[0]);
 }
@@ -486,8 +509,9 @@ std::string text_of(const Whereabouts& where) {
 std::string job_of(const Whereabouts& where) {
   if (where.job.empty()) return "";
   const auto* const name = std::ranges::find(kNames, where.engine, &Name::engine);
-  return str(name->text, " ", where.job, " ", where.step, " ",
-             where.engine == Engine::torchrun ? 0 : where.restarts);
+  return str(
+      name->text, ", ",
+      job_text(where.job, where.step, where.engine == Engine::torchrun ? 0 : where.restarts));
 }
 
 }  // namespace lockstep::engines

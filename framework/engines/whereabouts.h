@@ -33,6 +33,11 @@ struct Whereabouts {
   /// Each a "HOST:PORT", in the order in which host 0 tries to listen; none if hosts is 1.
   std::vector<std::string> rendezvous{};
 
+  /// How long the hosts may take to meet: under Kubernetes pods' images have to come first.
+  std::int64_t meet_timeout_s = 60;
+  std::string unknown_name_hint{};  ///< what else to say where host 0's name is not known, or ""
+  std::string secret_file{};        ///< of the hosts' secret, as LOCKSTEP_SECRET_FILE says, or ""
+
   std::string job{};          ///< as the engine calls it, or ""
   std::string step{};         ///< of the job; ""
   std::int64_t restarts = 0;  ///< how often the engine has started the job again
@@ -62,8 +67,8 @@ struct Whereabouts {
 /// "host 1 of 2, by Slurm (job 18, step 0); they meet at node0:62592".
 [[nodiscard]] std::string text_of(const Whereabouts& where);
 
-/// What tells the job from a user's others, the same on all its hosts: "Slurm 18 0 1" (job, step,
-/// restarts). torchrun's agents count restarts each for itself: these are not in it. "" where the
+/// What tells the job from a user's others, the same on all its hosts: "Slurm, job 18, step 0,
+/// restart 1". torchrun's agents count restarts each for itself: these are not in it. "" where the
 /// engine does not tell the job.
 [[nodiscard]] std::string job_of(const Whereabouts& where);
 

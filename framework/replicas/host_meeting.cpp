@@ -42,6 +42,33 @@ using Clock = HostLinks::Clock;
 using Peer = HostLinks::Peer;
 using std::chrono::milliseconds;
 
+// Of what is missing for no longer nobody needs to hear.
+constexpr milliseconds kMoment{2000};
+constexpr milliseconds kPauseBetweenTries{100};
+
+void tell_missing(const HostOptions& hosts, const std::string& missing) {
+  log_info(str("host ", hosts.rank, " of ", hosts.count, " waits, for ",
+               static_cast<double>(hosts.meet_timeout.count()) / 1000,
+               " s at most (--meet-timeout): ", missing));
+}
+
+// Where something is tried again and again: says once what is missing.
+class MissingLine {
+ public:
+  explicit MissingLine(const HostOptions& hosts) : hosts_(hosts) {}
+
+  void tell(const std::string& missing) {
+    if (is_told_ || Clock::now() < begin_ + kMoment) return;
+    is_told_ = true;
+    tell_missing(hosts_, missing);
+  }
+
+ private:
+  const HostOptions& hosts_;
+  const Clock::time_point begin_ = Clock::now();
+  bool is_told_ = false;
+};
+
 // A network interface's addresses by family (AF_INET, AF_INET6). ValueError if it has none.
 std::map<int, std::string> addresses_of_interface(const std::string& name) {
   ifaddrs* first = nullptr;
@@ -73,26 +100,27 @@ std::vector<comm::HostAndPort> places_of(const HostOptions& hosts) {
   return places;
 }
 
+// Nobody makes a file that was named. The user's own is host 0's to make, and may be about to come
+// into a home that the hosts share.
 comm::Secret users_secret(const HostOptions& hosts) {
   if (!hosts.secret_file.empty()) return comm::Secret::read(hosts.secret_file);
   const auto file = comm::Secret::default_file();
   if (hosts.rank == 0) return comm::Secret::read_or_make(file);
+  const auto deadline = Clock::now() + hosts.meet_timeout;
+  MissingLine line(hosts);
+  std::error_code missing;
+  while (!std::filesystem::exists(file, missing) && Clock::now() < deadline) {
+    line.tell(str("there is no secret ", file.string(),
+                  " yet. Host 0 makes it on first use; where ",
+                  "homes are not shared, copy it from there, as one shares a key of ssh"));
+    std::this_thread::sleep_until(std::min(deadline, Clock::now() + kPauseBetweenTries));
+  }
   try {
     return comm::Secret::read(file);
   } catch (const DataError& error) {
     throw DataError(str(error.what(), " (host 0 makes ", file.string(),
                         " on first use; copy it from there, as one shares a key of ssh)"));
   }
-}
-
-// The job's, which its launchers alone know where the engine's jobs have names.
-comm::Secret secret_of(const HostOptions& hosts) {
-  const comm::Secret secret = users_secret(hosts);
-  if (hosts.job.empty()) return secret;
-  storage::Checksum sum;
-  sum.add(std::as_bytes(std::span(hosts.job)));
-  const std::string text = sum.text();
-  return secret.of_job(std::as_bytes(std::span(text)));
 }
 
 std::string checksum_of_program() {
@@ -157,8 +185,7 @@ class Meeting {
         who_(links.own() == 0 ? "" : str("host ", links.own(), ": ")) {}
 
   JobPlan meet() {
-    if (links_.own() != 0) wait_for_secret();
-    const comm::Secret secret = secret_of(options_.hosts);
+    const comm::Secret secret = before_others([&] { return users_secret(options_.hosts); });
     // Before anybody is met.
     if (!options_.hosts.interface.empty()) (void)addresses_of_interface(options_.hosts.interface);
     return links_.own() == 0 ? meet_as_first(secret) : meet_as_other(secret);
@@ -191,18 +218,21 @@ class Meeting {
 
  private:
   JobPlan meet_as_first(const comm::Secret& secret) {
-    const auto deadline = Clock::now() + options_.timeout;
-    const std::string rendezvous = listen(secret);
+    const std::string rendezvous = before_others([&] { return listen(secret); });
+    const auto deadline = Clock::now() + options_.hosts.meet_timeout;
     log_info(str("host 0 of ", links_.hosts(), " waits for the others at ", rendezvous));
     JobPlan plan;
     try_or_tell([&] {
       hellos_[0] = own_hello();
-      wait(
-          deadline, [&] { return hellos_.size() == links_.hosts(); },
-          [&] {
-            return str(absent(), " did not come to the rendezvous ", rendezvous, " within ",
-                       options_.timeout.count(), " ms");
-          });
+      const auto all_are_here = [&] { return hellos_.size() == links_.hosts(); };
+      const auto soon = Clock::now() + kMoment;
+      if (soon < deadline && !hear_all_until(soon, all_are_here)) {
+        tell_missing(options_.hosts, str("nothing yet of ", absent()));
+      }
+      wait(deadline, all_are_here, [&] {
+        return str(absent(), " did not come to the rendezvous ", rendezvous, " within ",
+                   options_.hosts.meet_timeout.count(), " ms");
+      });
       listener_.reset();
       auto& peers = links_.peers();
       std::erase_if(peers, [](const Peer& peer) { return peer.host == HostLinks::kUnknown; });
@@ -215,7 +245,7 @@ class Meeting {
       plan.network = network;
       const auto is_ready = [&](const Peer& peer) { return links_.is_ready(peer); };
       wait(
-          deadline, [&] { return std::ranges::all_of(peers, is_ready); },
+          Clock::now() + options_.timeout, [&] { return std::ranges::all_of(peers, is_ready); },
           [&] { return str(std::ranges::find_if_not(peers, is_ready)->name(), " was not ready"); });
       links_.tell(Ready{});
       links_.flush();
@@ -224,15 +254,10 @@ class Meeting {
   }
 
   JobPlan meet_as_other(const comm::Secret& secret) {
-    const auto places = places_of(options_.hosts);
     // Host 0 gives up first, and tells.
-    const auto later = Clock::now() + 2 * options_.timeout + milliseconds(1000);
-    std::unique_ptr<comm::Link> link;
-    {
-      const StopHandler nobody_is_met(stop_at_once);
-      if (stop_.signal() != 0) throw Stopped(stop_.signal());
-      link = comm::connect(places, secret, options_.timeout);
-    }
+    auto link = before_others([&] { return find_first(secret); });
+    const auto later =
+        Clock::now() + options_.hosts.meet_timeout + options_.timeout + milliseconds(1000);
     link->limit_silence(options_.timeout);
     links_.peers().push_back({0, std::move(link)});
     const Peer& first = links_.peers()[0];
@@ -253,41 +278,57 @@ class Meeting {
     return begins_->plan;
   }
 
-  // All hosts of an engine's job start at once, often with a home that they share: host 0 may be
-  // about to make the user's secret there.
-  void wait_for_secret() const {
-    const HostOptions& hosts = options_.hosts;
-    const bool is_by_engine = !hosts.job.empty() || !hosts.more_rendezvous.empty();
-    if (!is_by_engine || !hosts.secret_file.empty()) return;
+  // What may take long before anybody is met: a signal ends this host alone, at once.
+  auto before_others(const auto& step) const -> decltype(step()) {
     const StopHandler nobody_is_met(stop_at_once);
     if (stop_.signal() != 0) throw Stopped(stop_.signal());
-    const auto file = comm::Secret::default_file();
-    const auto begin = Clock::now();
-    bool is_told = false;
-    std::error_code missing;
-    while (!std::filesystem::exists(file, missing) && Clock::now() < begin + options_.timeout) {
-      if (!is_told && Clock::now() > begin + milliseconds(2000)) {
-        is_told = true;
-        log_info(str("waits for the secret ", file.string(), ", which host 0 makes"));
-      }
-      std::this_thread::sleep_for(milliseconds(50));
-    }
+    return step();
+  }
+
+  std::unique_ptr<comm::Link> find_first(const comm::Secret& secret) const {
+    const HostOptions& hosts = options_.hosts;
+    const auto places = places_of(hosts);
+    const std::string others =
+        places.size() == 1 ? "" : str(" or one of ", places.size() - 1, " other ports");
+    MissingLine line(hosts);
+    return comm::find_listener(
+        places, secret,
+        {.timeout = hosts.meet_timeout,
+         .job_name = hosts.job,
+         .unknown_name_hint = hosts.unknown_name_hint,
+         .tell = [&](const std::string& missing) {
+           line.tell(str("host 0 is not yet at ", hosts.rendezvous, others, ": ", missing));
+         }});
   }
 
   // At the first place where nobody else listens, which it returns.
   std::string listen(const comm::Secret& secret) {
-    const auto places = places_of(options_.hosts);
-    for (const comm::HostAndPort& at : places) {
-      try {
-        listener_.emplace(at, secret, comm::new_job_id(), comm::Listener::Limits{});
-        if (!listener_->warning().empty()) log_warning(listener_->warning());
-        return str(at.host, ":", listener_->port());
-      } catch (const comm::AddressInUse& error) {
-        if (&at == &places.back()) throw;
-        log_info(str(error.what(), "; tries the next port"));
+    const HostOptions& hosts = options_.hosts;
+    const auto places = places_of(hosts);
+    const auto deadline = Clock::now() + hosts.meet_timeout;
+    MissingLine line(hosts);
+    for (bool is_first = true;; is_first = false) {
+      std::string missing;
+      std::string unknown_host;
+      for (const comm::HostAndPort& at : places) {
+        if (at.host == unknown_host) continue;
+        try {
+          listener_.emplace(at, secret, comm::new_job_id(), comm::Listener::Limits{}, hosts.job);
+          if (!listener_->why_all().empty()) log_warning(listener_->why_all());
+          return comm::HostAndPort{at.host, listener_->port()}.text();
+        } catch (const comm::AddressInUse& error) {
+          missing = error.what();
+          if (is_first && &at != &places.back()) log_info(missing + "; tries the next port");
+        } catch (const comm::NameUnknown& error) {
+          missing = error.what() + hosts.unknown_name_hint;
+          unknown_host = at.host;
+        }
       }
+      require<Timeout>(Clock::now() < deadline, missing, ", for ", hosts.meet_timeout.count(),
+                       " ms");
+      line.tell(missing);
+      std::this_thread::sleep_until(std::min(deadline, Clock::now() + kPauseBetweenTries));
     }
-    return "";  // there is at least one place
   }
 
   void leave_out_others(JobPlan& plan) {
@@ -309,7 +350,8 @@ class Meeting {
   std::string absent() const {
     auto absent = consecutive(std::size_t{1}, links_.hosts() - 1);
     std::erase_if(absent, [&](std::size_t host) { return hellos_.contains(host); });
-    return str(absent.size() == 1 ? "host " : "hosts ", join(absent), " of ", links_.hosts());
+    const auto names = mapped(absent, [](std::size_t host) { return std::to_string(host); });
+    return str(names.size() == 1 ? "host " : "hosts ", listed(names), " of ", links_.hosts());
   }
 
   Hello own_hello() const {
@@ -378,18 +420,22 @@ class Meeting {
     return true;
   }
 
-  // The same where all hosts are needed. Throws a Timeout that says what is `missing`.
-  void wait(Clock::time_point deadline, const std::function<bool()>& enough,
-            const std::function<std::string()>& missing) {
-    const auto check = [&] {
+  // The same where all hosts are needed.
+  bool hear_all_until(Clock::time_point deadline, const std::function<bool()>& enough) {
+    return hear_until(deadline, [&] {
       if (enough()) return true;
       for (const Peer& peer : links_.peers()) {
         const bool is_lost = peer.host != HostLinks::kUnknown && !peer.problem.empty();
         if (is_lost) throw ReplicaLost(peer.name() + peer.problem);
       }
       return false;
-    };
-    if (!hear_until(deadline, check)) throw Timeout(missing());
+    });
+  }
+
+  // The same. Throws a Timeout that says what is `missing`.
+  void wait(Clock::time_point deadline, const std::function<bool()>& enough,
+            const std::function<std::string()>& missing) {
+    if (!hear_all_until(deadline, enough)) throw Timeout(missing());
   }
 
   void wait_for_begin(Clock::time_point deadline, const char* missing) {

@@ -16,7 +16,7 @@ struct Hosts {
 
 /// Meets the other hosts' launchers: host 0 listens at the rendezvous, the others connect to it.
 /// They compare what must be the same, and agree on the plan. Throws on all hosts: ValueError if
-/// they differ, Timeout if some do not come in options.timeout, CommError, Stopped.
+/// they differ, Timeout if some do not come in options.hosts.meet_timeout, CommError, Stopped.
 [[nodiscard]] Hosts meet_hosts(const LaunchOptions& options);
 
 /// Before a job that has lost a replica starts again: waits until all hosts call this. Hosts that

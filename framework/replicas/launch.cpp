@@ -50,6 +50,8 @@ void check_options(const LaunchOptions& options) {
           "; it must be from 0 to ", hosts.count - 1);
   if (hosts.link != "auto") (void)comm::LinkSpeed::parse(hosts.link);
   if (hosts.count == 1) return;
+  require(hosts.meet_timeout.count() > 0, "launch: hosts.meet_timeout is ",
+          hosts.meet_timeout.count(), " ms; it must be positive");
   require(!hosts.rendezvous.empty(), "launch: ", hosts.count,
           " hosts need a rendezvous, HOST:PORT");
   const std::int64_t workers = options.workers == 0 ? options.replicas : options.workers;

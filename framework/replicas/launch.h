@@ -45,13 +45,19 @@ struct HostOptions {
   /// try all of them in turn.
   std::vector<std::string> more_rendezvous{};
   /// What tells this job from the user's others, such as an engine's number for it; "": nothing.
-  /// Launchers of another job are strangers, as if they had another secret.
+  /// Launchers of another job are passed over, until they are gone.
   std::string job{};
+  /// How long the launchers may take to meet: to be started, to have names and a free port, to get
+  /// the secret.
+  std::chrono::milliseconds meet_timeout{60'000};
+  /// What else to say where the rendezvous' name is not known; "": nothing.
+  std::string unknown_name_hint{};
   /// How many of the job's replicas run here. 0, then on all hosts: an even share, of which the
   /// first hosts have the remainder.
   std::int64_t replicas = 0;
-  /// A file of 64 hexadecimal digits, the same on all hosts and readable by this user alone. Empty:
-  /// lockstep/secret in the user's configuration folder, which host 0 makes if it is missing.
+  /// A file of 64 hexadecimal digits, the same on all hosts and readable by this user alone (or as
+  /// a Kubernetes Secret's: comm::Secret::read()). Empty: lockstep/secret in the user's
+  /// configuration folder, which host 0 makes if it is missing, and for which the others wait.
   std::filesystem::path secret_file{};
   /// The network interface for the replicas' bytes; empty: that of the way to the rendezvous.
   std::string interface {};
@@ -162,11 +168,12 @@ struct LaunchOptions {
 ///   the root cause: functions begin anew, and load what they have saved. After a stop signal
 ///   nothing is started again, and one during the wait ends launch() at once.
 /// - **Several hosts.** `replicas` and `workers` are the job's. Launchers meet at the rendezvous
-///   within `timeout`, prove that they know the secret, and compare version, program, options,
-///   LibTorch, BLAS and CPU: what differs is a ValueError on all. A failure or a stop on one host
-///   ends the job on all, and each says the same root cause last. A job starts again on all hosts;
-///   before_restart is called on host 0 first. Hosts that don't come within `timeout` are left out:
-///   the others run the same replicas, on fewer workers. Without host 0 the job is over.
+///   within hosts.meet_timeout, prove that they know the secret, and compare version, program,
+///   options, LibTorch, BLAS and CPU: what differs is a ValueError on all. A failure or a stop on
+///   one host ends the job on all, and each says the same root cause last. A job starts again on
+///   all hosts; before_restart is called on host 0 first. Hosts that don't come within `timeout`
+///   are left out: the others run the same replicas, on fewer workers. Without host 0 the job is
+///   over.
 /// - **Pauses.** Time in which the whole job is paused (Ctrl-Z, a freezer) is no waiting. Workers
 ///   that are stopped for longer than `timeout` while the launcher runs are a Timeout.
 [[nodiscard]] int launch(const std::function<void()>& replica, const LaunchOptions& options = {},

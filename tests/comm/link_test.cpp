@@ -31,6 +31,8 @@
 
 using namespace lockstep;
 using namespace std::chrono_literals;
+using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
 using comm::HostAndPort;
 using comm::JobId;
 using comm::Link;
@@ -141,19 +143,22 @@ std::string random_text(Key key, std::size_t size) {
 }
 
 constexpr std::size_t kGreetingBytes = 64;
-constexpr std::size_t kProofBytes = 80;
+constexpr std::size_t kProofBytes = 144;
+constexpr std::size_t kAnswerBytes = 96;
 
 std::atomic<int> lookups_in_vain = 0;
 
 }  // namespace
 
 // Stands before the C library's in this program: "debian.invalid" has the address that Debian gives
-// to a host's own name, and nobody else a name in .invalid.
+// to a host's own name, "elsewhere.invalid" another host's, and nobody else a name in .invalid.
 extern "C" int getaddrinfo(const char* name, const char* service, const addrinfo* hints,
                            addrinfo** found) {
   const std::string_view asked = name != nullptr ? name : "";
   if (asked == "debian.invalid") {
     name = "127.0.1.1";
+  } else if (asked == "elsewhere.invalid") {
+    name = "192.0.2.1";
   } else if (asked.ends_with(".invalid")) {
     ++lookups_in_vain;
     return EAI_NONAME;
@@ -282,19 +287,46 @@ TEST_CASE(
   CHECK_THAT(told.get(), ContainsSubstring("is no Lockstep launcher"));
 }
 
-TEST_CASE("a name that is loopback on its own host is told, loopback that was asked for is not") {
-  const auto warning = [](const std::string& host) {
-    return Listener({host, 0}, secret(), JobId{}, {}).warning();
+TEST_CASE("who has a name of no address of his own listens on all, behind the secret") {
+  const auto check = [](const std::string& name, const std::string& address) {
+    Listener listener({name, 0}, secret(), comm::new_job_id(), {});
+    CHECK_THAT(listener.why_all(),
+               ContainsSubstring(str(name, " is ", address,
+                                     " here, which is no address of this "
+                                     "host in a network: it listens on all that it has")));
+    const Links links = linked(listener, listener.port());
+    CHECK(links[0]->own_address() == "127.0.0.1");
+    CHECK(HostAndPort::parse(links[0]->peer()).host == "127.0.0.1");
+    CHECK_THAT(message_of<comm::AddressInUse>([&] {
+                 const Listener again({name, listener.port()}, secret(), JobId{}, {});
+               }),
+               ContainsSubstring("Address already in use"));
   };
-  CHECK(warning("debian.invalid") ==
-        "on this host debian.invalid is 127.0.1.1, where no other host reaches it: in /etc/hosts "
-        "give it the address that others have for it, or set --rendezvous ADDRESS:PORT "
-        "(LOCKSTEP_RENDEZVOUS) on all hosts");
+  check("debian.invalid", "127.0.1.1");
+  check("elsewhere.invalid", "192.0.2.1");
   for (const char* const meant : {"127.0.0.1", "127.0.1.1", "localhost", "0.0.0.0"}) {
     INFO(meant);
-    CHECK(warning(meant).empty());
+    CHECK(Listener({meant, 0}, secret(), JobId{}, {}).why_all().empty());
   }
 }
+
+namespace {
+
+// Who is found while listeners work; `proved` gets their ends of links.
+std::unique_ptr<Link> found(const std::vector<Listener*>& listeners,
+                            const std::vector<HostAndPort>& places, const comm::Search& search,
+                            Links& proved) {
+  auto searching =
+      std::async(std::launch::async, [&] { return comm::find_listener(places, secret(), search); });
+  while (searching.wait_for(1ms) != std::future_status::ready) {
+    for (Listener* const each : listeners) {
+      for (auto& link : each->progress()) proved.push_back(std::move(link));
+    }
+  }
+  return searching.get();
+}
+
+}  // namespace
 
 TEST_CASE("of several places that is found where a listener has the secret") {
   Listener stranger(loopback(), secret(2), comm::new_job_id(), {});
@@ -302,32 +334,57 @@ TEST_CASE("of several places that is found where a listener has the secret") {
   const Server nobody;
   const std::vector<HostAndPort> others{loopback(nobody.port()), loopback(stranger.port())};
   const HostAndPort unknown{"nobody.invalid", 1};
-  const auto linked_to = [&](std::vector<HostAndPort> places, std::chrono::milliseconds timeout) {
-    auto connected =
-        std::async(std::launch::async, [&] { return comm::connect(places, secret(), timeout); });
-    Links links;
-    Links of_stranger;
-    while (connected.wait_for(0s) != std::future_status::ready) {
-      (void)work(&stranger, of_stranger,
-                 [once = false]() mutable { return std::exchange(once, true); });
-      (void)work(&listener, links, [once = false]() mutable { return std::exchange(once, true); });
-    }
-    CHECK(of_stranger.empty());
-    return connected.get()->peer();
-  };
-  CHECK(linked_to({unknown, others[0], others[1], loopback(listener.port())}, kPatience) ==
-        loopback(listener.port()).text());
-  const std::string refusal = message_of<Timeout>([&] { (void)linked_to(others, 300ms); });
+  Links proved;
+  CHECK(found({&stranger, &listener}, {unknown, others[0], others[1], loopback(listener.port())},
+              {.timeout = kPatience}, proved)
+            ->peer() == loopback(listener.port()).text());
+  CHECK(proved.size() == 1);
+  const std::string refusal =
+      message_of<Timeout>([&] { (void)found({&stranger}, others, {.timeout = 300ms}, proved); });
   CHECK_THAT(refusal, ContainsSubstring(others[0].text() + " or " + others[1].text()));
   CHECK_THAT(refusal, ContainsSubstring(others[1].text() + " has another secret"));
+  CHECK(proved.size() == 1);
+}
+
+TEST_CASE("launchers of another job are passed over, and named") {
+  const auto name = [](int restart) {
+    return str("Slurm, job ", std::string(100, '7'), ", restart ", restart);
+  };
+  Listener earlier(loopback(), secret(), comm::new_job_id(), {}, name(0));
+  Listener listener(loopback(), secret(), comm::new_job_id(), {}, name(1));
+  Listener unnamed(loopback(), secret(), comm::new_job_id(), {});
+  const std::vector<Listener*> all{&earlier, &listener, &unnamed};
+  const auto places = mapped(all, [](const Listener* each) { return loopback(each->port()); });
+  Links proved;
+  std::vector<std::string> told;
+  const comm::Search search{.timeout = kPatience,
+                            .job_name = name(1),
+                            .tell = [&](const auto& text) { told.push_back(text); }};
+  CHECK(found(all, places, search, proved)->peer() == places[1].text());
+  CHECK(told == std::vector<std::string>{str(places[0].text(), " is of another job (",
+                                             name(0).substr(0, 44), "… ",
+                                             told.at(0).substr(told.at(0).size() - 17))});
+  CHECK(proved.size() == 1);
+  CHECK(message_of<Timeout>([&] {
+          (void)found(all, {places[2]}, {.timeout = 300ms, .job_name = "x"}, proved);
+        }) == str("no connection to ", places[2].text(), " within 300 ms: ", places[2].text(),
+                  " is of another job (of no engine)"));
+  CHECK(message_of<Timeout>([&] {
+          (void)found(all, {places[1]}, {.timeout = 300ms}, proved);
+        }).find(" is of another job (Slurm, job 777") != std::string::npos);
 }
 
 TEST_CASE(
     "a name that is not known yet is looked up once for all its places, and not all the time") {
   const std::vector<HostAndPort> places{{"later.invalid", 1}, {"later.invalid", 2}};
   lookups_in_vain = 0;
-  CHECK_THAT(message_of<Timeout>([&] { (void)comm::connect(places, secret(), 300ms); }),
-             ContainsSubstring("later.invalid:1 or later.invalid:2 within 300 ms: later.invalid"));
+  std::string told;
+  const comm::Search search{.timeout = 300ms,
+                            .unknown_name_hint = "; a hint",
+                            .tell = [&](const std::string& missing) { told += missing; }};
+  CHECK(message_of<Timeout>([&] { (void)comm::find_listener(places, secret(), search); }) ==
+        "no connection to later.invalid:1 or later.invalid:2 within 300 ms: " + told);
+  CHECK_THAT(told, StartsWith("later.invalid: ") && EndsWith("; a hint"));
   CHECK(lookups_in_vain == 1);
 }
 
@@ -391,7 +448,7 @@ TEST_CASE("a greeting that is not finished in time is dropped") {
   Links links;
   CHECK(listener.when() == std::chrono::milliseconds::max());
   const Descriptor stranger = connected_to(listener.port());
-  send_text(stranger, "lockstep link 2\n");
+  send_text(stranger, "lockstep link 3\n");
   REQUIRE(work(&listener, links, [&] { return listener.unproved() == 1; }));
   CHECK(listener.when() <= 50ms);
   CHECK(work(&listener, links, [&] { return listener.unproved() == 0; }));
@@ -417,7 +474,7 @@ TEST_CASE("what is changed, cut or put in on the way closes a link, and is never
     send_text(front, received(behind, kGreetingBytes));
     send_text(behind, received(front, kProofBytes));
     REQUIRE(work(&listener, links, [&] { return links.size() == 1; }));
-    send_text(front, received(behind, 33));
+    send_text(front, received(behind, kAnswerBytes));
     const auto sender = connected.get();
     std::vector<std::string> sent;
     std::size_t bytes = 0;

@@ -103,7 +103,7 @@ Descriptor stranger_of(const HostAndPort& at) {
 
 // What a stranger says; its length is anything.
 std::string noise(Key key) {
-  constexpr std::string_view kProtocol = "lockstep link 2\n";
+  constexpr std::string_view kProtocol = "lockstep link 3\n";
   std::string text(key.fold("kind").bits() % 3 == 0 ? kProtocol : "");
   const std::size_t size = key.fold("size").bits() % 200;
   for (std::size_t i = 0; i < size; ++i) {

@@ -345,13 +345,40 @@ TEST_CASE("tasks of a host know each other's number") {
 }
 
 TEST_CASE("a job has a name that tells it from the user's others, the same on all hosts") {
-  CHECK(job_of(found(kTask1)) == "Slurm 18 0 0");
-  CHECK(job_of(found(kTask1 + "SLURM_RESTART_COUNT=1")) == "Slurm 18 0 1");
+  CHECK(job_of(found(kTask1)) == "Slurm, job 18, step 0");
+  CHECK(job_of(found(kTask1 + "SLURM_RESTART_COUNT=1")) == "Slurm, job 18, step 0, restart 1");
   const std::string torchrun = kTorchrun + "TORCHELASTIC_RUN_ID=x7 ";
-  CHECK(job_of(found(torchrun)) == "torchrun x7  0");
-  CHECK(job_of(found(torchrun + "TORCHELASTIC_RESTART_COUNT=2")) == "torchrun x7  0");
+  CHECK(job_of(found(torchrun)) == "torchrun, job x7");
+  CHECK(job_of(found(torchrun + "TORCHELASTIC_RESTART_COUNT=2")) == "torchrun, job x7");
   CHECK(job_of(found(kPyTorchJob)).empty());
   CHECK(job_of(Whereabouts()).empty());
+}
+
+TEST_CASE("pods have ten minutes to meet, and others one") {
+  const std::string own = "LOCKSTEP_NNODES=2 LOCKSTEP_NODE_RANK=1 LOCKSTEP_RENDEZVOUS=a:1 ";
+  for (const std::string& variables :
+       {kTrainer + "PET_NNODES=2", kPyTorchJob, kPod + "JOB_COMPLETION_INDEX=1 LOCKSTEP_NNODES=4",
+        kPod + own}) {
+    INFO(variables);
+    CHECK(found(variables).meet_timeout_s == 600);
+    CHECK_THAT(found(variables).unknown_name_hint,
+               ContainsSubstring("needs publishNotReadyAddresses: true"));
+  }
+  // torchrun's agents have met before, wherever they are.
+  for (const std::string& variables : {own, kTask1, kPod + kTorchrun, std::string()}) {
+    INFO(variables);
+    CHECK(found(variables).meet_timeout_s == 60);
+    CHECK(found(variables).unknown_name_hint.empty());
+  }
+}
+
+TEST_CASE("a variable or a flag says where the hosts' secret is") {
+  Surroundings here = surroundings(kTask1 + "LOCKSTEP_SECRET_FILE=/run/secret");
+  CHECK(find_whereabouts(here).secret_file == "/run/secret");
+  here.flags["--secret-file"] = "mine";
+  CHECK(find_whereabouts(here).secret_file == "mine");
+  here.flags["--nnodes"] = "1";
+  CHECK(find_whereabouts(here).secret_file.empty());
 }
 
 TEST_CASE("what was read is told with what was made of it, and nothing else") {

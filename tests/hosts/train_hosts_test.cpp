@@ -247,6 +247,34 @@ TEST_CASE("launchers meet by names, in whatever order they are started", "[fault
   check_all_well(job, job.wait(), expected);
 }
 
+TEST_CASE("hosts meet where host 0 has its name on loopback, and another learns it late",
+          "[fault]") {
+  const Result expected = on_one_host(3);
+  const TestNetwork network({.hosts = 3});
+  const TemporaryFolder folder;
+  const auto give_names = [&](std::size_t host, const std::string& names) {
+    const std::vector<std::string> mount{
+        "/usr/bin/mount", "--bind", folder.write(TestNetwork::name(host), names), "/etc/hosts"};
+    require_status(run_program(network.command(host, mount)), 0);
+  };
+  const std::string alone = "127.0.0.1 localhost\n";
+  give_names(0, alone + "127.0.1.1 " + TestNetwork::name(0) + "\n");
+  give_names(1, alone);
+  JobOnHosts job(network, kPerceptron, 3);
+  job.replace("--rendezvous", str(TestNetwork::name(0), ":", JobOnHosts::kPort));
+  job.start();
+  const bool was_told = eventually([&] {
+    return job.all_output().find("host 0 is not yet at host0:29500: host0: ") != std::string::npos;
+  });
+  INFO(job.all_output());
+  REQUIRE(was_told);
+  std::ofstream(folder.path(TestNetwork::name(1)), std::ios::app)
+      << TestNetwork::address(0) << " " << TestNetwork::name(0) << "\n";
+  check_all_well(job, job.wait(), expected);
+  CHECK_THAT(job.all_output(), ContainsSubstring("host0 is 127.0.1.1 here") &&
+                                   ContainsSubstring("this host's address is 10.77.0.1"));
+}
+
 TEST_CASE("strangers at the rendezvous change nothing", "[fault]") {
   const Flags flags = set("trainer.steps=50");
   const Result expected = on_one_host(2, flags);

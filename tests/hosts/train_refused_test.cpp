@@ -35,7 +35,7 @@ void check_all_refuse(JobOnHosts& job, const Lines& said) {
 
 TEST_CASE("launchers with another secret don't meet, and tell nobody theirs", "[fault]") {
   const TestNetwork network({.hosts = 2});
-  JobOnHosts job(network, kPerceptron, 2, set("parallel.timeout_s=3"));
+  JobOnHosts job(network, kPerceptron, 2, {"--meet-timeout", "3"});
   const std::string other = job.new_secret("other");
   job.replace(1, "--secret-file", other);
   const std::vector<Ended> ended = job.run();
@@ -49,7 +49,7 @@ TEST_CASE("launchers with another secret don't meet, and tell nobody theirs", "[
 
 TEST_CASE("a host that does not come ends those that wait", "[fault]") {
   const TestNetwork network({.hosts = 3});
-  JobOnHosts job(network, kPerceptron, 3, set("parallel.timeout_s=3"));
+  JobOnHosts job(network, kPerceptron, 3, {"--meet-timeout", "3"});
   job.start(0);
   job.start(1);
   const std::vector<Ended> ended = job.wait();
@@ -63,7 +63,7 @@ TEST_CASE("a host that does not come ends those that wait", "[fault]") {
 
 TEST_CASE("nobody comes to a host 0 that is not there", "[fault]") {
   const TestNetwork network({.hosts = 2});
-  JobOnHosts job(network, kPerceptron, 2, set("parallel.timeout_s=2"));
+  JobOnHosts job(network, kPerceptron, 2, {"--meet-timeout", "2"});
   job.start(1);
   const std::vector<Ended> ended = job.wait();
   INFO(job.all_output());
@@ -73,7 +73,7 @@ TEST_CASE("nobody comes to a host 0 that is not there", "[fault]") {
 
 TEST_CASE("two launchers of one node rank are refused", "[fault]") {
   const TestNetwork network({.hosts = 3});
-  JobOnHosts job(network, kPerceptron, 3, set("parallel.timeout_s=3"));
+  JobOnHosts job(network, kPerceptron, 3, {"--meet-timeout", "3"});
   job.replace(2, "--node-rank", "1");
   const std::vector<Ended> ended = job.run();
   INFO(job.all_output());
@@ -119,7 +119,8 @@ TEST_CASE("launchers with other data are refused, and told in what they differ",
   CHECK(network.left_behind() == Lines{});
 }
 
-TEST_CASE("a rendezvous that can't be is an error at once", "[fault]") {
+TEST_CASE("a rendezvous that can't be is told after 2 s, and an error when hosts should have met",
+          "[fault]") {
   const TestNetwork network({.hosts = 2});
   const auto stranger = run_on(network, 0, [] {
     const Descriptor listening = new_tcp_socket();
@@ -130,15 +131,20 @@ TEST_CASE("a rendezvous that can't be is an error at once", "[fault]") {
   });
   REQUIRE(eventually([&] { return !stranger->out().empty() || !stranger->running(); }));
 
-  JobOnHosts in_use(network, kPerceptron, 2, set("parallel.timeout_s=3"));
+  JobOnHosts in_use(network, kPerceptron, 2, {"--meet-timeout", "3"});
   std::vector<Ended> ended = in_use.run();
   INFO(in_use.all_output());
   CHECK(ended[0].status != 0);
-  CHECK_THAT(ended[0].err, ContainsSubstring("cannot listen on 10.77.0.1:29500"));
+  CHECK_THAT(ended[0].err,
+             ContainsSubstring("host 0 of 2 waits, for 3 s at most (--meet-timeout): cannot listen "
+                               "on 10.77.0.1:29500: Address already in use\n"));
+  CHECK_THAT(last_line(ended[0].err), ContainsSubstring("Address already in use, for 3000 ms"));
   CHECK(ended[1].status != 0);
-  CHECK_THAT(ended[1].err, ContainsSubstring("10.77.0.1:29500"));
+  CHECK_THAT(ended[1].err,
+             ContainsSubstring("host 1 of 2 waits, for 3 s at most (--meet-timeout): host 0 is not "
+                               "yet at 10.77.0.1:29500: 10.77.0.1:29500 is no Lockstep launcher"));
 
-  JobOnHosts nowhere(network, kPerceptron, 2, set("parallel.timeout_s=3"));
+  JobOnHosts nowhere(network, kPerceptron, 2, {"--meet-timeout", "3"});
   nowhere.replace("--rendezvous", "nowhere.invalid:29501");
   ended = nowhere.run();
   INFO(nowhere.all_output());

@@ -326,7 +326,7 @@ TEST_CASE("a launcher that has not yet said who it is hears of a signal on host 
 
 TEST_CASE("host 0 makes the secret, and others say where to copy it from") {
   const TemporaryFolder folder;
-  const auto ended = on_hosts(folder, 2, small_job() + set("parallel.timeout_s=1"));
+  const auto ended = on_hosts(folder, 2, small_job() + Flags{"--meet-timeout", "1"});
   const fs::path secret = folder.path() / "0/lockstep/secret";
   struct stat found {};
   REQUIRE(::stat(secret.c_str(), &found) == 0);

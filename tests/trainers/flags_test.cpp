@@ -1,5 +1,6 @@
 #include "trainers/commands/flags.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -90,6 +91,10 @@ TEST_CASE("an engine's variables say which host this is, and flags win one by on
   CHECK(flags.hosts.count == 2);
   CHECK(flags.hosts.rank == 1);
   CHECK(flags.hosts.rendezvous == "node0:29500");
+  CHECK(flags.hosts.secret_file == "secret");
+  CHECK(flags.hosts.meet_timeout == std::chrono::seconds(60));
+  CHECK(parse_arguments({"--config", "a.yaml", "--rendezvous", "a:1", "--meet-timeout", "5"})
+            .hosts.meet_timeout == std::chrono::seconds(5));
   CHECK(
       parse_arguments({"--config", "a.yaml", "--rendezvous", "a:1", "--nnodes", "3"}).hosts.count ==
       3);
@@ -98,6 +103,8 @@ TEST_CASE("an engine's variables say which host this is, and flags win one by on
   CHECK(refusal({"--engine", "lsf"}) ==
         "--engine: must be auto, none, slurm, mpi, torchrun, k8s, is lsf");
   CHECK(parse_arguments({"--config", "a.yaml", "--engine", "none"}).hosts.count == 1);
+  CHECK(refusal({"--engine", "none", "--meet-timeout", "5"}) ==
+        "--meet-timeout needs --nnodes of at least 2");
   CHECK(refusal({"--engine", "none", "--nnodes", "2"}) ==
         "--nnodes needs --node-rank I, this host's number");
   ::setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);

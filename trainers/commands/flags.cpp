@@ -1,6 +1,7 @@
 #include "trainers/commands/flags.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <system_error>
@@ -116,6 +117,7 @@ void check_hosts(const HostOptions& hosts, bool has_engine) {
   for (const auto& [flag, stands] : {std::pair("--rendezvous", !hosts.rendezvous.empty()),
                                      {"--host-replicas", hosts.replicas != kNotGiven},
                                      {"--secret-file", !hosts.secret_file.empty()},
+                                     {"--meet-timeout", hosts.meet_timeout.count() > 0},
                                      {"--interface", !hosts.interface.empty()}}) {
     require(hosts.count > 1 || has_engine || !stands, flag, " needs --nnodes of at least 2");
   }
@@ -143,9 +145,14 @@ void take_whereabouts(Flags& flags) {
       hosts.more_rendezvous.assign(where.rendezvous.begin() + 1, where.rendezvous.end());
     }
     hosts.job = engines::job_of(where);
+    if (!where.secret_file.empty()) hosts.secret_file = where.secret_file;
+    hosts.unknown_name_hint = where.unknown_name_hint;
   }
   if (hosts.count == kNotGiven) hosts.count = 1;
   check_hosts(hosts, is_told && where.engine != engines::Engine::own);
+  if (hosts.meet_timeout.count() == 0) {
+    hosts.meet_timeout = std::chrono::seconds(where.meet_timeout_s);
+  }
   hosts.rank = std::max<std::int64_t>(hosts.rank, 0);
   hosts.replicas = std::max<std::int64_t>(hosts.replicas, 0);
 }
@@ -169,6 +176,7 @@ engines::Whereabouts whereabouts_of(const HostOptions& given,
   if (given.count != kNotGiven) here.flags["--nnodes"] = std::to_string(given.count);
   if (given.rank != kNotGiven) here.flags["--node-rank"] = std::to_string(given.rank);
   if (!given.rendezvous.empty()) here.flags["--rendezvous"] = given.rendezvous;
+  if (!given.secret_file.empty()) here.flags["--secret-file"] = given.secret_file;
   return engines::find_whereabouts(here, engine);
 }
 
@@ -280,8 +288,16 @@ CommandLine train_command_line(Flags& flags) {
             "How many of the replicas run on this host (default: an even share)",
             sets(hosts.replicas, whole_number())},
            {"--secret-file", "FILE",
-            "The hosts' common secret (default: ~/.config/lockstep/secret, which host 0 makes)",
+            "The hosts' common secret (default: LOCKSTEP_SECRET_FILE, or "
+            "~/.config/lockstep/secret, "
+            "which host 0 makes)",
             sets(hosts.secret_file, not_empty("is empty"))},
+           {"--meet-timeout", "S",
+            "How many seconds the hosts may take to meet (default: 60; under Kubernetes 600)",
+            sets(hosts.meet_timeout,
+                 [](const std::string& text) {
+                   return std::chrono::seconds(integer(1, 1'000'000)(text));
+                 })},
            {"--interface", "NAME",
             "Network interface for replicas' bytes (default: that of the rendezvous)",
             sets(hosts.interface, not_empty("is empty"))},
@@ -309,6 +325,7 @@ CommandLine train_command_line(Flags& flags) {
 Flags parse_flags(int argc, const char* const* argv) {
   Flags flags;
   flags.hosts.count = flags.hosts.rank = flags.hosts.replicas = kNotGiven;
+  flags.hosts.meet_timeout = {};
   const CommandLine line = train_command_line(flags);
   if (!parse_command_line(argc, argv, line)) flags.text = help_text(line);
   if (flags.text) return flags;

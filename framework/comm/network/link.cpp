@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -19,6 +20,7 @@
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "framework/comm/store.h"
+#include "framework/storage/checksum.h"
 
 namespace lockstep::comm {
 namespace {
@@ -28,13 +30,14 @@ using std::chrono::milliseconds;
 
 // The greeting, in this order; all sizes are fixed, so that nobody can make another wait for more:
 //   listener to connector   Greeting
-//   connector to listener   Proof, with Mac("connector", job, both nonces)
-//   listener to connector   Answer, with Mac("listener", job, both nonces)
-// The key of what follows is Mac("link", job, both nonces). The protocol's number grows with each
-// change of this, or of what launchers tell each other.
+//   connector to listener   Proof, with Mac("connector", job, both nonces, its job's name)
+//   listener to connector   Answer, with Mac("listener", job, both nonces, its job's name)
+// The key of what follows is Mac("link", job, both nonces, the job's name). Who knows the user's
+// secret is told the name of another job. The protocol's number grows with each change of this, or
+// of what launchers tell each other.
 using Protocol = std::array<char, 16>;
 constexpr Protocol kProtocol{'l', 'o', 'c', 'k', 's', 't', 'e', 'p',
-                             ' ', 'l', 'i', 'n', 'k', ' ', '2', '\n'};
+                             ' ', 'l', 'i', 'n', 'k', ' ', '3', '\n'};
 using Nonce = std::array<std::byte, 32>;
 
 struct Greeting {
@@ -46,15 +49,15 @@ struct Greeting {
 struct Proof {
   Protocol protocol = kProtocol;
   Nonce nonce{};
+  JobName name{};
   Mac mac{};
-  LOCKSTEP_FIELDS(protocol, nonce, mac)
+  LOCKSTEP_FIELDS(protocol, nonce, name, mac)
 };
+// To a wrong secret one without a Mac.
 struct Answer {
-  static constexpr std::uint8_t kWelcome = 1;
-  static constexpr std::uint8_t kWrongSecret = 2;
-  std::uint8_t answer = kWrongSecret;
+  JobName name{};
   Mac mac{};
-  LOCKSTEP_FIELDS(answer, mac)
+  LOCKSTEP_FIELDS(name, mac)
 };
 
 // A message: its length in 4 bytes, the text, its Mac.
@@ -63,6 +66,8 @@ constexpr std::size_t kLengthBytes = 4;
 constexpr milliseconds kPauseBetweenTries{50};
 constexpr milliseconds kPauseAfterLookups{500};  // in vain: whom all hosts ask serves others too
 constexpr milliseconds kLongestTry{2000};        // at one of several places
+// At the only one: where its name has got another address meanwhile, nothing else tells.
+constexpr milliseconds kLongestTryAtOne{10'000};
 constexpr milliseconds kRest{100};
 
 Nonce new_nonce() {
@@ -83,12 +88,31 @@ struct Greeted {
 };
 
 // All labels have the same length.
-Mac greeting_mac(const Secret& secret, std::string_view label, const Greeted& greeted) {
-  return secret.mac({bytes_of(label), greeted.job, greeted.of_listener, greeted.of_connector});
+Mac greeting_mac(const Secret& secret, std::string_view label, const Greeted& greeted,
+                 const JobName& name) {
+  return secret.mac({bytes_of(label), greeted.job, greeted.of_listener, greeted.of_connector,
+                     std::as_bytes(std::span(name))});
 }
 constexpr std::string_view kConnectorLabel = "connector";
 constexpr std::string_view kListenerLabel = "listener ";
 constexpr std::string_view kLinkLabel = "link     ";
+
+// Long names differ in their checksums.
+JobName job_name_of(const std::string& text) {
+  JobName name{};
+  std::string all = text;
+  if (text.size() > name.size()) {
+    storage::Checksum sum;
+    sum.add(bytes_of(text));
+    const std::string end = "… " + sum.text();
+    all = std::string(beginning(text, name.size() - end.size())) + end;
+  }
+  std::ranges::copy(all, name.begin());
+  return name;
+}
+std::string text_of(const JobName& name) {
+  return {name.begin(), std::ranges::find(name, '\0')};
+}
 
 // Small messages do not wait for more.
 void send_at_once(int descriptor) {
@@ -96,19 +120,33 @@ void send_at_once(int descriptor) {
   ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-std::string address_text(const sockaddr_storage& address, socklen_t length, bool with_port) {
+std::string address_text(const sockaddr& address, socklen_t length, bool with_port) {
   std::array<char, NI_MAXHOST> host{};
   std::array<char, NI_MAXSERV> port{};
-  if (::getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, host.data(), host.size(),
-                    port.data(), port.size(), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+  if (::getnameinfo(&address, length, host.data(), host.size(), port.data(), port.size(),
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return "an unknown address";
   }
-  if (!with_port) return host.data();
-  return HostAndPort{host.data(), static_cast<std::uint16_t>(std::stoi(port.data()))}.text();
+  // Who listens on all addresses sees those of IPv4 as if they were of IPv6; others may have none.
+  std::string_view numeric = host.data();
+  constexpr std::string_view kMapped = "::ffff:";
+  if (numeric.starts_with(kMapped) && numeric.find('.') != std::string_view::npos) {
+    numeric.remove_prefix(kMapped.size());
+  }
+  if (!with_port) return std::string(numeric);
+  return HostAndPort{std::string(numeric), static_cast<std::uint16_t>(std::stoi(port.data()))}
+      .text();
 }
 
 bool is_loopback(const std::string& host) {
   return host.starts_with("127.") || host == "::1" || host.find("localhost") != std::string::npos;
+}
+
+// Which follows from what this host knows, not from what the user has written.
+bool is_looked_up(const std::string& host) {
+  in_addr ipv4{};
+  return !is_loopback(host) && host.find(':') == std::string::npos &&
+         ::inet_pton(AF_INET, host.c_str(), &ipv4) != 1;
 }
 
 struct FreeAddresses {
@@ -125,6 +163,23 @@ std::pair<Addresses, int> addresses_of(const HostAndPort& at, int flags) {
   addrinfo* first = nullptr;
   const int error = ::getaddrinfo(at.host.c_str(), std::to_string(at.port).c_str(), &hints, &first);
   return {Addresses(first), error};
+}
+
+// Listens at an address; otherwise `error` is why not.
+Descriptor listening_at(const addrinfo& at, int& error) {
+  Descriptor socket(::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1;
+  const int off = 0;
+  if (at.ai_family == AF_INET6) {  // all addresses are those of IPv4, too
+    ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  }
+  const bool listens = socket.open() &&
+                       ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+                       ::bind(socket.get(), at.ai_addr, at.ai_addrlen) == 0 &&
+                       ::listen(socket.get(), SOMAXCONN) == 0;
+  if (listens) return socket;
+  error = errno;
+  return Descriptor();
 }
 
 // False once the deadline is over.
@@ -221,7 +276,7 @@ std::string Link::own_address() const {
   require_done<CommError>(
       ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0,
       "no own address");
-  return address_text(address, length, /*with_port=*/false);
+  return address_text(reinterpret_cast<sockaddr&>(address), length, /*with_port=*/false);
 }
 
 void Link::close(std::string why) noexcept {
@@ -323,75 +378,130 @@ Descriptor Link::release() {
   return Descriptor(socket_.release());
 }
 
-std::unique_ptr<Link> connect(const std::vector<HostAndPort>& places, const Secret& secret,
-                              milliseconds timeout, const std::optional<JobId>& job) {
-  const auto end = Clock::now() + timeout;
-  std::string last = "nobody answers";
-  std::string refusal;                       // of one of several places
-  std::set<std::string_view> unknown_hosts;  // of this round
-  // One try at a place: nullptr, and `last` says why, if it may be worth another.
-  const auto try_at = [&](const HostAndPort& to, Clock::time_point deadline) {
+// Tries at places to reach who listens there.
+class Connector {
+ public:
+  Connector(const Secret& secret, const std::optional<JobId>& job, const JobName& name)
+      : secret_(secret), job_(job), name_(name) {}
+
+  // Nothing, and missing() says why, if another try may be worth it. CommError for who else is
+  // there.
+  [[nodiscard]] std::unique_ptr<Link> try_at(const HostAndPort& to, Clock::time_point deadline) {
     std::unique_ptr<Link> link;
     const auto [addresses, unknown] = addresses_of(to, 0);
-    if (unknown != 0) unknown_hosts.insert(to.host);
-    require<CommError>(unknown == 0 || unknown == EAI_AGAIN, to.host, ": ",
-                       ::gai_strerror(unknown));
-    if (unknown != 0) last = ::gai_strerror(unknown);
+    unknown_ = unknown;
+    if (unknown != 0) missing_ = str(to.host, ": ", ::gai_strerror(unknown));
     for (const addrinfo* each = addresses.get(); each != nullptr && !link; each = each->ai_next) {
       Descriptor socket(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-      require_done<CommError>(socket.open(), "cannot make a socket");
-      if (const int error = connect_one(socket.get(), *each, deadline)) {
-        last = text_of_errno(error);
-        if (error == ECONNREFUSED && job) {
+      // Where it can't be made, the host knows no addresses of this family.
+      if (const int error = socket.open() ? connect_one(socket.get(), *each, deadline) : errno) {
+        missing_ = text_of_errno(error);
+        if (error == ECONNREFUSED && job_) {
           throw ReplicaLost(str("nobody listens at ", to.text(), " any more"));
         }
         continue;
       }
       send_at_once(socket.get());
-      Greeting greeting;
-      const char* const missing = receive_all(socket.get(), greeting, deadline);
-      require<CommError>(greeting.protocol == kProtocol, to.text(),
-                         " is no Lockstep launcher of this version");
-      if (missing != nullptr) {  // it may be ending, or overrun by strangers: try again
-        last = missing;
-        continue;
-      }
-      const Greeted greeted{greeting.job, greeting.nonce, new_nonce()};
-      if (job && greeted.job != *job) throw CommError(str(to.text(), " is of another job"));
-      const Proof proof{.nonce = greeted.of_connector,
-                        .mac = greeting_mac(secret, kConnectorLabel, greeted)};
-      Answer answer;
-      if (!send_message(socket.get(), encode(proof)) ||
-          receive_all(socket.get(), answer, deadline) != nullptr) {
-        last = "it does not answer";
-        continue;
-      }
-      require<CommError>(answer.answer == Answer::kWelcome &&
-                             is_same(answer.mac, greeting_mac(secret, kListenerLabel, greeted)),
-                         to.text(), " has another secret");
-      const Secret key(greeting_mac(secret, kLinkLabel, greeted));
-      link.reset(new Link(std::move(socket), to.text(), greeted.job, key, Link::End::connector));
+      link = greet(to, std::move(socket), deadline);
     }
     return link;
-  };
-  for (;;) {
-    unknown_hosts.clear();
-    for (const HostAndPort& to : places) {
-      if (Clock::now() >= end) {
-        throw Timeout(str("no connection to ", join(mapped(places, &HostAndPort::text), " or "),
-                          " within ", timeout.count(), " ms: ", refusal.empty() ? last : refusal));
-      }
-      if (unknown_hosts.contains(to.host)) continue;
-      try {
-        // Who else listens at one of several may say nothing.
-        const auto deadline = places.size() == 1 ? end : std::min(end, Clock::now() + kLongestTry);
-        if (auto link = try_at(to, deadline)) return link;
-      } catch (const CommError& error) {
-        if (places.size() == 1) throw;
-        refusal = error.what();
-      }
+  }
+
+  // Of the last try.
+  [[nodiscard]] const std::string& missing() const noexcept { return missing_; }
+  // getaddrinfo()'s error of the name, or 0.
+  [[nodiscard]] int unknown() const noexcept { return unknown_; }
+
+ private:
+  std::unique_ptr<Link> greet(const HostAndPort& to, Descriptor socket,
+                              Clock::time_point deadline) {
+    Greeting greeting;
+    const char* const missing = receive_all(socket.get(), greeting, deadline);
+    require<CommError>(greeting.protocol == kProtocol, to.text(),
+                       " is no Lockstep launcher of this version");
+    if (missing != nullptr) {  // it may be ending, or overrun by strangers: try again
+      missing_ = missing;
+      return nullptr;
     }
-    const auto pause = unknown_hosts.empty() ? kPauseBetweenTries : kPauseAfterLookups;
+    const Greeted greeted{greeting.job, greeting.nonce, new_nonce()};
+    if (job_ && greeted.job != *job_) throw CommError(str(to.text(), " is of another job"));
+    const Proof proof{.nonce = greeted.of_connector,
+                      .name = name_,
+                      .mac = greeting_mac(secret_, kConnectorLabel, greeted, name_)};
+    Answer answer;
+    if (!send_message(socket.get(), encode(proof)) ||
+        receive_all(socket.get(), answer, deadline) != nullptr) {
+      missing_ = "it does not answer";
+      return nullptr;
+    }
+    require<CommError>(
+        is_same(answer.mac, greeting_mac(secret_, kListenerLabel, greeted, answer.name)), to.text(),
+        " has another secret");
+    require<CommError>(answer.name == name_, to.text(), " is of another job (",
+                       answer.name == JobName{} ? "of no engine" : text_of(answer.name), ")");
+    const Secret key(greeting_mac(secret_, kLinkLabel, greeted, name_));
+    return std::unique_ptr<Link>(
+        new Link(std::move(socket), to.text(), greeted.job, key, Link::End::connector));
+  }
+
+  const Secret& secret_;
+  const std::optional<JobId> job_;
+  const JobName name_;
+  std::string missing_ = "nobody answers";
+  int unknown_ = 0;
+};
+
+std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milliseconds timeout,
+                              const std::optional<JobId>& job) {
+  const auto end = Clock::now() + timeout;
+  Connector connector(secret, job, JobName{});
+  while (Clock::now() < end) {
+    if (auto link = connector.try_at(to, end)) return link;
+    require<CommError>(connector.unknown() == 0 || connector.unknown() == EAI_AGAIN,
+                       connector.missing());
+    std::this_thread::sleep_until(std::min(end, Clock::now() + kPauseBetweenTries));
+  }
+  throw Timeout(str("no connection to ", to.text(), " within ", timeout.count(),
+                    " ms: ", connector.missing()));
+}
+
+std::unique_ptr<Link> find_listener(const std::vector<HostAndPort>& places, const Secret& secret,
+                                    const Search& search) {
+  const auto begin = Clock::now();
+  const auto end = begin + search.timeout;
+  const milliseconds longest = places.size() == 1 ? kLongestTryAtOne : kLongestTry;
+  Connector connector(secret, std::nullopt, job_name_of(search.job_name));
+  std::vector<std::string> refusals(places.size());  // of those at whose place somebody else is
+  std::string missing = "nobody answers";
+  for (;;) {
+    std::set<std::string_view> unknown_hosts;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const HostAndPort& to = places[i];
+      require<Timeout>(Clock::now() < end, "no connection to ",
+                       join(mapped(places, &HostAndPort::text), " or "), " within ",
+                       search.timeout.count(), " ms: ", missing);
+      if (unknown_hosts.contains(to.host)) continue;
+      refusals[i].clear();
+      try {
+        if (auto link = connector.try_at(to, std::min(end, Clock::now() + longest))) return link;
+      } catch (const CommError& error) {
+        refusals[i] = error.what();
+      }
+      missing = connector.missing();
+      if (connector.unknown() != 0) {
+        unknown_hosts.insert(to.host);
+        missing += search.unknown_name_hint;
+      }
+      // Who is there says more than who is not.
+      const auto refused = std::ranges::find_if_not(refusals, &std::string::empty);
+      if (refused != refusals.end()) missing = *refused;
+      if (search.tell) search.tell(missing);
+    }
+    // Seldom after a while: many hosts may look for one.
+    const auto waited = std::chrono::ceil<milliseconds>(Clock::now() - begin);
+    const auto pause = unknown_hosts.empty()
+                           ? std::clamp(waited / 20, kPauseBetweenTries, kPauseAfterLookups)
+                           : kPauseAfterLookups;
     std::this_thread::sleep_until(std::min(end, Clock::now() + pause));
   }
 }
@@ -406,36 +516,47 @@ struct Listener::Stranger {
   std::string proof = {};
 };
 
-Listener::Listener(const HostAndPort& at, const Secret& secret, const JobId& job, Limits limits)
-    : secret_(secret), job_(job), limits_(limits) {
-  const std::string failed = str("cannot listen on ", at.text(), ": ");
-  const auto [addresses, unknown] = addresses_of(at, AI_PASSIVE);
-  require<CommError>(unknown == 0, failed, ::gai_strerror(unknown));
-  const addrinfo& first = *addresses;
-  Descriptor socket(::socket(first.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int on = 1;
+Listener::Listener(const HostAndPort& at, const Secret& secret, const JobId& job, Limits limits,
+                   const std::string& job_name)
+    : secret_(secret), job_(job), limits_(limits), name_(job_name_of(job_name)) {
+  listen(at);
   sockaddr_storage address{};
   socklen_t length = sizeof address;
-  if (socket.get() < 0 ||
-      ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-      ::bind(socket.get(), first.ai_addr, first.ai_addrlen) != 0 ||
-      ::listen(socket.get(), SOMAXCONN) != 0 ||
-      ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    const int error = errno;
-    const std::string message = failed + text_of_errno(error);
-    if (error == EADDRINUSE) throw AddressInUse(message);
-    throw CommError(message);
-  }
+  require_done<CommError>(
+      ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0,
+      "no own address");
   port_ = ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
                                               : reinterpret_cast<sockaddr_in&>(address).sin_port);
-  socket_ = std::move(socket);
-  const std::string numeric = address_text(address, length, /*with_port=*/false);
-  if (is_loopback(numeric) && !is_loopback(at.host)) {
-    warning_ =
-        str("on this host ", at.host, " is ", numeric, ", where no other host reaches it: in ",
-            "/etc/hosts give it the address that others have for it, or set --rendezvous ",
-            "ADDRESS:PORT (LOCKSTEP_RENDEZVOUS) on all hosts");
+}
+
+void Listener::listen(const HostAndPort& at) {
+  const std::string failed = str("cannot listen on ", at.text(), ": ");
+  const auto [addresses, unknown] = addresses_of(at, AI_PASSIVE);
+  require<NameUnknown>(unknown == 0, failed, ::gai_strerror(unknown));
+  const bool by_name = is_looked_up(at.host);
+  int error = EADDRNOTAVAIL;
+  std::vector<std::string> tried;
+  for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
+    tried.push_back(address_text(*each->ai_addr, each->ai_addrlen, /*with_port=*/false));
+    if (by_name && is_loopback(tried.back())) continue;
+    socket_ = listening_at(*each, error);
+    if (socket_.open() || !by_name || error == EADDRINUSE) break;
   }
+  if (!socket_.open() && by_name && error != EADDRINUSE) {
+    for (const char* const all : {"::", "0.0.0.0"}) {
+      const auto [any, wrong] = addresses_of({all, at.port}, AI_PASSIVE);
+      if (wrong == 0) socket_ = listening_at(*any, error);
+      if (socket_.open() || error == EADDRINUSE) break;
+    }
+    why_all_ = str(at.host, " is ", join(tried, " and "), " here, which is no address of this ",
+                   "host in a network: it listens on all that it has, and the secret keeps ",
+                   "strangers out. For one alone, give ", at.host, " in /etc/hosts the address ",
+                   "that others have for it, or set --rendezvous ADDRESS:PORT ",
+                   "(LOCKSTEP_RENDEZVOUS) on all hosts");
+  }
+  if (socket_.open()) return;
+  if (error == EADDRINUSE) throw AddressInUse(failed + text_of_errno(error));
+  throw CommError(failed + text_of_errno(error));
 }
 
 Listener::~Listener() = default;
@@ -465,8 +586,8 @@ void Listener::accept_all() {
   for (std::size_t i = 0; i < limits_.most_unproved; ++i) {
     sockaddr_storage address{};
     socklen_t length = sizeof address;
-    const int accepted = ::accept4(socket_.get(), reinterpret_cast<sockaddr*>(&address), &length,
-                                   SOCK_CLOEXEC | SOCK_NONBLOCK);
+    auto& from = reinterpret_cast<sockaddr&>(address);
+    const int accepted = ::accept4(socket_.get(), &from, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (accepted < 0) {
       const bool lacks = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
       if (lacks) rests_until_ = Clock::now() + kRest;
@@ -476,11 +597,11 @@ void Listener::accept_all() {
     Descriptor socket(accepted);
     if (strangers_.size() >= limits_.most_unproved) make_room();
     send_at_once(accepted);
-    Stranger& stranger = strangers_.emplace_back(
-        Stranger{.socket = std::move(socket),
-                 .address = address_text(address, length, /*with_port=*/false),
-                 .peer = address_text(address, length, /*with_port=*/true),
-                 .deadline = Clock::now() + limits_.patience});
+    Stranger& stranger =
+        strangers_.emplace_back(Stranger{.socket = std::move(socket),
+                                         .address = address_text(from, length, /*with_port=*/false),
+                                         .peer = address_text(from, length, /*with_port=*/true),
+                                         .deadline = Clock::now() + limits_.patience});
     // A fresh connection takes so much; where it does not, the other end hears nothing and goes.
     send_message(stranger.socket.get(), encode(Greeting{.job = job_, .nonce = stranger.nonce}));
   }
@@ -509,12 +630,13 @@ bool Listener::examine(Stranger& stranger, std::vector<std::unique_ptr<Link>>& p
   const auto proof = decode<Proof>(stranger.proof, "a proof");
   if (proof.protocol != kProtocol) return true;
   const Greeted greeted{job_, stranger.nonce, proof.nonce};
-  const bool is_right = is_same(proof.mac, greeting_mac(secret_, kConnectorLabel, greeted));
+  const bool is_right =
+      is_same(proof.mac, greeting_mac(secret_, kConnectorLabel, greeted, proof.name));
   Answer answer;
-  if (is_right) answer = {Answer::kWelcome, greeting_mac(secret_, kListenerLabel, greeted)};
+  if (is_right) answer = {name_, greeting_mac(secret_, kListenerLabel, greeted, name_)};
   send_message(socket, encode(answer));
-  if (!is_right) return true;
-  const Secret key(greeting_mac(secret_, kLinkLabel, greeted));
+  if (!is_right || proof.name != name_) return true;
+  const Secret key(greeting_mac(secret_, kLinkLabel, greeted, name_));
   proved.emplace_back(
       new Link(std::move(stranger.socket), stranger.peer, job_, key, Link::End::listener));
   return true;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -24,6 +25,8 @@ namespace lockstep::comm {
 /// Which of a user's jobs: random.
 using JobId = std::array<std::byte, 16>;
 [[nodiscard]] JobId new_job_id();
+/// What an engine calls it, filled up with zeros.
+using JobName = std::array<char, 64>;
 
 /// A host by its name or address, and a port.
 struct HostAndPort {
@@ -86,9 +89,7 @@ class Link : private NonCopyable {
 
  private:
   friend class Listener;
-  friend std::unique_ptr<Link> connect(const std::vector<HostAndPort>& places, const Secret& secret,
-                                       std::chrono::milliseconds timeout,
-                                       const std::optional<JobId>& job);
+  friend class Connector;
   enum class End : unsigned char { listener, connector };
 
   Link(Descriptor socket, std::string peer, const JobId& job, const Secret& key, End own);
@@ -115,20 +116,33 @@ class Link : private NonCopyable {
 /// Connects to a Listener. One that is not there yet is tried again until `timeout` is over. With
 /// `job` it must be of that job, where it has said that it listens: if nobody does any more, that
 /// is a ReplicaLost. Throws Timeout, and CommError if the name is not known, or if the other end is
-/// no Lockstep, or has another secret, job or version of the protocol. Of several places, which it
-/// tries in turn, one where others listen is passed over and tried again: all this is then what the
-/// Timeout says. A name that is not known is looked up twice a second, once for all its places.
-[[nodiscard]] std::unique_ptr<Link> connect(const std::vector<HostAndPort>& places,
-                                            const Secret& secret, std::chrono::milliseconds timeout,
+/// no Lockstep, or has another secret, job or version of the protocol.
+[[nodiscard]] std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret,
+                                            std::chrono::milliseconds timeout,
                                             const std::optional<JobId>& job = std::nullopt);
-[[nodiscard]] inline std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret,
-                                                   std::chrono::milliseconds timeout,
-                                                   const std::optional<JobId>& job = std::nullopt) {
-  return connect(std::vector{to}, secret, timeout, job);
-}
+
+/// How a launcher looks for that of its job that listens.
+struct Search {
+  std::chrono::milliseconds timeout{};
+  std::string job_name{};           ///< as the Listener's
+  std::string unknown_name_hint{};  ///< what else to say where a name is not known
+  /// Called after each try in vain, with what is missing.
+  std::function<void(const std::string& missing)> tell{};
+};
+/// Connects to a Listener of the secret and the job's name, at whichever of the places, which it
+/// tries in turn. Until the timeout whatever is missing may come, and whoever else listens there
+/// may go: names that are not known are looked up again, at most twice a second, once for all their
+/// places. The Timeout says what was missing last.
+[[nodiscard]] std::unique_ptr<Link> find_listener(const std::vector<HostAndPort>& places,
+                                                  const Secret& secret, const Search& search);
 
 /// Somebody else listens there.
 class AddressInUse : public CommError {
+ public:
+  using CommError::CommError;
+};
+/// The name has no address here, or none yet.
+class NameUnknown : public CommError {
  public:
   using CommError::CommError;
 };
@@ -143,15 +157,19 @@ class Listener : private NonCopyable {
     std::chrono::milliseconds patience{5000};  ///< for the proof
   };
 
-  /// Listens on an address of this host; port 0 is any that is free. CommError, naming the address
-  /// and the reason, if that is not possible: AddressInUse if somebody else does.
-  Listener(const HostAndPort& at, const Secret& secret, const JobId& job, Limits limits);
+  /// Listens on an address of this host; port 0 is any that is free. A name that is another host's
+  /// here, or this host's loopback (but "localhost"), can't be meant: it then listens on all
+  /// addresses. `job_name` is what tells the job from the user's others, the same for all who
+  /// connect; "": nothing. CommError, naming the address and the reason, if it can't listen:
+  /// AddressInUse, NameUnknown or another.
+  Listener(const HostAndPort& at, const Secret& secret, const JobId& job, Limits limits,
+           const std::string& job_name = {});
   ~Listener();
 
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
-  /// Why other hosts can't reach it, and what to do: the name that was given is this host's
-  /// loopback here. "" otherwise, also where loopback was asked for (127.0.0.1, ::1, localhost).
-  [[nodiscard]] const std::string& warning() const noexcept { return warning_; }
+  /// Why it listens on all addresses though none of them was asked for, and how to change that; ""
+  /// otherwise.
+  [[nodiscard]] const std::string& why_all() const noexcept { return why_all_; }
   /// Adds what to poll for, until when() at most.
   void add_to(PollSet& polled, const PollSet::Handler& handler = {}) const;
   /// How long until something is to be done though nothing has come.
@@ -164,6 +182,7 @@ class Listener : private NonCopyable {
  private:
   struct Stranger;
 
+  void listen(const HostAndPort& at);
   void accept_all();
   void make_room();
   // Whether it is done with: proved, or not to be.
@@ -172,9 +191,10 @@ class Listener : private NonCopyable {
   Secret secret_;
   JobId job_;
   Limits limits_;
+  JobName name_;
   Descriptor socket_;
   std::uint16_t port_ = 0;
-  std::string warning_;
+  std::string why_all_;
   std::list<Stranger> strangers_;                                     // from the oldest on
   std::optional<std::chrono::steady_clock::time_point> rests_until_;  // for want of descriptors
 };
