@@ -32,8 +32,6 @@ namespace {
 
 // The bytes of a piece, about: verbs on larger buffers go through common memory in pieces.
 constexpr std::size_t kPiece = std::size_t{1} << 20;
-// How many pieces the leader sends at once: while one waits for an answer, the other has the link.
-constexpr std::size_t kUnderWay = 2;
 // Pieces are of whole cache lines.
 constexpr std::size_t kLine = 64;
 
@@ -161,7 +159,7 @@ class HostMembers final : public Communicator {
     const auto leaders = mapped(layout_.places(), [&](const auto& places) {
       return members_[static_cast<std::size_t>(places[0])];
     });
-    for (std::uint64_t i = 0; i < kUnderWay; ++i) {
+    for (std::uint64_t i = 0; i < kPiecesUnderWay; ++i) {
       senders_.emplace_back(new Sender{
           {layout_, workers_->network->subgroup(leaders, Key(channel_).fold(i).bits())}, {}});
     }
@@ -286,14 +284,13 @@ class HostMembers final : public Communicator {
     const std::size_t row = verb.kind == Verb::Kind::all_gather ? verb.input.size()
                             : is_reduction(verb)                ? verb.input.size() / rows
                                                                 : verb.output.size();
-    const std::size_t most = std::min(row, whole_lines(kPiece / rows));
+    const HostPieces pieces(rows, row);
+    const std::size_t most = pieces.bytes;
     // A barrier is one piece of nothing.
-    const std::size_t count = verb.kind == Verb::Kind::barrier ? 1
-                              : row == 0                       ? 0
-                                                               : ceil_div(row, most);
+    const std::size_t count = verb.kind == Verb::Kind::barrier ? 1 : pieces.count;
     if (count == 0) return;
     const std::size_t slot = whole_lines(inputs * rows * most);
-    constexpr std::size_t kSlots = kUnderWay + 1;
+    constexpr std::size_t kSlots = kPiecesUnderWay + 1;
     const Bytes slots = common_memory(std::min(count, kSlots) * slot);
     const auto piece = [&](std::size_t index) {
       const std::size_t bytes = std::min(most, row - index * most);
@@ -315,10 +312,10 @@ class HostMembers final : public Communicator {
       }
     } leaving{*this};
     std::exception_ptr error;
-    for (std::size_t index = 0; index < count + kUnderWay; ++index) {
+    for (std::size_t index = 0; index < count + kPiecesUnderWay; ++index) {
       if (index < count) make(verb, piece(index));
       if (!senders_.empty()) {
-        Sender& sender = *senders_[index % kUnderWay];
+        Sender& sender = *senders_[index % kPiecesUnderWay];
         const std::exception_ptr failed = sender.helper.finish();
         if (!error) error = failed;
         if (index < count && !error) {
@@ -327,9 +324,9 @@ class HostMembers final : public Communicator {
           error = count == 1 ? thrown_by(task) : thrown_by([&] { sender.helper.begin(task); });
         }
       }
-      if (index < kUnderWay) continue;
+      if (index < kPiecesUnderWay) continue;
       tell(error, index);
-      const std::size_t sent = index - kUnderWay;
+      const std::size_t sent = index - kPiecesUnderWay;
       if (writers == 1 || sent % writers == own_index()) take(verb, piece(sent));
     }
     leaving.done = true;
@@ -489,6 +486,10 @@ class HostMembers final : public Communicator {
 };
 
 }  // namespace
+
+HostPieces::HostPieces(std::size_t rows, std::size_t row)
+    : bytes(std::min(row, whole_lines(kPiece / rows))),
+      count(row == 0 ? 0 : ceil_div(row, bytes)) {}
 
 std::shared_ptr<Communicator> join_hosts(std::shared_ptr<Communicator> local,
                                          std::shared_ptr<Communicator> network,

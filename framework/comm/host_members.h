@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -31,6 +32,17 @@ namespace lockstep::comm {
 [[nodiscard]] std::shared_ptr<Communicator> join_hosts(std::shared_ptr<Communicator> local,
                                                        std::shared_ptr<Communicator> network,
                                                        std::vector<int> host_of);
+
+/// How hosts with several members send a large buffer of `rows` rows of `row` bytes: `count` pieces
+/// one after the other, each of up to `bytes` of every row.
+struct HostPieces {
+  HostPieces(std::size_t rows, std::size_t row);
+
+  std::size_t bytes;
+  std::size_t count;
+};
+/// How many pieces are sent at once: while one waits for an answer, the other has the link.
+inline constexpr std::size_t kPiecesUnderWay = 2;
 
 /// Sets the link speed of `world`, which join_hosts() has made with the same `host_of`: `known`,
 /// or what one worker of each host measures. All workers call this, with the same arguments, before

@@ -43,12 +43,15 @@ double most(Communicator& group, double own) {
 LinkSpeed LinkSpeed::parse(std::string_view text) {
   double milliseconds = 0;
   double megabytes = 0;
+  char unit = 0;
   int end = 0;
   const std::string whole(text);
   const int count =
-      std::sscanf(whole.c_str(), "%lf ms, %lf MB/s%n", &milliseconds, &megabytes, &end);
+      std::sscanf(whole.c_str(), "%lf ms, %lf %cB/s%n", &milliseconds, &megabytes, &unit, &end);
+  if (unit == 'G') megabytes *= 1e3;
   constexpr double kMost = 1e9;
-  require(count == 2 && static_cast<std::size_t>(end) == whole.size() && milliseconds >= 0 &&
+  require(count == 3 && (unit == 'M' || unit == 'G') &&
+              static_cast<std::size_t>(end) == whole.size() && milliseconds >= 0 &&
               milliseconds <= kMost && megabytes > 0 && megabytes <= kMost,
           "'", text, "' is no speed of a link, such as '0.21 ms, 117 MB/s'");
   return {.latency = milliseconds * 1e-3, .bytes_per_second = megabytes * 1e6};

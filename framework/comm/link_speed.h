@@ -12,7 +12,7 @@ struct LinkSpeed {
   double latency;           ///< seconds from the sending of a small message to its arrival
   double bytes_per_second;  ///< in one direction while as much goes in the other
 
-  /// ValueError unless `text` is one as above, with a bandwidth above 0.
+  /// ValueError unless `text` is one as above, or with GB/s, with a bandwidth above 0.
   [[nodiscard]] static LinkSpeed parse(std::string_view text);
   friend std::ostream& operator<<(std::ostream& out, const LinkSpeed& speed);
   bool operator==(const LinkSpeed&) const = default;

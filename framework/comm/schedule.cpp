@@ -65,6 +65,11 @@ Schedule rounds_up(int members, int slices, int levels, const SlicesOf& slices_o
       for (auto first = static_cast<int>(block.first); first < end; first += size) {
         const Subtree part = block_of(first, size, members);
         const std::size_t begin = round.size();
+        if (wanted.count > 1 && wanted.step % part.count == 0) {  // they have one owner
+          const int sender = from(part, to, wanted[0]);
+          if (sender != to) round.push_back({sender, to, part, wanted});
+          continue;
+        }
         for (int i = 0; i < wanted.count; ++i) {
           const int sender = from(part, to, wanted[i]);
           if (sender != to) add(round, begin, {sender, to, part, {wanted[i], 1, 1}});

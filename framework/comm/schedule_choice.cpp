@@ -7,14 +7,6 @@
 #include "framework/base/text.h"
 
 namespace lockstep::comm {
-namespace {
-
-// What a processor takes for a message, and how much it adds in a second, memory for it included.
-// Measured on 2-core machines, where both vary by half; the choice needs no more.
-constexpr double kPerMessage = 5e-6;
-constexpr double kAdded = 4e9;
-
-}  // namespace
 
 ScheduleCost::ScheduleCost(const Schedule& schedule) {
   // What a member sends or receives.
@@ -49,25 +41,44 @@ double ScheduleCost::seconds(std::size_t bytes, const LinkSpeed& link) const {
   for (const Load& round : rounds_) {
     const bool at_once = round.largest * size <= kSentAtOnce;
     total += (at_once ? 1 : 2) * link.latency + round.messages * kPerMessage +
-             round.moved * size / link.bytes_per_second + round.added * size / kAdded;
+             round.moved * size / link.bytes_per_second + round.added * size / kAddedPerSecond;
   }
   return total;
 }
 
-ScheduleChoice::ScheduleChoice(int members, const LinkSpeed& link) : link_(link) {
-  const auto add = [](Candidates& to, Schedule schedule) {
-    const ScheduleCost cost(schedule);
-    to.push_back({std::move(schedule), cost});
-  };
-  for (int levels = 1; levels <= all_levels(members); ++levels) {
-    const Schedule gathers = gathering(members, levels);
-    add(all_reduce_, recursive_doubling(members, levels));
-    add(all_reduce_, in_turn(recursive_halving(members, levels), gathers));
-    add(reduce_scatter_, recursive_halving(members, levels));
-    add(all_gather_, gathers);
-    add(broadcast_, spreading(members, levels));
-    add(broadcast_, in_turn(scattering(members), gathers));
+ScheduleChoice::Candidate::Candidate(std::function<Schedule()> make) : make_(std::move(make)) {
+  const Schedule schedule = make_();
+  cost_.emplace(schedule);
+  is_whole_ = schedule.slices == 1;
+}
+
+ScheduleChoice::ScheduleChoice(int members, const LinkSpeed& link)
+    : members_(members), link_(link) {
+  for (int levels = 1; levels <= std::min(all_levels(members), kMostLevels); ++levels) {
+    add_reductions(levels, all_reduce_, reduce_scatter_);
+    all_gather_.emplace_back([=] { return gathering(members, levels); });
+    broadcast_.emplace_back([=] { return spreading(members, levels); });
+    if (all_levels(members) > kMostLevels) continue;  // the root would need all others
+    broadcast_.emplace_back(
+        [=] { return in_turn(scattering(members), gathering(members, levels)); });
   }
+}
+
+void ScheduleChoice::add_reductions(int levels, Candidates& all_reduce,
+                                    Candidates& reduce_scatter) const {
+  const int n = members_;
+  all_reduce.emplace_back([=] { return recursive_doubling(n, levels); });
+  all_reduce.emplace_back(
+      [=] { return in_turn(recursive_halving(n, levels), gathering(n, levels)); });
+  reduce_scatter.emplace_back([=] { return recursive_halving(n, levels); });
+}
+
+const ScheduleChoice::Reductions& ScheduleChoice::at_once() const {
+  if (!at_once_) {
+    at_once_.emplace();
+    add_reductions(all_levels(members_), at_once_->all_reduce, at_once_->reduce_scatter);
+  }
+  return *at_once_;
 }
 
 std::string ScheduleChoice::text() const {
@@ -89,10 +100,8 @@ const ScheduleChoice::Candidate& ScheduleChoice::cheapest(const Candidates& cand
   const Candidate* best = nullptr;
   double least = 0;
   for (const Candidate& each : candidates) {
-    const Schedule& schedule = each.schedule;
-    if (limits.complete && schedule.adding.size() > 1) continue;
-    if (limits.whole && schedule.slices > 1) continue;
-    const double seconds = each.cost.seconds(bytes, link_);
+    if (limits.whole && !each.is_whole()) continue;
+    const double seconds = each.seconds(bytes, link_);
     if (best != nullptr && seconds >= least) continue;
     best = &each;
     least = seconds;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +10,11 @@
 #include "framework/comm/schedule.h"
 
 namespace lockstep::comm {
+
+/// What a processor takes for a message, and how much it adds in a second, memory for it included.
+/// Measured on 2-core machines, where both vary by half; a choice needs no more.
+inline constexpr double kPerMessage = 5e-6;
+inline constexpr double kAddedPerSecond = 4e9;
 
 /// The seconds that a schedule takes for a buffer of `bytes`, by the model of Thakur, Rabenseifner
 /// and Gropp, "Optimization of Collective Communication Operations in MPICH" (2005), and LogGP's
@@ -47,10 +54,16 @@ class ScheduleCost {
 ///
 /// With L levels a round they take log2(N) / L times as many rounds. Then of N-1 messages a round
 /// 2^L - 1 are left, and of N-1 connections as many a round; slices need as many bytes (for a power
-/// of two), and of whole buffers log2(N) / L × (2^L - 1) S are sent. Sums of half floats, which are
-/// rounded once, travel as the members' own inputs: they are added in one round.
+/// of two), and of whole buffers log2(N) / L × (2^L - 1) S are sent. L is at most kMostLevels, so a
+/// member of a large group has few connections. Sums of half floats, which are rounded once, travel
+/// as the members' own inputs: they are added in one round, whatever the number of members.
+///
+/// One thread at a time: a schedule is made when it is chosen first.
 class ScheduleChoice {
  public:
+  /// With so many levels a round, a member exchanges messages with 63 others in it.
+  static constexpr int kMostLevels = 6;
+
   ScheduleChoice(int members, const LinkSpeed& link);
   [[nodiscard]] const LinkSpeed& link() const noexcept { return link_; }
 
@@ -60,40 +73,65 @@ class ScheduleChoice {
     bool whole = false;
   };
   [[nodiscard]] const Schedule& all_reduce(std::size_t bytes, const Limits& limits) const {
-    return cheapest(all_reduce_, bytes, limits).schedule;
+    return cheapest(limits.complete ? at_once().all_reduce : all_reduce_, bytes, limits).schedule();
   }
   [[nodiscard]] const Schedule& reduce_scatter(std::size_t bytes, const Limits& limits) const {
-    return cheapest(reduce_scatter_, bytes, limits).schedule;
+    return cheapest(limits.complete ? at_once().reduce_scatter : reduce_scatter_, bytes, limits)
+        .schedule();
   }
   /// `bytes` are those of the output.
   [[nodiscard]] const Schedule& all_gather(std::size_t bytes) const {
-    return cheapest(all_gather_, bytes, {}).schedule;
+    return cheapest(all_gather_, bytes, {}).schedule();
   }
   /// Its member 0 is the root.
   [[nodiscard]] const Schedule& broadcast(std::size_t bytes) const {
-    return cheapest(broadcast_, bytes, {}).schedule;
+    return cheapest(broadcast_, bytes, {}).schedule();
   }
   /// The seconds that the cheapest all-reduce takes.
   [[nodiscard]] double all_reduce_seconds(std::size_t bytes) const {
-    return cheapest(all_reduce_, bytes, {}).cost.seconds(bytes, link_);
+    return cheapest(all_reduce_, bytes, {}).seconds(bytes, link_);
   }
   /// "an all-reduce of 1 KiB takes 1 round, one of more than 512 KiB takes 2"
   [[nodiscard]] std::string text() const;
 
  private:
-  struct Candidate {
-    Schedule schedule;
-    ScheduleCost cost;
+  // Of a schedule that is not chosen only what it costs is kept.
+  class Candidate {
+   public:
+    explicit Candidate(std::function<Schedule()> make);
+    [[nodiscard]] const Schedule& schedule() const {
+      if (!made_) made_ = make_();
+      return *made_;
+    }
+    [[nodiscard]] double seconds(std::size_t bytes, const LinkSpeed& link) const {
+      return cost_->seconds(bytes, link);
+    }
+    [[nodiscard]] bool is_whole() const noexcept { return is_whole_; }
+
+   private:
+    std::function<Schedule()> make_;
+    mutable std::optional<Schedule> made_;
+    std::optional<ScheduleCost> cost_;
+    bool is_whole_ = false;
   };
   using Candidates = std::vector<Candidate>;
+  struct Reductions {
+    Candidates all_reduce{};
+    Candidates reduce_scatter{};
+  };
+  void add_reductions(int levels, Candidates& all_reduce, Candidates& reduce_scatter) const;
+  // Those that add in one round.
+  [[nodiscard]] const Reductions& at_once() const;
   [[nodiscard]] const Candidate& cheapest(const Candidates& candidates, std::size_t bytes,
                                           const Limits& limits) const;
 
+  int members_;
   LinkSpeed link_;
   Candidates all_reduce_;
   Candidates reduce_scatter_;
   Candidates all_gather_;
   Candidates broadcast_;
+  mutable std::optional<Reductions> at_once_;
 };
 
 }  // namespace lockstep::comm

@@ -27,8 +27,10 @@ TEST_CASE("the speed of a link is a text, and the other way round", "[schedule]"
   for (const std::string text : {"0.21 ms, 117 MB/s", "5 ms, 12.5 MB/s", "0 ms, 2.35e+03 MB/s"}) {
     CHECK(str(LinkSpeed::parse(text)) == text);
   }
-  for (const std::string text : {"", "auto", "1 ms", "1, 2", "1 ms, 0 MB/s", "-1 ms, 1 MB/s",
-                                 "1 ms, 1 MB/s.", "nan ms, 1 MB/s", "1 ms, inf MB/s"}) {
+  CHECK(LinkSpeed::parse("0.05 ms, 1.2 GB/s") == LinkSpeed{0.05e-3, 1.2e9});
+  for (const std::string text :
+       {"", "auto", "1 ms", "1, 2", "1 ms, 0 MB/s", "-1 ms, 1 MB/s", "1 ms, 1 kB/s",
+        "1 ms, 1 MB/s.", "nan ms, 1 MB/s", "1 ms, inf MB/s"}) {
     CHECK_THROWS_AS(LinkSpeed::parse(text), ValueError);
   }
 }

@@ -250,10 +250,28 @@ TEST_CASE("small messages take the fewest rounds, large ones load every link ali
 }
 
 TEST_CASE("sums that must be rounded once are added in one round", "[schedule]") {
-  const comm::ScheduleChoice choice(64, comm::kLoopback);
-  for (const std::size_t bytes : {8, 100'000, 100'000'000}) {
-    CHECK(choice.all_reduce(bytes, {.complete = true}).adding.size() == 1);
-    CHECK(choice.reduce_scatter(bytes, {.complete = true}).adding.size() == 1);
-    CHECK(choice.all_reduce(bytes, {.whole = true}).slices == 1);
+  for (const int members : {64, 100}) {
+    const comm::ScheduleChoice choice(members, comm::kLoopback);
+    for (const std::size_t bytes : {8, 100'000, 100'000'000}) {
+      CHECK(choice.all_reduce(bytes, {.complete = true}).adding.size() == 1);
+      CHECK(choice.reduce_scatter(bytes, {.complete = true}).adding.size() == 1);
+      CHECK(choice.all_reduce(bytes, {.whole = true}).slices == 1);
+    }
+  }
+}
+
+TEST_CASE("in large groups nobody has to do with all others, however long the way", "[schedule]") {
+  const comm::ScheduleChoice choice(200, {.latency = 1, .bytes_per_second = 1e12});
+  for (const Schedule& schedule :
+       {choice.all_reduce(8, {}), choice.reduce_scatter(8, {}), choice.all_gather(8),
+        choice.broadcast(8), choice.broadcast(1 << 28), choice.all_reduce(1 << 28, {})}) {
+    CHECK(schedule.adding.size() + schedule.passing.size() > 1);
+    for (const auto& rounds : {schedule.adding, schedule.passing}) {
+      for (const Schedule::Round& round : rounds) {
+        std::vector<int> messages(200);
+        for (const Transfer& each : round) ++messages[static_cast<std::size_t>(each.from)];
+        CHECK(std::ranges::max(messages) < 1 << comm::ScheduleChoice::kMostLevels);
+      }
+    }
   }
 }
