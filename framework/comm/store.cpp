@@ -90,6 +90,11 @@ std::string SocketStore::get(const std::string& key, std::chrono::milliseconds t
   }
 }
 
+std::optional<std::string> StoreServer::find(const std::string& key) const {
+  const auto value = values_.find(key);
+  return value == values_.end() ? std::nullopt : std::optional(value->second);
+}
+
 bool StoreServer::answer(int socket) {
   const std::string bytes = receive_message(socket);
   if (bytes.empty()) return false;
@@ -99,8 +104,9 @@ bool StoreServer::answer(int socket) {
     if (request.value) {
       set(request.key, *request.value);
       if (on_set) on_set(request.key, *request.value);
-    } else if (const auto value = values_.find(request.key); value != values_.end()) {
-      answer = value->second;
+    } else {
+      answer = find(request.key);
+      if (!answer && on_missing) on_missing(request.key);
     }
   } catch (const DataError&) {
     // It is answered like one for an unknown key.

@@ -97,9 +97,13 @@ class StoreServer {
 
   /// What this process itself publishes.
   void set(const std::string& key, const std::string& value) { values_[key] = value; }
+  /// What has been published under `key`, if anything has.
+  [[nodiscard]] std::optional<std::string> find(const std::string& key) const;
 
   /// Called when a child publishes a value.
   std::function<void(const std::string& key, const std::string& value)> on_set{};
+  /// Called when a child asks for a key under which there is nothing yet. It asks again.
+  std::function<void(const std::string& key)> on_missing{};
 
  private:
   std::map<std::string, std::string> values_;

@@ -67,11 +67,17 @@ struct Ready {
 struct Alive {
   LOCKSTEP_FIELDS()
 };
-/// A value in the store of all hosts.
+/// A value in the store of all hosts: to host 0, which has all of them, and from there to each host
+/// that wants it.
 struct Published {
   std::string key;
   std::string value;
   LOCKSTEP_FIELDS(key, value)
+};
+/// To host 0: a worker here asks for this key.
+struct Wanted {
+  std::string key;
+  LOCKSTEP_FIELDS(key)
 };
 /// A signal asks replicas to end.
 struct Asked {
@@ -79,7 +85,7 @@ struct Asked {
   LOCKSTEP_FIELDS(signal)
 };
 /// A Stall and an Ending are reported to host 0, which then tells all others.
-using HostMessage = std::variant<Hello, Refused, Begins, Ready, Alive, Published, Asked,
+using HostMessage = std::variant<Hello, Refused, Begins, Ready, Alive, Published, Wanted, Asked,
                                  watch::Stall, Ending, watch::BoardMessage, watch::TraceMessage>;
 
 /// Host 0's launcher's links to all others, or theirs to it. Only flush() blocks. For one thread.

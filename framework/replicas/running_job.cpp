@@ -22,6 +22,9 @@ constexpr milliseconds kHostsGrace{800};
 // How long another host waits for host 0's verdict once it has reported a failure.
 constexpr milliseconds kVerdictGrace{1600};
 
+// What keys of a host's own begin with.
+constexpr const char* kOfHost = "process/";
+
 // A piece and what stands around it in a message.
 static_assert(watch::BoardCopy::kPiece + 1024 <= comm::Link::kLongestMessage);
 
@@ -47,7 +50,12 @@ RunningJob::RunningJob(Hosts& hosts, const LaunchOptions& options, comm::StoreSe
     : links_(hosts.links), options_(options), store_(store), layout_(hosts.plan.layout) {
   for (HostLinks::Peer& peer : links_.peers()) peer.heard = Clock::now();
   store_.on_set = [this](const std::string& key, const std::string& value) {
-    if (!key.starts_with("process/")) links_.tell(Published{key, value});
+    if (key.starts_with(kOfHost)) return;
+    own() == 0 ? pass_on(key, value) : links_.tell(Published{key, value});
+  };
+  store_.on_missing = [this](const std::string& key) {
+    if (own() == 0 || key.starts_with(kOfHost)) return;
+    if (wanted_.insert(key).second) links_.tell(Wanted{key});
   };
   if (!has_hosts()) return;
   const auto workers = mapped(hosts.plan.layout.hosts(), &JobLayout::Host::workers);
@@ -99,11 +107,12 @@ void RunningJob::progress() {
 void RunningJob::hear(const HostLinks::Heard& heard) {
   const auto& [peer, message] = heard;
   const std::size_t from = peer->host;
-  const bool is_for_all =
-      std::holds_alternative<Published>(message) || std::holds_alternative<Asked>(message);
-  if (own() == 0 && is_for_all) links_.tell(message, peer);
+  if (own() == 0 && std::holds_alternative<Asked>(message)) links_.tell(message, peer);
   if (const auto* const published = std::get_if<Published>(&message)) {
     store_.set(published->key, published->value);
+    if (own() == 0) pass_on(published->key, published->value);
+  } else if (const auto* const wanted = std::get_if<Wanted>(&message)) {
+    take_wanted(from, wanted->key);
   } else if (const auto* const asked = std::get_if<Asked>(&message)) {
     asked_ = asked->signal;
   } else if (const auto* const said = std::get_if<watch::BoardMessage>(&message)) {
@@ -119,6 +128,17 @@ void RunningJob::hear(const HostLinks::Heard& heard) {
     reports_[from] = {signal != 0 ? status_of_stop(signal) : traits_of(refused->kind).exit_status,
                       refused->text};
   }
+}
+
+void RunningJob::take_wanted(std::size_t from, const std::string& key) {
+  if (const auto value = store_.find(key)) return links_.send(from, Published{key, *value});
+  awaited_[key].push_back(from);
+}
+
+// To those that wait for it.
+void RunningJob::pass_on(const std::string& key, const std::string& value) {
+  for (const std::size_t host : awaited_[key]) links_.send(host, Published{key, value});
+  awaited_.erase(key);
 }
 
 void RunningJob::ask(int signal) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -35,8 +36,9 @@ namespace lockstep::replicas {
 class RunningJob : private NonCopyable {
  public:
   /// Makes `store` one of all hosts, but for keys that begin with "process/", by which a host's
-  /// replicas find each other (connect_shared()). Verdicts on calls across hosts come to `board`.
-  /// `options`, the job's, must live as long.
+  /// replicas find each other (connect_shared()). A host asks host 0 for what its workers want, so
+  /// nobody hears of replicas with which these have nothing to do. Verdicts on calls across hosts
+  /// come to `board`. `options`, the job's, must live as long.
   RunningJob(Hosts& hosts, const LaunchOptions& options, comm::StoreServer& store,
              watch::Board& board);
 
@@ -74,6 +76,8 @@ class RunningJob : private NonCopyable {
   using Clock = HostLinks::Clock;
 
   void hear(const HostLinks::Heard& heard);
+  void take_wanted(std::size_t from, const std::string& key);
+  void pass_on(const std::string& key, const std::string& value);
   void decide();
 
   HostLinks& links_;
@@ -82,6 +86,9 @@ class RunningJob : private NonCopyable {
   const JobLayout layout_;
   std::optional<watch::JobWatch> watch_;  // of a job on several hosts
   std::optional<watch::JobTrace> trace_;
+  // Keys of the store that this host has asked for; of host 0: which hosts wait for a key.
+  std::set<std::string> wanted_;
+  std::map<std::string, std::vector<std::size_t>> awaited_;
   Clock::time_point told_alive_{};
   std::set<std::tuple<std::uint64_t, std::uint64_t, int>> stalls_;  // of host 0: told ones
   int asked_ = 0;
