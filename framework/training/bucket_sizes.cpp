@@ -14,9 +14,6 @@ constexpr std::int64_t kSmallest = kMiB / 16;
 constexpr std::int64_t kBuckets = 8;
 // How many times a call's cost its bytes should take.
 constexpr double kWorthwhile = 10;
-// Seconds that a call takes beside its messages, for the queue's thread and the board: 1e-4 to 4e-4
-// on 2-core machines, by how many replicas want a core. The least counts: others work then.
-constexpr double kOfCall = 1e-4;
 
 std::int64_t least_size(std::int64_t shards, const LinkCost& link) {
   const double bytes =
@@ -40,12 +37,16 @@ tree::BucketSizes bucket_sizes(std::optional<double> bucket_mb, std::int64_t byt
   return {most, std::max(least, most / 4)};
 }
 
+LinkCost link_cost(const std::function<double(std::size_t bytes)>& seconds_of) {
+  constexpr std::size_t kBytes = kMiB / 4;
+  const double small = seconds_of(sizeof(float));
+  const double of_bytes = seconds_of(kBytes) - small;
+  return {.call_s = kOfCall + small, .bytes_per_s = static_cast<double>(kBytes) / of_bytes};
+}
+
 std::optional<LinkCost> link_cost(const collectives::AxisQueue& queue) {
   if (!queue.overlaps()) return {};
-  constexpr std::size_t kBytes = kMiB / 4;
-  const double small = queue.seconds_of(sizeof(float));
-  const double of_bytes = queue.seconds_of(kBytes) - small;
-  return LinkCost{.call_s = kOfCall + small, .bytes_per_s = static_cast<double>(kBytes) / of_bytes};
+  return link_cost([&](std::size_t bytes) { return queue.seconds_of(bytes); });
 }
 
 std::int64_t total_bytes(const std::vector<at::Tensor>& tensors) {

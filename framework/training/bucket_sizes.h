@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -22,6 +24,14 @@ namespace lockstep::training {
 [[nodiscard]] tree::BucketSizes bucket_sizes(std::optional<double> bucket_mb, std::int64_t bytes,
                                              std::int64_t shards,
                                              const std::optional<LinkCost>& link);
+
+/// Seconds that a call takes beside its messages, for the queue's thread and the board: 1e-4 to
+/// 4e-4 on 2-core machines, by how many replicas want a core. The least counts: others work then.
+inline constexpr double kOfCall = 1e-4;
+
+/// What calls cost that go on beside others' work, where the messages of an average of so many
+/// bytes take `seconds_of` them.
+[[nodiscard]] LinkCost link_cost(const std::function<double(std::size_t bytes)>& seconds_of);
 
 /// What calls of this queue cost by the speed of the links, the same on all replicas. nullopt if
 /// they do not overlap anything.
