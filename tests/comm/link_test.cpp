@@ -270,6 +270,10 @@ TEST_CASE(
     CHECK_THAT(refusal, ContainsSubstring(str("of another type: cannot listen on ", elsewhere)));
   }
   CHECK_THAT(message_of<CommError>([] {
+               const Listener elsewhere({"192.0.2.1", 0}, secret(), JobId{}, {});
+             }),
+             ContainsSubstring("Cannot assign requested address: set --rendezvous"));
+  CHECK_THAT(message_of<CommError>([] {
                (void)comm::connect({"nobody.invalid", 1}, secret(), 500ms);
              }),
              ContainsSubstring("nobody.invalid"));

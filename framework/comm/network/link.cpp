@@ -556,7 +556,10 @@ void Listener::listen(const HostAndPort& at) {
   }
   if (socket_.open()) return;
   if (error == EADDRINUSE) throw AddressInUse(failed + text_of_errno(error));
-  throw CommError(failed + text_of_errno(error));
+  throw CommError(str(failed, text_of_errno(error),
+                      error == EADDRNOTAVAIL ? ": set --rendezvous (LOCKSTEP_RENDEZVOUS) to an "
+                                               "address of the host that is host 0"
+                                             : ""));
 }
 
 Listener::~Listener() = default;
