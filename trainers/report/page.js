@@ -241,7 +241,7 @@
   document.title = data.title;
   byId('title').textContent = data.title;
   byId('facts').append(...data.facts.map(([name, text]) =>
-    element('div', {}, element('dt', {}, name), element('dd', {}, text))));
+    element('div', text.length > 40 ? {class: 'sentence'} : {}, element('dt', {}, name), element('dd', {}, text))));
   if (data.charts.length === 0) {
     byId('controls').replaceWith(element('p', {}, 'No line of metrics has been written.'));
   }
