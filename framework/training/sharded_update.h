@@ -14,6 +14,7 @@
 #include "framework/training/flat_parameters.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/state.h"
+#include "framework/watch/slow_link.h"
 
 namespace lockstep::training {
 
@@ -28,6 +29,7 @@ struct StepVote {
   std::uint64_t gradients = 0;        ///< of SameGradients
   double number = 0;                  ///< of the program's own, too
   double own_seconds = 0;             ///< of watch::OwnWork, since the last step's vote
+  watch::ToldRate link{};             ///< of watch::IncomingRates
 };
 
 /// The votes of all replicas, in their order.

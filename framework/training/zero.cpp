@@ -14,6 +14,7 @@
 #include "framework/collectives/in_place.h"
 #include "framework/comm/run_lock.h"
 #include "framework/optim/global_norm.h"
+#include "framework/replicas/launch.h"
 #include "framework/training/agreement.h"
 #include "framework/training/bucket_sizes.h"
 #include "framework/training/buffer_plan.h"
@@ -127,18 +128,22 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
   call.require(std::isfinite(lr), "the learning rate is ", lr);
   check_not_whole(call);
   blocks_->end_step();
-  training::StepVote own{.lr = lr,
-                         .has_bad_loss = has_bad_loss_,
-                         .has_replaced = flat_parameters_->check(call),
-                         .has_unused = module_.unused().any(),
-                         .has_edited_gradients = check_gradients(call),
-                         .told = std::exchange(told_, 0),
-                         .gradients = module_.same_gradients().take(),
-                         .number = std::exchange(number_, 0),
-                         .own_seconds = own_work_.next(watch::track_here)};
+  training::StepVote own{
+      .lr = lr,
+      .has_bad_loss = has_bad_loss_,
+      .has_replaced = flat_parameters_->check(call),
+      .has_unused = module_.unused().any(),
+      .has_edited_gradients = check_gradients(call),
+      .told = std::exchange(told_, 0),
+      .gradients = module_.same_gradients().take(),
+      .number = std::exchange(number_, 0),
+      .own_seconds = own_work_.next(watch::track_here),
+      .link = incoming_rates_.next(watch::track_here, static_cast<int>(launch_host()))};
   const training::StepVotes votes = update_->exchange(own);
   numbers_ = mapped(votes.votes, &training::StepVote::number);
   own_seconds_ = mapped(votes.votes, &training::StepVote::own_seconds);
+  link_rates_ = filtered(mapped(votes.votes, &training::StepVote::link),
+                         [](const watch::ToldRate& told) { return told.rate > 0; });
   check_learning_rates(votes.votes, call);
   module_.same_gradients().compare(mapped(votes.votes, &training::StepVote::gradients));
   if (votes.any(&training::StepVote::has_replaced)) {

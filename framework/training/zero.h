@@ -22,6 +22,7 @@
 #include "framework/training/sharded_update.h"
 #include "framework/training/state.h"
 #include "framework/training/zero_options.h"
+#include "framework/watch/slow_link.h"
 #include "framework/watch/slow_replica.h"
 
 namespace lockstep {
@@ -129,6 +130,11 @@ class ZeroTrainer : public training::ArchivedState, private training::Replicated
   /// How long each replica's own work, all but communication, has taken between the last two
   /// step()s, in seconds, as the last one has told; zeros after the first, and outside of jobs.
   [[nodiscard]] const std::vector<double>& own_seconds() const noexcept { return own_seconds_; }
+  /// Of a job on several hosts, how fast bytes have come over links between them of late, as the
+  /// last step() has told: of one link a replica at most.
+  [[nodiscard]] const std::vector<watch::ToldRate>& link_rates() const noexcept {
+    return link_rates_;
+  }
   /// After a step's last backward and before step(): calls `visit` with each mean gradient, before
   /// clipping, in float32 for half types. One bucket is gathered at a time. All replicas together.
   /// At stage 0, with a worker for each replica, .grad() is that gradient as well (not of half
@@ -247,6 +253,8 @@ class ZeroTrainer : public training::ArchivedState, private training::Replicated
   std::vector<double> numbers_;
   watch::OwnWork own_work_;
   std::vector<double> own_seconds_;
+  watch::IncomingRates incoming_rates_;
+  std::vector<watch::ToldRate> link_rates_;
   bool has_bad_loss_ = false;  // one of the step was not finite
   bool is_released_ = false;
   bool shows_averages_ = false;

@@ -169,6 +169,15 @@ Recorder::Track::~Track() {
   if (process_ == process_generation()) words_.taken.store(0);
 }
 
+Recorder::Recording Recorder::Track::read_beside(std::string_view track, std::uint64_t after,
+                                                 Names names) const {
+  for (std::size_t other = 0; other < kTracks; ++other) {
+    if (read_text(recorder_.words(replica_, other).name) != track) continue;
+    return recorder_.read(replica_, other, after, names);
+  }
+  return {};
+}
+
 std::uint32_t Recorder::Track::add_name(Known& known, std::uint64_t key, std::string_view text) {
   if (process_ != process_generation()) return kOthers;
   std::array<Word, kNameWords> words{};

@@ -153,6 +153,9 @@ class Recorder::Track : private NonCopyable {
   [[nodiscard]] Recording read(std::uint64_t after, Names names = Names::read) const {
     return recorder_.read(replica_, track_, after, names);
   }
+  /// The same of another track of this replica; nothing if nobody has used one of this name.
+  [[nodiscard]] Recording read_beside(std::string_view track, std::uint64_t after,
+                                      Names names = Names::read) const;
 
   /// The number of `text`, which is put together only at the first time with this `key`: a hash of
   /// all that the text says. A text of more than 127 bytes is cut.

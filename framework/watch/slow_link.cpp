@@ -1,6 +1,7 @@
 #include "framework/watch/slow_link.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "framework/base/text.h"
 
@@ -16,21 +17,36 @@ constexpr double kSlowLink = 0.1;
 
 }  // namespace
 
-std::uint64_t add_rates(const std::vector<ReplicaRecording>& recordings, int host, LinkRates& rates,
-                        std::uint64_t after) {
-  std::uint64_t last = after;
+void add_rates(const std::vector<ReplicaRecording>& recordings, int host, LinkRates& rates) {
   for (const ReplicaRecording& recording : recordings) {
     for (const auto& track : recording.tracks) {
       for (const Recorder::Span& span : track.spans) {
-        if (span.kind != SpanKind::transfer || span.end <= std::max(span.begin, after)) continue;
-        last = std::max(last, span.end);
+        if (span.kind != SpanKind::transfer || span.end <= span.begin) continue;
         const double seconds = 1e-9 * static_cast<double>(span.end - span.begin);
         rates[{static_cast<int>(span.id), host}].push_back(static_cast<double>(span.bytes) /
                                                            seconds);
       }
     }
   }
-  return last;
+}
+
+ToldRate IncomingRates::next(const Recorder::Track* track, int host) {
+  if (track == nullptr) return {};
+  ReplicaRecording recent;
+  recent.tracks.push_back(track->read_beside("network", after_, Recorder::Names::left_out));
+  for (const Recorder::Span& span : recent.tracks[0].spans) {
+    if (span.end == 0) break;  // it is being written
+    after_ = span.number;
+  }
+  std::erase_if(recent.tracks[0].spans, [&](const auto& span) { return span.number > after_; });
+  add_rates({std::move(recent)}, host, rates_);
+  if (rates_.empty()) return {};
+  auto told = rates_.upper_bound(last_);
+  if (told == rates_.end()) told = rates_.begin();
+  last_ = told->first;
+  const double rate = median_of(std::move(told->second));
+  rates_.erase(told);
+  return {.from = last_.first, .to = last_.second, .rate = rate};
 }
 
 std::map<HostLink, double> median_rates(const LinkRates& rates) {

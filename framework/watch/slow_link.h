@@ -16,10 +16,29 @@ using HostLink = std::pair<int, int>;
 /// Bytes a second of what came over each link, at different times.
 using LinkRates = std::map<HostLink, std::vector<double>>;
 
-/// Adds what the replicas of `host` have recorded of transfers that have ended later than `after`.
-/// Returns when the last of these has ended, or `after`: who reads again adds what has come since.
-std::uint64_t add_rates(const std::vector<ReplicaRecording>& recordings, int host, LinkRates& rates,
-                        std::uint64_t after = 0);
+/// Adds what the replicas of `host` have recorded of transfers that have ended.
+void add_rates(const std::vector<ReplicaRecording>& recordings, int host, LinkRates& rates);
+
+/// A link's rate, as a replica tells it to those of other hosts.
+struct ToldRate {
+  int from = 0;     ///< host …
+  int to = 0;       ///< … to host
+  double rate = 0;  ///< bytes a second; 0: there is none to tell
+};
+
+/// The rates of what comes to a host from others, as one of its replicas has recorded it.
+class IncomingRates {
+ public:
+  /// Of what has come to `host` since it was told, the rate of one link, each in turn: the median,
+  /// if several transfers have ended. None without a track. A call reads what was recorded since
+  /// the last one: microseconds. For one thread.
+  [[nodiscard]] ToldRate next(const Recorder::Track* track, int host);
+
+ private:
+  LinkRates rates_;          // that are not told
+  HostLink last_{-1, -1};    // that was told
+  std::uint64_t after_ = 0;  // the last transfer that had ended when it was asked
+};
 
 /// The median of each link's rates. Where a few are known, they say nothing.
 [[nodiscard]] std::map<HostLink, double> median_rates(const LinkRates& rates);

@@ -17,6 +17,10 @@ constexpr double kMostly = 2.0 / 3;
 
 constexpr auto kOwn = &std::pair<const int, double>::second;
 
+double longest_own(const StepPace& step) {
+  return step.own.empty() ? 0 : std::ranges::max_element(step.own, {}, kOwn)->second;
+}
+
 }  // namespace
 
 double median_of(std::vector<double> values) {
@@ -56,14 +60,29 @@ double waiting_share(const std::vector<StepPace>& steps) {
   double waited = 0;
   double total = 0;
   for (const StepPace& step : steps) {
-    const double longest =
-        step.own.empty() ? 0 : std::ranges::max_element(step.own, {}, kOwn)->second;
+    const double longest = longest_own(step);
     for (const auto& [replica, own] : step.own) {
       waited += longest - own;
       total += step.total;
     }
   }
   return total > 0 ? waited / total : 0;
+}
+
+std::map<int, ReplicaWork> replica_work(std::span<const StepPace> steps) {
+  std::map<int, std::pair<std::vector<double>, std::vector<double>>> all;  // own and waiting
+  for (const StepPace& step : steps) {
+    const double longest = longest_own(step);
+    for (const auto& [replica, own] : step.own) {
+      all[replica].first.push_back(own);
+      all[replica].second.push_back(longest - own);
+    }
+  }
+  std::map<int, ReplicaWork> work;
+  for (const auto& [replica, its] : all) {
+    work[replica] = {.own = median_of(its.first), .waiting = median_of(its.second)};
+  }
+  return work;
 }
 
 double OwnWork::next(const Recorder::Track* track) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "framework/watch/recorder.h"
@@ -34,6 +35,15 @@ struct SlowReplica {
 /// The part of the replicas' time in which they would wait for the slowest of each step; 0 without
 /// any steps. Pure.
 [[nodiscard]] double waiting_share(const std::vector<StepPace>& steps);
+
+/// What a replica does in a step, in seconds.
+struct ReplicaWork {
+  double own = 0;      ///< all but communication
+  double waiting = 0;  ///< for the slowest one
+};
+
+/// By replica, of steps that have the same ones: medians, and what each would wait. Pure.
+[[nodiscard]] std::map<int, ReplicaWork> replica_work(std::span<const StepPace> steps);
 
 /// How long a replica's own work takes from step to step, by what it has recorded.
 class OwnWork {

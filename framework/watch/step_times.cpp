@@ -348,10 +348,9 @@ StepWatch::StepWatch(const Recorder::Track* track) {
   if (track != nullptr) recorder_ = track->recorder();
 }
 
-StepTimes StepWatch::next(const std::function<void(const std::vector<ReplicaRecording>&)>& look) {
+StepTimes StepWatch::next() {
   if (!recorder_) return {};
   const auto recordings = read_replicas(*recorder_, after_, Recorder::Names::left_out);
-  if (look) look(recordings);
   StepTimes times = step_times(recordings, last_step_ + 1);
   if (times.steps.empty()) return times;
   last_step_ = times.steps.rbegin()->first;

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -102,9 +101,7 @@ class StepWatch {
 
   /// The steps that have ended since the last call, as far as their spans are still there: with the
   /// one that the caller has ended last, if it records steps, and may have been the first to do so.
-  /// `look` gets what is read for that; the last step's again at the next time.
-  [[nodiscard]] StepTimes next(
-      const std::function<void(const std::vector<ReplicaRecording>&)>& look = {});
+  [[nodiscard]] StepTimes next();
 
  private:
   void forget(const ReplicaRecording& recording);

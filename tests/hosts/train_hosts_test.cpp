@@ -82,6 +82,13 @@ void check_layout(const Layout& layout, const TestNetwork& network, const Result
   check_all_well(job, job.run(), expected);
   CHECK(network.left_behind() == Lines{});
   check_trace(job, layout);
+  nlohmann::json logged;  // the last line of a step
+  for (const nlohmann::json& line : read_json_lines(job.output(0, "metrics.jsonl"))) {
+    if (line.contains("lr")) logged = line;
+  }
+  for (const char* field : {"replica_own_s", "replica_waiting_s"}) {
+    CHECK(logged.at(field).size() == layout.replicas);
+  }
   // Each host holds whole parameters once.
   const nlohmann::json memory = read_json(job.output(0, "result.json")).at("memory");
   for (const std::string what : {"parameters", "gradients", "optimizer_state"}) {

@@ -239,7 +239,7 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
         "rest |  | <odd");
   CHECK(rows("Replicas") ==
         "0 | 0 | 250 ms |  | 1.0 MiB\n1 | 1 | 500 ms |  | 2.0 MiB\n2 | 1 | 2 s |  | 1.0 MiB");
-  CHECK(rows("Hosts") == "0 | 1 | 1.0 MiB\n1 | 2 | 3.0 MiB");
+  CHECK(rows("Hosts") == "0 | 1 | 250 ms |  | 1.0 MiB\n1 | 2 | 1.25 s |  | 3.0 MiB");
   CHECK(rows("Parameters") == "w | 1; 2");
   CHECK(rows("How it ran") ==
         "steps | 3\nlibtorch | 1.13.0\nchanges | a was 1, is 2; b was 2, is 1");

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "framework/base/text.h"
 #include "tests/catch.h"
 
 using namespace lockstep;
@@ -86,13 +87,35 @@ TEST_CASE("rates follow from what hosts have recorded of transfers") {
            .bytes = 9,
            .id = 2}};
   LinkRates rates;
-  CHECK(watch::add_rates({{4, {track}}}, 1, rates) == 15 * kMs);
+  watch::add_rates({{4, {track}}}, 1, rates);
   CHECK(rates == LinkRates{{{2, 1}, {1e8}}});
-  // Read again, when the other transfer has ended, too.
-  track.spans[1].bytes = 2'000'000;
-  track.spans[1].end = 25 * kMs;
-  CHECK(watch::add_rates({{4, {track}}}, 1, rates, 15 * kMs) == 25 * kMs);
-  CHECK(rates == LinkRates{{{2, 1}, {1e8, 1e8}}});
-  CHECK(watch::add_rates({{4, {track}}}, 1, rates, 25 * kMs) == 25 * kMs);
-  CHECK(rates == LinkRates{{{2, 1}, {1e8, 1e8}}});
+}
+
+TEST_CASE("a replica tells the rates of what came to its host link by link, each once") {
+  watch::Recorder recorder(2);
+  const auto own = recorder.take(1, "replica");
+  watch::IncomingRates incoming;
+  CHECK(incoming.next(nullptr, 1).rate == 0);
+  CHECK(incoming.next(own.get(), 1).rate == 0);  // nobody has recorded any
+  const auto network = recorder.take(1, "network");
+  const auto others = recorder.take(0, "network");
+  const auto come = [](watch::Recorder::Track& track, std::uint64_t from, std::uint64_t bytes) {
+    const std::uint64_t now = watch::recorder_now();
+    track.add({.kind = watch::SpanKind::transfer, .bytes = bytes, .id = from}, now - 1'000'000,
+              now);
+  };
+  const auto told = [&] {
+    const watch::ToldRate rate = incoming.next(own.get(), 1);
+    return rate.rate == 0 ? "" : str(rate.from, " to ", rate.to, ": ", 1e-9 * rate.rate);
+  };
+  for (const std::uint64_t bytes : {1'000'000, 9'000'000, 2'000'000}) come(*network, 2, bytes);
+  come(*others, 3, 5'000'000);  // another replica tells it
+  come(*network, 0, 4'000'000);
+  CHECK(told() == "0 to 1: 4");
+  come(*network, 0, 3'000'000);
+  CHECK(told() == "2 to 1: 2");
+  CHECK(told() == "0 to 1: 3");
+  CHECK(told().empty());
+  come(*network, 0, 7'000'000);
+  CHECK(told() == "0 to 1: 7");
 }

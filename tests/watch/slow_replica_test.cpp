@@ -84,6 +84,16 @@ TEST_CASE("replicas wait for the slowest of each step") {
                               {.own = {{0, 3}, {1, 3}}, .total = 4}}) == Approx(2.0 / 16));
 }
 
+TEST_CASE("what a replica does in a step is told by medians") {
+  CHECK(watch::replica_work({}).empty());
+  const std::vector<StepPace> steps{
+      {.own = {{0, 1}, {1, 4}}}, {.own = {{0, 2}, {1, 5}}}, {.own = {{0, 90}, {1, 7}}}};
+  const auto work = watch::replica_work(steps);
+  REQUIRE(work.size() == 2);
+  CHECK((work.at(0).own == 2 && work.at(1).own == 5));
+  CHECK((work.at(0).waiting == 3 && work.at(1).waiting == 0));
+}
+
 TEST_CASE("a replica's own work is all but its calls, each counted once") {
   watch::Recorder recorder(1);
   const auto track = recorder.take(0, "replica");

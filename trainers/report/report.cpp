@@ -327,42 +327,65 @@ Table memory_table(Fields& fields) {
   return table;
 }
 
-// "4.31 ms", of the mean of a series; "" without one.
-std::string mean_text(const RunRecord& run, const std::string& name) {
+// Of a series; none without it.
+std::optional<double> mean_of(const RunRecord& run, const std::string& name) {
   const auto series = run.series.find(name);
-  if (series == run.series.end()) return "";
-  const auto mean = series->second.mean();
-  if (!mean) return "";
-  return *mean < 1 ? formatted("%.3g ms", 1e3 * *mean) : formatted("%.4g s", *mean);
+  return series == run.series.end() ? std::nullopt : series->second.mean();
 }
+
+// "4.31 ms"; "" where it is not known.
+std::string seconds_text(std::optional<double> seconds) {
+  if (!seconds) return "";
+  return *seconds < 1 ? formatted("%.3g ms", 1e3 * *seconds) : formatted("%.4g s", *seconds);
+}
+
+// A host's replicas.
+struct HostWork {
+  std::int64_t replicas = 0;
+  double bytes = 0;
+  std::optional<double> own = 0;  // sums; none where one's is not known
+  std::optional<double> waiting = 0;
+
+  [[nodiscard]] std::string mean_text(std::optional<double> sum) const {
+    if (sum) *sum /= static_cast<double>(replicas);
+    return seconds_text(sum);
+  }
+};
 
 // Who has computed, who has waited and what memory each took: the replicas and, of a job on
 // several hosts, these.
 std::vector<Table> tables_of_replicas(const RunRecord& run, Fields& fields) {
   Table replicas{"Replicas",
                  {"replica", "host", "own work in a step", "waiting in a step", "memory"}};
-  Table hosts{"Hosts", {"host", "replicas", "memory"}};
-  std::map<std::int64_t, std::pair<std::int64_t, double>> of_hosts;  // how many, and their bytes
+  Table hosts{
+      "Hosts",
+      {"host", "replicas", "own work of one in a step", "waiting of one in a step", "memory"}};
+  std::map<std::int64_t, HostWork> of_hosts;
   const Fields taken_out = taken(fields, "memory.replicas");
   const Json memory = taken_out.empty() ? Json::array() : taken_out.front().second;
   for (std::size_t i = 0;; ++i) {
     const auto name = [&](const char* field) { return str(field, ".", i); };
     const bool has_memory = memory.is_array() && i < memory.size() && memory[i].is_object();
     if (!has_memory && !run.series.contains(name(kReplicaOwn))) break;
-    std::vector<std::string> row{str(i), "", mean_text(run, name(kReplicaOwn)),
-                                 mean_text(run, name(kReplicaWaiting)), ""};
+    const auto own = mean_of(run, name(kReplicaOwn));
+    const auto waiting = mean_of(run, name(kReplicaWaiting));
+    std::vector<std::string> row{str(i), "", seconds_text(own), seconds_text(waiting), ""};
     if (has_memory) {
       const std::int64_t host = memory[i].value("host", std::int64_t{0});
       const double bytes = memory[i].value("resident", 0.0);
       row[1] = str(host);
       row[4] = text_of_bytes(bytes);
-      ++of_hosts[host].first;
-      of_hosts[host].second += bytes;
+      HostWork& its = of_hosts[host];
+      ++its.replicas;
+      its.bytes += bytes;
+      its.own = its.own && own ? std::optional(*its.own + *own) : std::nullopt;
+      its.waiting = its.waiting && waiting ? std::optional(*its.waiting + *waiting) : std::nullopt;
     }
     replicas.rows.push_back(std::move(row));
   }
   for (const auto& [host, its] : of_hosts) {
-    hosts.rows.push_back({str(host), str(its.first), text_of_bytes(its.second)});
+    hosts.rows.push_back({str(host), str(its.replicas), its.mean_text(its.own),
+                          its.mean_text(its.waiting), text_of_bytes(its.bytes)});
   }
   if (replicas.rows.size() < 2) replicas.rows.clear();
   if (hosts.rows.size() < 2) hosts.rows.clear();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <span>
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
@@ -20,10 +21,12 @@ namespace {
 
 // From step to step, in 100 of them, a replica is called slow: a few may be slow by chance.
 constexpr std::size_t kRecent = 99;
+// A link's rates: with many hosts each is told less often.
+constexpr std::size_t kLeastRates = 20;
 
 // The last ones, which is cheap to call for each.
-void keep_recent(auto& all) {
-  if (all.size() > kRecent) all.erase(all.begin(), all.end() - std::ptrdiff_t{kRecent});
+void keep_recent(auto& all, std::size_t count = kRecent) {
+  if (all.size() > count) all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(count));
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -63,13 +66,25 @@ void add_parts(const watch::StepTimes& times,
   line.emplace_back("parts", parts);
   line.emplace_back("waiting_s", all.waited() / count);
   line.emplace_back("hidden_communication_s", all.hidden / count);
-  const auto replicas = times.sums();
-  if (replicas.size() < 2) return;
+}
+
+// Of this host's replicas, the means over steps.
+std::map<int, watch::ReplicaWork> work_here(const watch::StepTimes& times) {
   const auto steps = static_cast<double>(times.steps.size());
+  std::map<int, watch::ReplicaWork> work;
+  for (const auto& [replica, its] : times.sums()) {
+    work[replica] = {.own = its.own() / steps, .waiting = its.waited() / steps};
+  }
+  return work;
+}
+
+void add_work(const std::map<int, watch::ReplicaWork>& replicas,
+              std::vector<std::pair<std::string, MetricValue>>& line) {
+  if (replicas.size() < 2) return;
   std::map<std::string, double> own, waiting;
   for (const auto& [replica, its] : replicas) {
-    own[std::to_string(replica)] = its.own() / steps;
-    waiting[std::to_string(replica)] = its.waited() / steps;
+    own[std::to_string(replica)] = its.own;
+    waiting[std::to_string(replica)] = its.waiting;
   }
   line.emplace_back("replica_own_s", own);
   line.emplace_back("replica_waiting_s", waiting);
@@ -135,10 +150,20 @@ void Reporter::note(const RunState& state) {
 }
 
 // What the first step tells is no time, and before it there is none to begin from.
-void Reporter::count(std::int64_t samples, const std::vector<double>& own_seconds) {
+void Reporter::count(std::int64_t samples, const std::vector<double>& own_seconds,
+                     const std::vector<watch::ToldRate>& link_rates) {
   line_samples_ += samples;
   const double total = seconds_since(std::exchange(counted_, Clock::now()));
-  if (!metrics_ || std::ranges::count(own_seconds, 0) > 0) return;
+  if (!metrics_) return;
+  for (const watch::ToldRate& told : link_rates) {
+    std::vector<double>& its = rates_[{told.from, told.to}];
+    its.push_back(told.rate);
+    // So many of the last steps have told it.
+    keep_recent(its,
+                std::max(kLeastRates, kRecent / static_cast<std::size_t>(launch_.hosts.count - 1)));
+  }
+  if (std::ranges::count(own_seconds, 0) > 0) return;
+  ++line_paces_;
   watch::StepPace& pace = recent_.emplace_back(watch::StepPace{.total = total});
   for (const double seconds : own_seconds) {
     pace.own.emplace(static_cast<int>(pace.own.size()), seconds);
@@ -150,10 +175,7 @@ void Reporter::log(const RunState& state) {
   if (metrics_) {
     line_loss_ = state.losses;
     if (memory_ == 0 || elapsed_s() >= look_at_s_) look_at_memory();
-    const watch::StepTimes times = watch_->next([&](const auto& recordings) {
-      rates_until_ =
-          watch::add_rates(recordings, static_cast<int>(launch_.hosts.rank), rates_, rates_until_);
-    });
+    const watch::StepTimes times = watch_->next();
     find_slow(times);
     const ProgressState progress = progress_of(state);
     progress_.update(progress);
@@ -172,6 +194,11 @@ void Reporter::log(const RunState& state) {
       line.emplace_back("part_of_peak", flops_per_s * here / *peak_);
     }
     add_parts(times, line);
+    // What this host has recorded does not have the replicas of others.
+    const std::size_t told = std::min(std::exchange(line_paces_, 0), recent_.size());
+    add_work(launch_.hosts.count > 1 ? watch::replica_work(std::span(recent_).last(told))
+                                     : work_here(times),
+             line);
     if (slow_) {
       line.emplace_back("slow_replica", std::int64_t{slow_->replica});
       line.emplace_back("slow_replica_s", slow_->seconds_a_step);
@@ -289,7 +316,6 @@ void Reporter::find_slow(const watch::StepTimes& times) {
     waiting_ = launch_.hosts.count > 1 ? watch::waiting_share(recent_) : times.waiting_share();
   }
   slow_ = recent_.size() == kRecent ? watch::slow_replica(recent_) : std::nullopt;
-  for (auto& [link, its] : rates_) keep_recent(its);
   const auto here = times.paces();
   recent_here_.insert(recent_here_.end(), here.begin(), here.end());
   keep_recent(recent_here_);

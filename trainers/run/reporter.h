@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -57,8 +58,10 @@ class Reporter : private NonCopyable {
 
   /// What a sample's forward takes in products and convolutions of such a type.
   void note_operations(double multiply_adds, at::ScalarType type);
-  /// After a step of so many samples, for which each replica has worked so long.
-  void count(std::int64_t samples, const std::vector<double>& own_seconds);
+  /// After a step of so many samples, with what replicas have told at it: for how long each has
+  /// worked, and how fast bytes come from host to host.
+  void count(std::int64_t samples, const std::vector<double>& own_seconds,
+             const std::vector<watch::ToldRate>& link_rates);
   /// For steps without a line of their own: what is shown and looked at by time.
   void note(const RunState& state);
   /// A line of progress and of metrics, about the steps of `state.losses`.
@@ -121,8 +124,8 @@ class Reporter : private NonCopyable {
   std::optional<double> waiting_;             // until the last line
   std::vector<watch::StepPace> recent_;       // the last steps, of all hosts' replicas
   std::optional<watch::SlowReplica> slow_;    // in these
-  watch::LinkRates rates_;                    // of what came to this host
-  std::uint64_t rates_until_ = 0;             // the end of the last transfer among these
+  std::size_t line_paces_ = 0;                // that have come since the last line
+  watch::LinkRates rates_;                    // of what came to hosts in the last steps
   std::vector<watch::StepPace> recent_here_;  // the last steps, of this host's replicas
   std::optional<watch::SlowLink> slow_link_;  // in these
   double flops_ = 0;                          // of a sample

@@ -293,7 +293,7 @@ class Trainer::Run {
       zero_->check_agreement();
       state_.agrees = true;
     }
-    reporter_.count(global_batch, zero_->own_seconds());
+    reporter_.count(global_batch, zero_->own_seconds(), zero_->link_rates());
   }
 
   // A model with more scores than there are classes trains, but never needs the rest of them.
