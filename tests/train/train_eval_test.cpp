@@ -265,7 +265,7 @@ TEST_CASE("train eval tells of values the quantiles of what is left, in the file
 TEST_CASE("train eval has no tables of tokens; the run's report has texts, as sample gives them") {
   const TemporaryFolder folder;
   std::string text;
-  for (int i = 0; i < 200; ++i) text += str("line ", i % 7, "\n");
+  for (int i = 0; i < 1500; ++i) text += str("line ", i % 7, "\n");
   folder.write("a.txt", text);
   folder.write("job.yaml",
                "model: {name: gpt, layers: 1, heads: 1, width: 8}\n"
@@ -285,7 +285,7 @@ TEST_CASE("train eval has no tables of tokens; the run's report has texts, as sa
   CHECK(prompt.size() == 8);
   CHECK(text.find(prompt) != text.npos);
   const std::string sampled =
-      must_train(folder.path(), Flags{"sample", "--prompt", prompt, "--bytes", "17"} + kOfRun).out;
+      must_train(folder.path(), Flags{"sample", "--prompt", prompt, "--bytes", "13"} + kOfRun).out;
   // Bytes that are no UTF-8 are replaced.
   const auto replace = nlohmann::json::error_handler_t::replace;
   CHECK(nlohmann::json(prompt + seen["texts"][1]["text"].get<std::string>() + "\n") ==

@@ -60,13 +60,13 @@ void Evaluator::tell_report(const RunState& state, const std::string& set, const
   report_->note_evaluation(set, all);
 }
 
-// For texts the model reads no more positions than the evaluation has, before the run's end a tenth
-// of these. At stage 3 each byte gathers all parameters: a few bytes, and only at the run's end.
+// For texts the model reads a tenth of the positions that the evaluation has on a replica: not by
+// the clock, since how long they are may depend on no machine. At stage 3 each byte gathers all
+// parameters: a few bytes, and only at the run's end.
 std::int64_t Evaluator::bytes_of_texts(const RunState& state, const Dataset& data) const {
   if (config_.zero.stage == 3) return state.is_last() ? sampled_bytes(data.type(), 0) : 0;
   const std::int64_t samples = shard(data.size(), config_.launch.replicas, 0).size;
-  return sampled_bytes(data.type(),
-                       samples * data.type().input.values() / (state.is_last() ? 1 : 10));
+  return sampled_bytes(data.type(), samples * data.type().input.values() / 10);
 }
 
 }  // namespace lockstep
