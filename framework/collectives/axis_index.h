@@ -48,11 +48,13 @@ namespace lockstep {
 [[nodiscard]] std::int64_t axis_size(const AxisNames& axis_name,
                                      std::source_location where = std::source_location::current());
 
+/// Without an axis this doesn't compile, and says that its name is needed.
 template <typename T = void>
 std::int64_t axis_index() {
   static_assert(!std::is_void_v<T>, "lockstep: axis_index needs the name of an axis");
   return 0;
 }
+/// Without an axis this doesn't compile, and says that its name is needed.
 template <typename T = void>
 std::int64_t axis_size() {
   static_assert(!std::is_void_v<T>, "lockstep: axis_size needs the name of an axis");

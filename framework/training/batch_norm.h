@@ -22,8 +22,8 @@ struct BatchNormOptions {
 };
 
 /// Batch normalization over the samples of all replicas of an axis: one large batch, however it is
-/// cut. As torch::nn::BatchNorm1d, 2d and 3d, and torch.nn.SyncBatchNorm. Ioffe, Szegedy: Batch
-/// Normalization, 2015.
+/// cut. As torch::nn::BatchNorm1d, 2d and 3d, and torch.nn.SyncBatchNorm. Ioffe and Szegedy,
+/// arXiv:1502.03167.
 ///
 ///   lockstep::BatchNorm norm(64);  // a submodule of what a trainer has
 ///
