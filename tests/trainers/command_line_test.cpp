@@ -8,6 +8,7 @@
 #include "framework/base/number_text.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
+#include "tests/support/programs.h"
 
 namespace lockstep {
 namespace {
@@ -135,6 +136,13 @@ TEST_CASE("the help shows the table, but not old spellings, and sets nothing") {
         "      --dry-run     Do nothing\n"
         "      --help        Print this and end\n"
         "\nIt does no more.\n");
+  CommandLine line = tool.line();
+  line.flags[0].help = "Many";
+  for (int i = 0; i < 40; ++i) line.flags[0].help += " words";
+  for (const std::string& shown : testing::lines_of(help_text(line))) {
+    INFO(shown);
+    CHECK((shown.size() <= 100 && !shown.ends_with(' ')));
+  }
 }
 
 TEST_CASE("the first argument may be a command") {

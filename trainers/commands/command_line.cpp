@@ -122,7 +122,9 @@ std::string flags_text(const std::vector<Flag>& flags) {
     if (!flag.argument.empty()) value = cxxopts::value<std::string>();
     options.add_options()(flag.name.substr(2), flag.help, value, flag.argument);
   }
-  const std::string text = options.help({""}, false);
+  std::string text = options.help({""}, false);
+  // The blank at which a line was broken stays at its end.
+  for (std::size_t at; (at = text.find(" \n")) != text.npos;) text.erase(at, 1);
   return text.substr(text.find_first_not_of('\n'));
 }
 
