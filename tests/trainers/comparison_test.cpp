@@ -1,6 +1,8 @@
 #include "trainers/report/comparison.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -86,6 +88,21 @@ TEST_CASE("runs are the same where two have a figure of one step, whatever else 
   CHECK(!are_same_with(""));
   ended_run(a, "{\"step\":20,\"loss\":null}\n");
   CHECK(are_same_with("{\"step\":20,\"loss\":null}\n"));
+  // A third one is compared with both, whatever steps these have.
+  const auto losses = [&](const std::string& name, const std::map<int, int>& by_step) {
+    std::string lines;
+    for (const auto& [step, loss] : by_step)
+      lines += str("{\"step\":", step, ",\"loss\":", loss, "}\n");
+    return ended_run(home.path() / name, lines);
+  };
+  const fs::path first = losses("first", {{10, 1}, {20, 2}, {40, 4}});
+  const fs::path second = losses("second", {{5, 5}, {20, 2}, {30, 3}, {50, 5}});
+  const auto are_all_same = [&](const std::map<int, int>& third) {
+    return compare({first, second, losses("third", third)}).has_same_figures;
+  };
+  CHECK(are_all_same({{1, 0}, {10, 1}, {30, 3}, {60, 6}}));
+  CHECK(!are_all_same({{10, 1}, {30, 2}}));
+  CHECK(!are_all_same({{40, 5}}));
 }
 
 TEST_CASE("what differs between runs is named: keys, figures, parameters") {
@@ -168,6 +185,12 @@ TEST_CASE("a page of runs has their curves over each other, and the tables") {
   CHECK(page_text(page).find("<script><b>") == std::string::npos);
   CHECK(page.title == "<script><b>, b");
   CHECK(comparison_page(compare({b, b, b, b, b, b})).title.ends_with("b and 1 more"));
+  std::string lines;  // more than are kept
+  for (int step = 1; step <= 30'000; ++step)
+    lines += str("{\"step\":", step, ",\"loss\":", step == 12'345 ? 9 : step % 2, "}\n");
+  const auto longer = comparison_page(compare({ended_run(a, lines), b})).charts.at(0).curves.at(0);
+  CHECK(longer.points.size() <= 3 * CurvePoints::kMostParts + 2);
+  CHECK(std::ranges::max_element(longer.points, {}, &Point::value)->step == 12'345);
 }
 
 }  // namespace

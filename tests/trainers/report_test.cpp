@@ -78,6 +78,40 @@ TEST_CASE("thinned curves keep their ends, their extremes and where they are no 
   }
 }
 
+TEST_CASE(
+    "of long curves the ends, extremes and missing points of parts are kept, of short ones all") {
+  std::mt19937 draw(8);
+  std::uniform_real_distribution<double> between(0, 1);
+  const std::size_t most = CurvePoints::kMostParts;
+  for (const std::size_t size :
+       {std::size_t{0}, std::size_t{1}, most, most + 1, 5 * most, 9 * most + 7}) {
+    INFO(size);
+    std::vector<double> values(size);
+    for (double& value : values) value = between(draw);
+    if (size > most) {
+      values[1] = -5;
+      values[size / 2] = 1e6;
+      values[size - 2] = std::numeric_limits<double>::quiet_NaN();
+    }
+    const std::vector<Point> all = points_of(values);
+    CurvePoints curve;
+    for (const Point& point : all) curve.add(point);
+    const auto kept = mapped(curve.points(), &Point::step);
+    const auto steps = mapped(all, &Point::step);
+    if (size <= most) {
+      CHECK(kept == steps);
+      continue;
+    }
+    CHECK(kept.size() <= 3 * most + 2);
+    CHECK(kept.size() > most);
+    CHECK(std::ranges::is_sorted(kept));
+    CHECK(std::ranges::adjacent_find(kept) == kept.end());
+    for (const std::size_t each : {std::size_t{0}, std::size_t{1}, size / 2, size - 2, size - 1}) {
+      CHECK(std::ranges::count(kept, steps[each]) == 1);
+    }
+  }
+}
+
 TEST_CASE("what a run names can be no more than text of its report") {
   const std::string hostile = kHostile;
   const Page page{.title = hostile,

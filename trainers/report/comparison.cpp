@@ -40,30 +40,62 @@ struct Row {
   }
 };
 
-// The figures of runs by their names and steps.
+// Whether the figures of runs are the same at the steps that they share: of each figure at each
+// step the value of the first run that has it is kept, 16 bytes.
 class SharedFigures {
  public:
-  // A line of a run's metrics.
-  void add(const MetricsLine& line, std::size_t run) {
+  // A line of the next run's metrics.
+  void add(const MetricsLine& line) {
+    if (are_known()) return;
     for (const auto& [name, value] : line.numbers) {
-      if (!is_figure(name)) continue;
-      const auto [place, is_new] = values_.try_emplace({name, line.step}, Of{value, run});
-      const Of& first = place->second;
-      if (first.run == run) continue;
-      are_shared_ = true;
-      const bool is_same = first.value == value || (std::isnan(first.value) && std::isnan(value));
-      are_same_ = are_same_ && is_same;
+      if (is_figure(name)) figures_[name].own.push_back({line.step, value});
     }
+  }
+  // All lines of this run are there.
+  void end_run() {
+    for (auto& [name, figure] : figures_) end_run(figure);
+    if (are_known()) figures_.clear();
   }
   [[nodiscard]] bool are_shared() const { return are_shared_; }
   [[nodiscard]] bool are_same() const { return are_shared_ && are_same_; }
 
  private:
-  struct Of {
+  struct Value {
+    std::int64_t step;
     double value;
-    std::size_t run;  // the first that has it
   };
-  std::map<std::pair<std::string, std::int64_t>, Of> values_;
+  struct Values {
+    std::vector<Value> all;  // of the runs before, by step
+    std::vector<Value> own;  // of the run that is read
+  };
+
+  // What other runs have changes nothing then.
+  [[nodiscard]] bool are_known() const { return are_shared_ && !are_same_; }
+
+  void end_run(Values& values) {
+    auto& [all, own] = values;
+    std::ranges::stable_sort(own, {}, &Value::step);
+    const auto again = std::ranges::unique(own, {}, &Value::step);
+    own.erase(again.begin(), again.end());
+    std::vector<Value> merged;
+    merged.reserve(std::max(all.size(), own.size()));
+    auto known = all.begin();
+    for (const Value& its : own) {
+      while (known != all.end() && known->step < its.step) merged.push_back(*known++);
+      if (known == all.end() || known->step > its.step) {
+        merged.push_back(its);
+        continue;
+      }
+      are_shared_ = true;
+      are_same_ = are_same_ && (known->value == its.value ||
+                                (std::isnan(known->value) && std::isnan(its.value)));
+    }
+    merged.insert(merged.end(), known, all.end());
+    all = std::move(merged);
+    own = {};
+  }
+
+  std::map<std::string, Values> figures_;
   bool are_shared_ = false, are_same_ = true;
 };
 
@@ -163,11 +195,10 @@ Comparison compare(const std::vector<fs::path>& folders) {
   std::set<std::string> keys;
   SharedFigures figures;
   for (const fs::path& folder : folders) {
-    const auto add = [&, number = comparison.runs.size()](const MetricsLine& line) {
-      figures.add(line, number);
-    };
+    const auto add = [&](const MetricsLine& line) { figures.add(line); };
     ListedRun& run = comparison.runs.emplace_back(listed_run(folder, add));
     require<DataError>(run.damage.empty(), run.damage);
+    figures.end_run();
     for (const auto& [key, value] : run.record.config) keys.insert(key);
   }
   tell_apart(comparison.runs);

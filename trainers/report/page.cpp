@@ -159,6 +159,27 @@ std::string escaped(const Json& json) {
   return result;
 }
 
+// The places of the least, the greatest and the first missing one of some points, in their order.
+void keep_extremes(const std::vector<Point>& points, std::size_t begin, std::size_t end,
+                   std::vector<std::size_t>& kept) {
+  std::optional<std::size_t> least, greatest, missing;
+  for (std::size_t i = begin; i < end; ++i) {
+    const double value = points[i].value;
+    if (!std::isfinite(value)) {
+      if (!missing) missing = i;
+      continue;
+    }
+    if (!least || value < points[*least].value) least = i;
+    if (!greatest || value > points[*greatest].value) greatest = i;
+  }
+  const auto first = static_cast<std::ptrdiff_t>(kept.size());
+  for (const auto& each : {least, greatest, missing}) {
+    if (each) kept.push_back(*each);
+  }
+  std::ranges::sort(kept.begin() + first, kept.end());
+  kept.erase(std::ranges::unique(kept.begin() + first, kept.end()).begin(), kept.end());
+}
+
 }  // namespace
 
 std::vector<std::size_t> thinned(const std::vector<Point>& points, std::size_t most) {
@@ -166,26 +187,53 @@ std::vector<std::size_t> thinned(const std::vector<Point>& points, std::size_t m
   const std::size_t count = points.size();
   const std::size_t parts = count <= most ? count : (most - 2) / 3;
   for (std::size_t part = 0; part < parts; ++part) {
-    const std::size_t begin = count * part / parts;
-    const std::size_t end = count * (part + 1) / parts;
-    std::optional<std::size_t> least, greatest, missing;
-    for (std::size_t i = begin; i < end; ++i) {
-      const double value = points[i].value;
-      if (!std::isfinite(value)) {
-        if (!missing) missing = i;
-        continue;
-      }
-      if (!least || value < points[*least].value) least = i;
-      if (!greatest || value > points[*greatest].value) greatest = i;
-    }
-    for (const auto& each : {least, greatest, missing}) {
-      if (each) kept.push_back(*each);
-    }
+    keep_extremes(points, count * part / parts, count * (part + 1) / parts, kept);
   }
-  if (count > 0) kept.insert(kept.end(), {0, count - 1});
-  std::ranges::sort(kept);
-  kept.erase(std::ranges::unique(kept).begin(), kept.end());
+  if (count > 0 && kept.front() != 0) kept.insert(kept.begin(), 0);
+  if (count > 0 && kept.back() != count - 1) kept.push_back(count - 1);
   return kept;
+}
+
+void CurvePoints::add(const Point& point) {
+  if (kept_.empty() && part_.empty()) first_ = point;
+  last_ = point;
+  if (ends_.size() == kMostParts) join_parts();
+  part_.push_back(point);
+  if (part_.size() == width_) end_part();
+}
+
+void CurvePoints::end_part() {
+  std::vector<std::size_t> kept;
+  keep_extremes(part_, 0, part_.size(), kept);
+  for (const std::size_t i : kept) kept_.push_back(part_[i]);
+  ends_.push_back(kept_.size());
+  part_.clear();
+}
+
+// Each two become one.
+void CurvePoints::join_parts() {
+  std::vector<std::size_t> kept, ends;
+  std::size_t begin = 0;
+  for (std::size_t part = 1; part < ends_.size(); part += 2) {
+    keep_extremes(kept_, begin, ends_[part], kept);
+    ends.push_back(kept.size());
+    begin = ends_[part];
+  }
+  kept_ = mapped(kept, [&](std::size_t i) { return kept_[i]; });
+  ends_ = std::move(ends);
+  width_ *= 2;
+}
+
+std::vector<Point> CurvePoints::points() const {
+  std::vector<Point> all = kept_;
+  all.insert(all.end(), part_.begin(), part_.end());
+  if (width_ == 1) return all;
+  const auto are_same = [](const Point& a, const Point& b) {
+    return a.step == b.step && a.elapsed_s == b.elapsed_s;
+  };
+  if (!are_same(all.front(), first_)) all.insert(all.begin(), first_);
+  if (!are_same(all.back(), last_)) all.push_back(last_);
+  return all;
 }
 
 std::string page_text(const Page& page) {

@@ -63,4 +63,26 @@ inline constexpr std::size_t kMostPageBytes = 3'000'000;
 /// first, the last, and of each of equal parts the least, the greatest, and one that is no number.
 [[nodiscard]] std::vector<std::size_t> thinned(const std::vector<Point>& points, std::size_t most);
 
+/// A curve's points as they come. Of more than a page can tell apart, these are kept of parts that
+/// get longer: memory is bounded, however long a run is.
+class CurvePoints {
+ public:
+  static constexpr std::size_t kMostParts = 8192;  ///< an even number
+
+  void add(const Point& point);
+  /// All of up to kMostParts; else the first, the last, and of each part those that thinned()
+  /// keeps.
+  [[nodiscard]] std::vector<Point> points() const;
+
+ private:
+  void end_part();
+  void join_parts();
+
+  std::size_t width_ = 1;          // of a part, in points
+  std::vector<Point> kept_;        // of the parts that are whole
+  std::vector<std::size_t> ends_;  // of each of them, in these
+  std::vector<Point> part_;        // what has come of the next one
+  Point first_, last_;
+};
+
 }  // namespace lockstep::report

@@ -130,7 +130,7 @@ class Charts {
       if (name == "resumed_after") note_resumed(value, line);
       const auto& place = place_in_charts(name);
       if (!place) continue;
-      curve_at(*place).points.push_back(line.point(value * place->scale));
+      charts_[place->chart].points[place->curve].add(line.point(value * place->scale));
     }
     note_slow(line);
     last_ = line.point(0);
@@ -147,6 +147,10 @@ class Charts {
 
   [[nodiscard]] std::vector<Chart> charts() {
     for (Ordered& each : charts_) {
+      for (std::size_t i = 0; i < each.points.size(); ++i) {
+        each.chart.curves[i].points = each.points[i].points();
+      }
+      each.points.clear();
       if (each.chart.name == shown("parts")) {
         const std::vector<std::string> texts{slow_replica_text(), slow_link_text()};
         each.chart.note = join(filtered(texts, [](auto& text) { return !text.empty(); }), "; ");
@@ -170,8 +174,9 @@ class Charts {
  private:
   using Text = std::pair<std::string, std::string>;
   struct Ordered {
-    Chart chart;
+    Chart chart;  // without points, until all are there
     int order;
+    std::vector<CurvePoints> points = {};  // of its curves
   };
   // Who is slow, or was until a step.
   struct Slow {
@@ -190,8 +195,6 @@ class Charts {
     double scale;
   };
 
-  Curve& curve_at(const Shown& place) { return charts_[place.chart].chart.curves[place.curve]; }
-
   // None: it is shown nowhere.
   const std::optional<Shown>& place_in_charts(const std::string& name) {
     const auto [at, is_new] = places_.try_emplace(name);
@@ -204,6 +207,7 @@ class Charts {
         chart = charts_.insert(chart, {{.name = place.chart}, place.order});
       }
       chart->chart.curves.push_back({.name = place.curve});
+      chart->points.emplace_back();
       at->second = {static_cast<std::size_t>(chart - charts_.begin()),
                     chart->chart.curves.size() - 1, place.scale};
     }
