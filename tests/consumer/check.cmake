@@ -34,7 +34,8 @@ endif()
 
 # The pages are there with what they link to, and the configs. Words are completed as train tells them.
 foreach(file doc/lockstep/README.md doc/lockstep/LICENSE doc/lockstep/CHANGELOG.md doc/lockstep/framework/training/zero.h
-             doc/lockstep/trainers/bench/README.md man/man1/train.1.gz)
+             doc/lockstep/trainers/bench/README.md lockstep/configs/cluster/slurm.sbatch lockstep/configs/cluster/hostfile
+             man/man1/train.1.gz)
   if(NOT EXISTS ${WORK}/lockstep/share/${file})
     message(FATAL_ERROR "share/${file} is not installed")
   endif()

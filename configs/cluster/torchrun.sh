@@ -1,0 +1,7 @@
+#!/bin/bash
+# torchrun: trains on hosts that may come and go. There are as many replicas on one host as on four, and their bits are the same.
+#   1. Start it on each host; 1:4 stands for one to four of them, and node0 is the first: there torchrun's agents meet.
+#   2. bash torchrun.sh 1:4 node0:29400 --config mlp.yaml --output /shared/mlp
+#   3. Ctrl-C ends it with a checkpoint; the same command goes on from there.
+exec torchrun --nnodes="$1" --nproc_per_node=1 --no_python --rdzv_backend=c10d --rdzv_endpoint="$2" --rdzv_id=train \
+  --max_restarts=3 train "${@:3}" --resume auto
