@@ -1,0 +1,100 @@
+"""Checks under torchrun: configs/cluster/torchrun.sh on each node."""
+
+import os
+import signal
+
+from checks import SHIPPED, check
+from training import EXAMPLE, LONG, PERCEPTRON
+from waiting import Failed, wait_until
+
+# From one agent to two; on one host there is no cable, and steps take as long as they take.
+LONG_ALONE = [word.replace("trainer.steps=300", "trainer.steps=12000") for word in LONG]
+
+
+def start(lab, training, node, hosts="2"):
+    """Starts an agent, which sees soon that another one is lost."""
+    soon = "--rdzv_conf=last_call_timeout=3,keep_alive_interval=1,keep_alive_max_attempt=3"
+    os.environ["PET_RDZV_CONF"] = soon.partition("=")[2]
+    return lab.start(training, "bash", SHIPPED / "torchrun.sh", hosts, "node0:29400", *training.flags, node=node)
+
+
+def start_both(lab, training, hosts="2"):
+    return [start(lab, training, node, hosts) for node in (0, 1)]
+
+
+def launcher(lab, agent):
+    """The process of train that an agent has started."""
+    def found():
+        for pid in lab.cluster.processes(name="train"):
+            with open(f"/proc/{pid}/stat") as stat:
+                if int(stat.read().rpartition(")")[2].split()[1]) == agent.pid:
+                    return pid
+        return None
+    return wait_until("an agent has started train", found, 30)
+
+
+@check("torchrun", "torchrun trains the example with the bits of one host")
+def example(lab):
+    training = lab.training(EXAMPLE)
+    for agent in start_both(lab, training):
+        lab.end(agent)
+    training.check_end(hosts=2)
+
+
+@check("torchrun", "torchrun trains the perceptron with the bits of one host")
+def perceptron(lab):
+    training = lab.training(PERCEPTRON)
+    for agent in start_both(lab, training):
+        lab.end(agent)
+    training.check_end(hosts=2)
+
+
+@check("torchrun", "a worker is killed: the agents start all again, and they go on")
+def worker_killed(lab):
+    training = lab.training(LONG)
+    with lab.cluster.slow_cables():
+        agents = start_both(lab, training)
+        training.wait_for_step(30)
+        os.kill(launcher(lab, agents[1]), signal.SIGKILL)
+        wait_until("it goes on", training.resumptions)
+    for agent in agents:
+        lab.end(agent)
+    training.check_end(hosts=2)
+
+
+@check("torchrun", "an agent joins: a checkpoint, and they go on with as many replicas")
+def agent_joins(lab):
+    training = lab.training(LONG_ALONE)
+    agents = [start(lab, training, 0, "1:2")]
+    training.wait_for_step()
+    agents.append(start(lab, training, 1, "1:2"))
+    wait_until("it goes on", training.resumptions)
+    training.check_went_on()
+    for agent in agents:
+        lab.end(agent)
+    training.check_end(hosts=2)
+
+
+@check("torchrun", "an agent dies: the run goes on to its end")
+def agent_dies(lab):
+    training = lab.training(LONG)
+    with lab.cluster.slow_cables():
+        agents = start_both(lab, training, "1:2")
+        training.wait_for_step(30)
+        os.kill(agents[1].pid, signal.SIGKILL)
+    lab.end(agents[0])
+    training.check_end(hosts=2)
+
+
+@check("torchrun", "a node fails: the other one goes on with as many replicas")
+def node_lost(lab):
+    training = lab.training(LONG)
+    with lab.cluster.slow_cables():
+        agents = start_both(lab, training, "1:2")
+        training.wait_for_step(30)
+        os.kill(agents[1].pid, signal.SIGKILL)
+        os.kill(launcher(lab, agents[1]), signal.SIGKILL)
+        lab.end(agents[0])
+    if not training.resumptions():
+        raise Failed("it has not gone on from a checkpoint")
+    training.check_end(hosts=1)
