@@ -24,6 +24,7 @@
 #include "framework/base/record.h"
 #include "framework/base/text.h"
 #include "framework/data/data.h"
+#include "framework/engines/local_tasks.h"
 #include "framework/engines/whereabouts.h"
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/launch.h"
@@ -35,6 +36,7 @@
 #include "framework/telemetry/run_folder.h"
 #include "framework/training/tensor_memory.h"
 #include "framework/tree/error_place.h"
+#include "trainers/commands/as_one_task.h"
 #include "trainers/commands/command_line.h"
 #include "trainers/commands/commands.h"
 #include "trainers/commands/flags.h"
@@ -166,8 +168,10 @@ void take_records(const Config& config, const DataSets& data, RunOptions& option
 void tell_whereabouts(const engines::Whereabouts& where) {
   const bool is_by_engine =
       where.engine != engines::Engine::none && where.engine != engines::Engine::own;
-  if (is_relaunched() || (!is_by_engine && where.alone_because.empty())) return;
+  if (is_relaunched() || where.local_rank > 0) return;
+  if (!is_by_engine && where.alone_because.empty()) return;
   log_info(is_by_engine ? engines::text_of(where) : where.alone_because);
+  if (where.local_tasks > 1) log_info(engines::text_of_task(where));
 }
 
 void tell_beginning() {
@@ -200,11 +204,7 @@ void claim_output(const Flags& flags, const Config& config, Place& place) {
   prepare_output(options);
 }
 
-int run(int argc, const char* const* argv, const Callbacks& callbacks) {
-  const Flags flags = parse_flags(argc, argv);
-  if (flags.text) return print(*flags.text);
-  set_quiet(flags.quiet);
-  tell_whereabouts(flags.where);
+int run_training(const Flags& flags, const Callbacks& callbacks) {
   std::optional<Config> given;
   if (!flags.config.empty()) given = load_config(flags.config, flags.overrides);
   if (given && flags.print_config) return print(to_yaml(*given));
@@ -215,6 +215,10 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   if (flags.print_config) return print(to_yaml(config));
   require(flags.hosts.replicas <= config.launch.replicas, "--host-replicas is ",
           flags.hosts.replicas, " of ", counted(config.launch.replicas, "replica"), " in all");
+  const std::int64_t share =
+      flags.hosts.replicas > 0
+          ? flags.hosts.replicas
+          : engines::share_of_replicas(flags.where, config.launch.replicas, program_name());
   // Before data are read and the model is tried: what then runs out ends in other ways.
   replicas::prepare_memory(config.launch);
   // What is tried here may start no threads: a process that has some can't be forked.
@@ -256,6 +260,7 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   } else if (!is_relaunched()) {
     claim_output(flags, config, place);
   }
+  if (has_other_hosts) config.launch.hosts.replicas = share;
   config.launch.on_stop = OnStop::ask;
   config.launch.max_restarts = flags.max_restarts;
   config.launch.before_restart = [&, first = options.resume](std::int64_t /*restart*/) {
@@ -284,6 +289,15 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   return status;
 }
 
+int run(int argc, const char* const* argv, const Callbacks& callbacks) {
+  const Flags flags = parse_flags(argc, argv);
+  if (flags.text) return print(*flags.text);
+  set_quiet(flags.quiet);
+  tell_whereabouts(flags.where);
+  return as_one_task(flags.where, {argv + 1, argv + argc},
+                     [&] { return run_training(flags, callbacks); });
+}
+
 int train(const std::vector<const char*>& words, const Callbacks& callbacks) {
   const int argc = static_cast<int>(words.size());
   std::vector<std::string> names{"run"};
@@ -296,7 +310,9 @@ int train(const std::vector<const char*>& words, const Callbacks& callbacks) {
   const std::string named = command_of(argc, words.data(), program_name(), names, old_spellings());
   // A command's own name stands where the program's is otherwise.
   for (const Command& command : commands()) {
-    if (named == command.name) return command.run(argc - 1, words.data() + 1);
+    if (named != command.name) continue;
+    if (command.in_each_task) return command.run(argc - 1, words.data() + 1);
+    return command_as_one_task(command.name, {words.begin() + 1, words.end()}, command.run);
   }
   const int its = named.empty() ? 0 : 1;
   return run(argc - its, words.data() + its, callbacks);

@@ -114,6 +114,7 @@ void meet_by_job(Whereabouts& found, const std::string& host, std::uint64_t job,
 
 void take_local(Reader& reader, Whereabouts& found, const char* rank, const char* tasks,
                 std::int64_t all) {
+  found.all_tasks = all;
   found.local_tasks = reader.number(tasks, 1, all);
   found.local_rank = reader.number(rank, 0, found.local_tasks - 1);
 }
@@ -130,6 +131,7 @@ std::string take_torchrun(Reader& reader, Whereabouts& found) {
   }
   const std::string job = reader.text("TORCHELASTIC_RUN_ID");
   if (job != "none") found.job = job;  // torchrun's own default
+  found.local_job = reader.text("MASTER_ADDR") + ":" + reader.text("MASTER_PORT");
   found.restarts = reader.count({"TORCHELASTIC_RESTART_COUNT", "restarts"});
   const auto agent = reader.look(
       {"TORCHELASTIC_USE_AGENT_STORE", "if True, the agent listens at MASTER_PORT itself"});
@@ -235,6 +237,7 @@ std::string take_slurm(Reader& reader, Whereabouts& found) {
           found.tasks.size());
   require(sum_of(found.tasks, std::identity()) == all, "SLURM_STEP_NUM_TASKS is ", all,
           ", but SLURM_STEP_TASKS_PER_NODE is ", cut(tasks));
+  found.all_tasks = all;
   found.local_tasks = found.tasks[static_cast<std::size_t>(found.host)];
   found.local_rank = reader.number("SLURM_LOCALID", 0, found.local_tasks - 1);
   found.job = reader.text("SLURM_JOB_ID");
@@ -359,7 +362,8 @@ const std::vector<Dialect>& dialects() {
 }
 
 // Flags and variables of Lockstep's win one by one over what an engine says. Who counts hosts
-// otherwise than the engine, or numbers them, has each task be one. Of one host this is host 0.
+// otherwise than the engine, or numbers them, has each task be one. Of one host this is host 0, and
+// its tasks stay together.
 void take_own(Reader& reader, Whereabouts& found) {
   const auto hosts = reader.look({kHosts, "hosts"});
   const auto host = reader.look({kHost, "this host's number"});
@@ -371,10 +375,14 @@ void take_own(Reader& reader, Whereabouts& found) {
   } else if (found.hosts == 1) {
     found.host = 0;
   }
-  if (host || found.hosts != of_engine) {
+  if (host || (found.hosts != of_engine && found.hosts > 1)) {
     found.local_rank = 0;
     found.local_tasks = 1;
+    found.all_tasks = 0;
     found.tasks.clear();
+  } else if (found.hosts != of_engine) {
+    found.all_tasks = found.local_tasks;
+    found.tasks = {found.local_tasks};
   }
   if (rendezvous) found.rendezvous = {*rendezvous};
   require(found.host < found.hosts, "this is host ", found.host, " of ", found.hosts,

@@ -44,8 +44,11 @@ struct Whereabouts {
 
   std::int64_t local_rank = 0;  ///< this task's number among those on this host
   std::int64_t local_tasks = 1;
+  std::int64_t all_tasks = 0;         ///< of all hosts; 0 if the engine starts none, but pods
   std::vector<std::int64_t> tasks{};  ///< of each host; empty if that is not known
-  std::string starter{};              ///< what starts tasks: "srun"
+  /// What tells this host's tasks from those of the user's other jobs where `job` is ""; or "".
+  std::string local_job{};
+  std::string starter{};  ///< what starts tasks: "srun"
   /// How it starts one on each host: "srun --ntasks-per-node=1 -c CORES".
   std::string one_task_a_host{};
 

@@ -280,8 +280,15 @@ TEST_CASE(
     CHECK(where.refusal.empty());
     CHECK(where.local_rank == 0);
     CHECK(where.local_tasks == 1);
+    CHECK(where.all_tasks == 0);
     CHECK(where.tasks.empty());
   }
+  // This host alone, by one task of it.
+  here.flags = {{"--nnodes", "1"}};
+  const Whereabouts this_host = find_whereabouts(here);
+  CHECK(this_host.local_rank == 1);
+  CHECK(this_host.all_tasks == 3);
+  CHECK(this_host.tasks == std::vector<std::int64_t>{3});
   const Whereabouts one_host = found(
       "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=2 "
       "OMPI_COMM_WORLD_LOCAL_SIZE=4 LOCKSTEP_NNODES=1");
@@ -331,12 +338,15 @@ TEST_CASE("tasks of a host know each other's number") {
   const Whereabouts third = found(kCyclic + "SLURM_PROCID=3 SLURM_NODEID=0 SLURM_LOCALID=2");
   CHECK(third.local_rank == 2);
   CHECK(third.local_tasks == 3);
+  CHECK(third.all_tasks == 4);
   CHECK(third.tasks == std::vector<std::int64_t>{3, 1});
   CHECK(third.one_task_a_host == "srun --ntasks-per-node=1 -c CORES");
   CHECK(third.rendezvous.size() == 8);
   CHECK(third.rendezvous[7] == "node0:62651");
   const Whereabouts uneven = found(kTorchrun + "WORLD_SIZE=3 LOCAL_WORLD_SIZE=2");
   CHECK(uneven.local_tasks == 2);
+  CHECK(uneven.all_tasks == 3);
+  CHECK(uneven.local_job == "node0:29500");
   CHECK(uneven.tasks.empty());
   CHECK(found(kTorchrun + "WORLD_SIZE=4 LOCAL_WORLD_SIZE=2").tasks ==
         std::vector<std::int64_t>{2, 2});

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -71,32 +72,38 @@ std::vector<Ended> on_hosts(const TemporaryFolder& folder, std::size_t hosts, co
   return ended;
 }
 
-// The same, by what Slurm tells tasks and no flags: the first of so many on each host. They share a
-// folder for settings, and host 0 starts last.
-std::vector<Ended> in_slurm_step(const TemporaryFolder& folder, int hosts, const Flags& flags,
-                                 int tasks_a_host = 1) {
-  const auto tell = [](const char* name, const std::string& value) {
-    ::setenv(name, value.c_str(), 1);
+// The same, by what Slurm tells tasks and no flags: so many on each host, of which those of one
+// host follow each other in what is returned. They share a folder for settings, and the first
+// starts last.
+std::vector<Ended> in_slurm_step(const TemporaryFolder& folder, const std::vector<int>& tasks,
+                                 const Flags& flags) {
+  const auto tell = [](const char* name, const auto& value) {
+    ::setenv(name, str(value).c_str(), 1);
   };
-  std::vector<std::unique_ptr<ChildProgram>> tasks;
-  for (int host = hosts; host-- > 0;) {
-    tasks.push_back(std::make_unique<ChildProgram>([&, host] {
+  const int all = sum_of(tasks, std::identity());
+  const auto start = [&](int number, std::size_t host, int local) {
+    return std::make_unique<ChildProgram>([&, number, host, local] {
       tell("XDG_CONFIG_HOME", folder.path().string());
-      tell("SLURM_JOB_ID", str(::getppid()));  // a free port follows from it
-      tell("SLURM_STEP_ID", "0");
-      tell("SLURM_STEP_NUM_NODES", str(hosts));
-      tell("SLURM_STEP_NUM_TASKS", str(hosts * tasks_a_host));
-      tell("SLURM_STEP_NODELIST", str("127.0.0.1,other[1-", hosts - 1, "]"));
-      tell("SLURM_STEP_TASKS_PER_NODE", str(tasks_a_host, "(x", hosts, ")"));
-      tell("SLURM_PROCID", str(host));
-      tell("SLURM_NODEID", str(host));
-      tell("SLURM_LOCALID", "0");
-      tell("SLURM_TASK_PID", str(::getpid()));
+      tell("SLURM_JOB_ID", ::getppid());  // a free port follows from it
+      tell("SLURM_STEP_ID", 0);
+      tell("SLURM_STEP_NUM_NODES", tasks.size());
+      tell("SLURM_STEP_NUM_TASKS", all);
+      tell("SLURM_STEP_NODELIST", str("127.0.0.1,other[2-", tasks.size(), "]"));
+      tell("SLURM_STEP_TASKS_PER_NODE", join(tasks, ","));
+      tell("SLURM_PROCID", number);
+      tell("SLURM_NODEID", host);
+      tell("SLURM_LOCALID", local);
+      tell("SLURM_TASK_PID", ::getpid());
       return training(folder.path(), flags)();
-    }));
+    });
+  };
+  std::vector<std::unique_ptr<ChildProgram>> programs;
+  int number = all;
+  for (std::size_t host = tasks.size(); host-- > 0;) {
+    for (int local = tasks[host]; local-- > 0;) programs.push_back(start(--number, host, local));
   }
-  std::ranges::reverse(tasks);
-  return mapped(tasks, [](const auto& task) { return task->wait(); });
+  std::ranges::reverse(programs);
+  return mapped(programs, [](const auto& program) { return program->wait(); });
 }
 
 // Takes a port of the loopback, so that nobody can listen there.
@@ -141,38 +148,61 @@ TEST_CASE("a job of several launchers ends as on one, and goes on with another n
   });
   const auto ports = engines::meeting_ports(static_cast<std::uint64_t>(::getpid()), 0);
   const Descriptor first_port = taken(ports[0]);
+  // Shares of replicas follow tasks.
   const auto longer =
-      in_slurm_step(folder, 3, job + set("trainer.steps=9") + Flags{"--resume", "auto"});
-  check(longer, 3);
-  CHECK_THAT(longer[1].out + longer[1].err,
-             ContainsSubstring(str("host 1 of 3, by Slurm (job ", ::getpid(),
-                                   ", step 0); they meet at 127.0.0.1:", ports[0])));
-  CHECK_THAT(longer[1].out + longer[1].err,
-             ContainsSubstring(str("has reached host 0 at 127.0.0.1:", ports[1])));
+      in_slurm_step(folder, {1, 2}, job + set("trainer.steps=9") + Flags{"--resume", "auto"});
+  check(longer, 2);
+  CHECK_THAT(longer[0].err, ContainsSubstring("3 replicas on 2 hosts (1 + 2) as processes"));
+  CHECK_THAT(longer[1].err,
+             ContainsSubstring(str("host 1 of 2, by Slurm (job ", ::getpid(),
+                                   ", step 0), 2 tasks "
+                                   "here; they meet at 127.0.0.1:",
+                                   ports[0])) &&
+                 ContainsSubstring("task 0 of 2 here: runs the program for all of them") &&
+                 ContainsSubstring(str("has reached host 0 at 127.0.0.1:", ports[1])));
+  CHECK(longer[2].out + longer[2].err == "");
   CHECK_THAT(longer[0].out,
              ContainsSubstring(str("  parallel.threads_per_replica stays ", other,
                                    ", as when the run began; this host would choose ")));
 }
 
-TEST_CASE(
-    "train hosts tells which variables say where this is, and each task that it is too many") {
+TEST_CASE("tasks of a step know what they are for, and end together where that does not add up") {
   const TemporaryFolder folder;
-  const auto hosts = in_slurm_step(folder, 2, {"hosts"});
-  for (std::size_t host = 0; host < 2; ++host) {
-    require_status(hosts[host], 0);
-    CHECK_THAT(hosts[host].out,
-               ContainsSubstring("hosts of the step\n") &&
-                   ContainsSubstring(str("\nhost ", host, " of 2, by Slurm (job ")));
+  const auto hosts = in_slurm_step(folder, {1, 2}, {"hosts"});
+  const std::array places{str("\nhost 0 of 2, by Slurm (job ", ::getpid(), ", step 0); "),
+                          str(", step 0), 2 tasks here; "),
+                          std::string("\ntask 1 of 2 here: lends its cores to task 0")};
+  for (std::size_t task = 0; task < places.size(); ++task) {
+    require_status(hosts[task], 0);
+    CHECK_THAT(hosts[task].out,
+               ContainsSubstring("hosts of the step\n") && ContainsSubstring(places[task]));
   }
-  for (const Flags& flags : {Flags{"hosts"}, small_job()}) {
-    for (const Ended& end : in_slurm_step(folder, 2, flags, 2)) {
-      check_status(end, 2);
-      CHECK_THAT(end.err, ContainsSubstring("srun has started 4 tasks on 2 hosts, but one on each "
-                                            "host runs all its replicas: srun "
-                                            "--ntasks-per-node=1 -c CORES train …"));
-    }
+  const auto refused = in_slurm_step(folder, {1, 2}, small_job() + Flags{"--replicas", "4"});
+  for (const Ended& end : refused) check_status(end, 2);
+  for (const std::size_t first : {0, 1}) {
+    CHECK_THAT(refused[first].err,
+               ContainsSubstring("srun has started 3 tasks on 2 hosts (1 + 2), by which 4 replicas "
+                                 "can't be shared: train --replicas 6 …, or srun "
+                                 "--ntasks-per-node=1 -c CORES train …\n"));
   }
+  CHECK(refused[2].err.empty());
   CHECK(fs::is_empty(folder.path()));
+}
+
+TEST_CASE("a command runs in one task of a step, and those of its host end with its status") {
+  const TemporaryFolder folder;
+  const auto ended = in_slurm_step(folder, {2, 1}, {"inspect", "nothing"});
+  for (const std::size_t task : {0, 1}) check_status(ended[task], 2);
+  CHECK_THAT(ended[0].err, ContainsSubstring("nothing"));
+  CHECK(ended[1].err.empty());
+  check_status(ended[2], 0);
+  CHECK(
+      ended[2].err ==
+      "lockstep: train inspect runs on host 0 alone, and this is host 1: it ends with status 0\n");
+  for (const Ended& end :
+       in_slurm_step(folder, {1, 1}, {"inspect", "nothing", "--engine", "none"})) {
+    check_status(end, 2);
+  }
 }
 
 TEST_CASE("a job that loses a replica on any host starts again on all") {

@@ -109,9 +109,13 @@ TEST_CASE("an engine's variables say which host this is, and flags win one by on
         "--nnodes needs --node-rank I, this host's number");
   ::setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
   CHECK(refusal({}) ==
-        "mpirun has started 2 tasks on 1 host, but one on each host runs all its replicas: mpirun "
-        "-N 1 --bind-to none train …; --engine none makes each a run of its own");
+        "mpirun has started 2 tasks on 1 host and does not tell of which job, by which these would "
+        "find each other. One on each host runs all its replicas: mpirun -N 1 --bind-to none train "
+        "…; --engine none makes each a run of its own");
   CHECK(refusal({"--nnodes", "1"}) == refusal({}));
+  ::setenv("PMIX_NAMESPACE", "1312817153", 1);
+  CHECK(parse_arguments({"--config", "a.yaml"}).where.local_tasks == 2);
+  ::unsetenv("PMIX_NAMESPACE");
   for (const auto& [name, value] : variables) ::unsetenv(name);
 }
 

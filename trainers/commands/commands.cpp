@@ -26,9 +26,10 @@ const std::vector<Command>& commands() {
       {"report", "write a run's curves, figures and config as a page for browsers", run_report},
       {"trace", "write what all replicas of a run do now, as a timeline, or say what one tells",
        run_trace},
-      {"hosts", "print which host of a job this is, and which variables say so", run_hosts},
-      {"list", "print the models that there are, the data sets, …", run_list},
-      {"keys", "print a config's keys, or those of one section, model, data set, …", run_keys}};
+      {"hosts", "print which host of a job this is, and which variables say so", run_hosts, true},
+      {"list", "print the models that there are, the data sets, …", run_list, true},
+      {"keys", "print a config's keys, or those of one section, model, data set, …", run_keys,
+       true}};
   return all;
 }
 

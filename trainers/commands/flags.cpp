@@ -16,7 +16,7 @@
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
 #include "framework/comm/network/link.h"
-#include "framework/engines/one_task.h"
+#include "framework/engines/local_tasks.h"
 #include "framework/engines/surroundings.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/telemetry/run_folder.h"
@@ -74,6 +74,7 @@ std::string after_flags() {
   const std::string train = str("  ", program_name(), " --config ", configs_folder());
   return str("Other commands; each has its own --help:\n",
              table_text(others, "l", str("  ", program_name(), " ")),
+             "Of several tasks that an engine has started, one runs it; --engine none: each.\n"
              "\nExit status: 0 done; 2 arguments, config or an input file; 3 a replica died, timed "
              "out or fell\nout of step; 1 any other error; 130 Ctrl-C; 129 SIGHUP; 143 SIGTERM, "
              "SIGUSR1, SIGUSR2, SIGXCPU.\n\nExamples:\n",
@@ -135,7 +136,7 @@ void take_whereabouts(Flags& flags) {
   flags.where = whereabouts_of(hosts, flags.engine);
   const engines::Whereabouts& where = flags.where;
   require(where.refusal.empty(), where.refusal);
-  engines::require_one_task(where, program_name());
+  engines::require_known_tasks(where, program_name());
   const bool is_told = where.engine != engines::Engine::none;
   if (is_told) {
     hosts.count = where.hosts;

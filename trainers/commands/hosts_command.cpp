@@ -2,7 +2,7 @@
 
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
-#include "framework/engines/one_task.h"
+#include "framework/engines/local_tasks.h"
 #include "framework/engines/whereabouts.h"
 #include "framework/replicas/launch.h"
 #include "trainers/commands/command_line.h"
@@ -31,8 +31,8 @@ int run_hosts(int argc, const char* const* argv) {
       table_text(rows, "l") +
       (where.refusal.empty() ? (is_alone ? where.alone_because : text_of(where)) + "\n" : ""));
   require(where.refusal.empty(), where.refusal);
-  engines::require_one_task(where, program_name());
-  return 0;
+  engines::require_known_tasks(where, program_name());
+  return where.local_tasks == 1 ? 0 : print(engines::text_of_task(where) + "\n");
 }
 
 }  // namespace lockstep

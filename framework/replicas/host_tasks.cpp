@@ -1,0 +1,259 @@
+#include "framework/replicas/host_tasks.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <list>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/limits.h"
+#include "framework/base/logging.h"
+#include "framework/base/poll_set.h"
+#include "framework/base/range.h"
+#include "framework/base/record.h"
+#include "framework/base/text.h"
+#include "framework/comm/store.h"
+#include "framework/engines/local_tasks.h"
+#include "framework/replicas/stop_signals.h"
+#include "framework/storage/checksum.h"
+
+namespace lockstep::replicas {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kBetweenTries{20};
+constexpr milliseconds kBeforeTelling{2000};  // who is missing
+// Of longer facts the beginning is compared, and how long they are.
+constexpr std::size_t kMostOfFact = 8192;
+
+// What a task tells the first one.
+struct Lent {
+  std::int64_t rank = 0;
+  CoreSet cores;
+  TaskFacts facts;
+  LOCKSTEP_FIELDS(rank, cores, facts)
+};
+
+struct MeetingPoint {
+  sockaddr_un address{};
+  socklen_t size = 0;
+
+  [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+};
+
+MeetingPoint meeting_point(const engines::Whereabouts& where) {
+  storage::Checksum job;  // whose name may be longer than an address
+  const std::string name = engines::local_job_of(where);
+  job.add(std::as_bytes(std::span(name)));
+  const std::string path = str("lockstep-tasks/", ::geteuid(), '/', job.text());
+  MeetingPoint point;
+  point.address.sun_family = AF_UNIX;
+  // A first byte of 0 makes it abstract: nothing of it remains on the host.
+  std::memcpy(point.address.sun_path + 1, path.data(), path.size());
+  point.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
+  return point;
+}
+
+Descriptor make_socket(int flags) {
+  Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0));
+  require_done<CommError>(socket.open(), "the tasks of this host can't meet: no socket");
+  return socket;
+}
+
+// Who is at the other end of a connection.
+ucred other_end(const Descriptor& socket) {
+  ucred other{};
+  socklen_t size = sizeof other;
+  require_done<CommError>(::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &other, &size) == 0,
+                          "the system does not tell who is at the other end of a socket");
+  return other;
+}
+bool is_same_user(const ucred& other) {
+  return other.uid == ::geteuid();
+}
+
+// The name may be in use for a moment: by tasks that this job had before.
+Descriptor listen_at(const MeetingPoint& point, std::int64_t tasks, Clock::time_point deadline) {
+  Descriptor socket = make_socket(SOCK_NONBLOCK);
+  while (::bind(socket.get(), point.get(), point.size) != 0) {
+    const bool may_end = errno == EADDRINUSE && Clock::now() < deadline;
+    require_done<CommError>(may_end, "the tasks of this host can't meet");
+    ::poll(nullptr, 0, poll_time(kBetweenTries));
+  }
+  require_done<CommError>(::listen(socket.get(), static_cast<int>(tasks)) == 0,
+                          "the tasks of this host can't meet");
+  return socket;
+}
+
+TaskFacts shortened_facts(const TaskFacts& facts) {
+  TaskFacts all;
+  for (const auto& [name, value] : facts) {
+    all[name] = value.size() > kMostOfFact
+                    ? str(beginning(value, kMostOfFact), "… (", value.size(), " bytes)")
+                    : value;
+  }
+  return all;
+}
+
+// "task 2", "tasks 1, 3"
+std::string tasks_named(const std::vector<std::int64_t>& ranks) {
+  return str(ranks.size() == 1 ? "task " : "tasks ", join(ranks));
+}
+
+// Says who is missing, once, when it takes long.
+class LongWait {
+ public:
+  [[nodiscard]] milliseconds rest(Clock::time_point deadline) const {
+    const auto end = is_told_ ? deadline : std::min(deadline, begin_ + kBeforeTelling);
+    return std::chrono::ceil<milliseconds>(end - Clock::now());
+  }
+  void tell(const std::string& missing) {
+    if (is_told_ || Clock::now() < begin_ + kBeforeTelling) return;
+    is_told_ = true;
+    log_info(str("waits for ", missing, " on this host"));
+  }
+
+ private:
+  Clock::time_point begin_ = Clock::now();
+  bool is_told_ = false;
+};
+
+}  // namespace
+
+HostTasks::HostTasks(const engines::Whereabouts& where, const TaskFacts& facts,
+                     milliseconds timeout)
+    : cores_(CoreSet::of_thread()) {
+  try {
+    gather(where, timeout);
+    check(shortened_facts(facts));
+  } catch (const std::exception& error) {
+    end(exit_status(error));
+    throw;
+  }
+}
+
+void HostTasks::gather(const engines::Whereabouts& where, milliseconds timeout) {
+  struct Stranger {
+    Descriptor socket;
+    std::optional<std::string> said{};
+  };
+  const auto deadline = Clock::now() + timeout;
+  const Descriptor listener = listen_at(meeting_point(where), where.local_tasks, deadline);
+  const auto missing = [&] {
+    auto ranks = consecutive(std::int64_t{1}, where.local_tasks - 1);
+    std::erase_if(ranks, [&](std::int64_t rank) { return tasks_.contains(rank); });
+    return ranks;
+  };
+  std::list<Stranger> strangers;
+  LongWait wait;
+  while (!missing().empty()) {
+    require<Timeout>(Clock::now() < deadline, tasks_named(missing()), " of ", where.local_tasks,
+                     ", which ", where.starter, " has started on this host, did not come within ",
+                     timeout.count(), " ms; --engine none makes each a run of its own");
+    wait.tell(str(tasks_named(missing()), " of ", where.local_tasks));
+    PollSet polled;
+    polled.add(listener.get());
+    for (Stranger& stranger : strangers) {
+      polled.add(stranger.socket.get(), [&](short /*events*/) {
+        stranger.said = comm::receive_message(stranger.socket.get(), MSG_DONTWAIT);
+      });
+    }
+    polled.wait(wait.rest(deadline));
+    for (;;) {
+      Descriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!socket.open()) break;
+      if (is_same_user(other_end(socket))) strangers.push_back({std::move(socket)});
+    }
+    for (Stranger& stranger : strangers) {
+      if (!stranger.said || stranger.said->empty()) continue;  // an empty one has gone
+      const auto lent = decode<Lent>(*stranger.said, "what a task lends");
+      require(lent.rank > 0 && lent.rank < where.local_tasks && !tasks_.contains(lent.rank),
+              "two tasks of this job have local rank ", lent.rank, " on this host");
+      tasks_[lent.rank] = {std::move(stranger.socket), lent.facts};
+      cores_ |= lent.cores;
+    }
+    std::erase_if(strangers, [](const Stranger& stranger) { return stranger.said.has_value(); });
+  }
+}
+
+void HostTasks::check(const TaskFacts& facts) const {
+  for (const auto& [rank, task] : tasks_) {
+    for (const auto& [name, theirs] : task.facts) {
+      const auto own = facts.find(name);
+      const std::string ours = own == facts.end() ? "" : own->second;
+      if (theirs == ours) continue;
+      const auto first = std::ranges::mismatch(theirs, ours).in1 - theirs.begin();
+      const auto from = static_cast<std::size_t>(std::max<std::ptrdiff_t>(0, first - 60));
+      const auto shown = [&](const std::string& fact) {
+        return str(from > 0 ? "…" : "", cut(fact.substr(from), 200));
+      };
+      throw ValueError(str("task ", rank, " of this host has other ", name, " (", shown(theirs),
+                           ") than task 0 (", shown(ours),
+                           "), but tasks of a host run one program together: --engine none makes "
+                           "each a run of its own"));
+    }
+  }
+}
+
+void HostTasks::end(int status) noexcept {
+  for (const auto& [rank, task] : tasks_) {
+    const char byte = static_cast<char>(status);
+    (void)comm::send_message(task.socket.get(), {&byte, 1});
+  }
+  tasks_.clear();
+}
+
+namespace {
+
+Descriptor connect_to_first(const engines::Whereabouts& where, const StopSignals& stop,
+                            milliseconds timeout) {
+  const MeetingPoint point = meeting_point(where);
+  const auto deadline = Clock::now() + timeout;
+  LongWait wait;
+  for (;;) {
+    Descriptor socket = make_socket(0);
+    std::string problem;
+    if (::connect(socket.get(), point.get(), point.size) == 0) {
+      const ucred other = other_end(socket);
+      if (is_same_user(other)) return socket;
+      problem = str(": user ", other.uid, " has its place");
+    }
+    if (stop.signal() != 0) throw Stopped(stop.signal());
+    require<Timeout>(Clock::now() < deadline, "task 0 of ", where.local_tasks, ", which ",
+                     where.starter, " has started on this host, did not come within ",
+                     timeout.count(), " ms", problem,
+                     "; --engine none makes each a run of its own");
+    wait.tell(str("task 0 of ", where.local_tasks));
+    wait_for({stop.descriptor(), POLLIN, 0}, kBetweenTries);
+  }
+}
+
+}  // namespace
+
+int stand_by(const engines::Whereabouts& where, const TaskFacts& facts, milliseconds timeout) {
+  const StopSignals stop;
+  const Descriptor first = connect_to_first(where, stop, timeout);
+  const ucred other = other_end(first);
+  // What fails here has its reason in the other's end.
+  (void)comm::send_message(
+      first.get(), encode(Lent{where.local_rank, CoreSet::of_thread(), shortened_facts(facts)}));
+  const std::string message = comm::receive_message(first.get());
+  if (!message.empty()) return static_cast<unsigned char>(message[0]);
+  if (stop.signal() != 0) throw Stopped(stop.signal());
+  throw ReplicaLost(str("task 0 of this host (pid ", other.pid,
+                        "), which ran the program for all its tasks, is gone without a status"));
+}
+
+}  // namespace lockstep::replicas

@@ -1,0 +1,157 @@
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "framework/base/core_set.h"
+#include "framework/base/errors.h"
+#include "framework/base/poll_set.h"
+#include "framework/base/text.h"
+#include "framework/replicas/host_tasks.h"
+#include "framework/replicas/stop_signals.h"
+#include "tests/catch.h"
+#include "tests/support/ended.h"
+#include "tests/support/message_of.h"
+#include "trainers/bench/testing/child_program.h"
+
+// Each task is a fork of the test.
+
+using namespace lockstep;
+using namespace lockstep::replicas;
+using namespace lockstep::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+engines::Whereabouts task_of_this_test(std::int64_t rank, std::int64_t tasks) {
+  static const std::string job = str("test ", ::getpid());
+  return {.engine = engines::Engine::slurm,
+          .job = job,
+          .step = "0",
+          .local_rank = rank,
+          .local_tasks = tasks,
+          .all_tasks = tasks,
+          .starter = "srun"};
+}
+
+std::unique_ptr<ChildProgram> forked(const std::function<int()>& body) {
+  return std::make_unique<ChildProgram>(body);
+}
+
+std::unique_ptr<ChildProgram> standing_by(std::int64_t rank, std::int64_t tasks,
+                                          const TaskFacts& facts = {}) {
+  return forked([=] { return stand_by(task_of_this_test(rank, tasks), facts); });
+}
+
+// Runs until a signal asks it to end: says when all tasks are there, and ends with 143.
+std::unique_ptr<ChildProgram> first_until_stopped(std::int64_t tasks) {
+  return forked([=] {
+    const StopSignals stop;
+    HostTasks others(task_of_this_test(0, tasks), {});
+    std::cout << "all are there" << std::endl;
+    wait_for({stop.descriptor(), POLLIN, 0}, 60s);
+    others.end(status_of_stop(stop.signal()));
+    return status_of_stop(stop.signal());
+  });
+}
+
+bool has_all(const ChildProgram& first) {
+  return eventually([&] { return first.out() == "all are there\n"; });
+}
+
+}  // namespace
+
+TEST_CASE("the first task of a host gets the cores of all, and the others end with its status") {
+  const CoreSet all = CoreSet::of_thread();
+  std::size_t lowest = 0;
+  std::size_t highest = CoreSet::kMost - 1;
+  while (!all.has(lowest)) ++lowest;
+  while (!all.has(highest)) --highest;
+  const TaskFacts facts{{"arguments", "a b"}};
+  // The last task has its core for itself.
+  std::vector<std::unique_ptr<ChildProgram>> tasks;
+  for (const std::int64_t rank : {2, 1, 0}) {
+    tasks.push_back(forked([=] {
+      CoreSet own;
+      own.add(rank == 2 ? highest : lowest);
+      (void)own.take();
+      if (rank != 0) return stand_by(task_of_this_test(rank, 3), facts);
+      HostTasks others(task_of_this_test(0, 3), facts);
+      std::cout << others.cores().take().text() << std::endl;
+      others.end(7);
+      return 7;
+    }));
+  }
+  for (const auto& task : tasks) check_status(task->wait(), 7);
+  CoreSet both;
+  both.add(lowest);
+  both.add(highest);
+  CHECK(tasks.back()->out() == both.text() + "\n");
+}
+
+TEST_CASE("tasks that were started for different things all end with an error that says so") {
+  const auto second = standing_by(1, 3, {{"arguments", "--output a"}});
+  const auto third = standing_by(2, 3, {{"arguments", "--output b"}});
+  CHECK(message_of<ValueError>([] {
+          const HostTasks others(task_of_this_test(0, 3), {{"arguments", "--output a"}});
+        }) ==
+        "task 2 of this host has other arguments (--output b) than task 0 (--output a), but tasks "
+        "of a host run one program together: --engine none makes each a run of its own");
+  for (const auto& task : {&second, &third}) check_status((*task)->wait(), 2);
+}
+
+TEST_CASE("two tasks of one rank are not one job's") {
+  const auto one = standing_by(1, 3);
+  const auto other = standing_by(1, 3);
+  CHECK(message_of<ValueError>([] { const HostTasks others(task_of_this_test(0, 3), {}); }) ==
+        "two tasks of this job have local rank 1 on this host");
+}
+
+TEST_CASE("the others stand by through a signal that is the first task's, too") {
+  const auto second = standing_by(1, 2);
+  const auto first = first_until_stopped(2);
+  REQUIRE(has_all(*first));
+  REQUIRE(::kill(second->pid(), SIGTERM) == 0);
+  REQUIRE(::kill(first->pid(), SIGTERM) == 0);
+  const Ended end = second->wait();
+  check_status(end, 143);
+  CHECK(!end.by_signal);
+  check_status(first->wait(), 143);
+}
+
+TEST_CASE("the others end at once if the first task is gone") {
+  const auto second = standing_by(1, 3);
+  const auto stopped = forked([] {
+    try {
+      return stand_by(task_of_this_test(2, 3), {});
+    } catch (const Stopped& stop) {
+      return stop.signal();
+    }
+  });
+  const auto first = first_until_stopped(3);
+  REQUIRE(has_all(*first));
+  REQUIRE(::kill(stopped->pid(), SIGTERM) == 0);
+  REQUIRE(::kill(first->pid(), SIGKILL) == 0);
+  CHECK_THAT(second->wait().err,
+             ContainsSubstring(str("task 0 of this host (pid ", first->pid(),
+                                   "), which ran the program for all its tasks, is gone without a "
+                                   "status")));
+  check_status(stopped->wait(), SIGTERM);
+}
+
+TEST_CASE("who does not come is named") {
+  const auto timeout = 50ms;
+  CHECK(message_of<Timeout>([&] { const HostTasks none(task_of_this_test(0, 3), {}, timeout); }) ==
+        "tasks 1, 2 of 3, which srun has started on this host, did not come within 50 ms; --engine "
+        "none makes each a run of its own");
+  CHECK(message_of<Timeout>([&] { (void)stand_by(task_of_this_test(1, 3), {}, timeout); }) ==
+        "task 0 of 3, which srun has started on this host, did not come within 50 ms; --engine "
+        "none makes each a run of its own");
+}

@@ -1,0 +1,116 @@
+#include "trainers/commands/as_one_task.h"
+
+#include <cstddef>
+#include <exception>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include "framework/base/core_set.h"
+#include "framework/base/errors.h"
+#include "framework/base/logging.h"
+#include "framework/base/text.h"
+#include "framework/engines/local_tasks.h"
+#include "framework/replicas/host_tasks.h"
+#include "framework/replicas/launch.h"
+#include "framework/replicas/stop_signals.h"
+#include "trainers/commands/command_line.h"
+#include "trainers/commands/flags.h"
+
+namespace lockstep {
+namespace {
+
+// What all tasks must have alike to be one program.
+replicas::TaskFacts facts_of_task(const std::vector<std::string>& arguments) {
+  std::error_code gone;
+  return {{"arguments", join(arguments, " ")},
+          {"working folder", std::filesystem::current_path(gone).string()}};
+}
+
+// Lets this process run on the cores of all tasks, as far as the system does.
+void take_cores(const engines::Whereabouts& where, const CoreSet& all) {
+  const CoreSet taken = all.take();
+  if (taken == all) return;
+  const auto named = [](const CoreSet& cores) {
+    return str(counted(cores.size(), "core"), " (", cores.text(), ")");
+  };
+  log_warning(str("the ", where.local_tasks, " tasks of this host have ", named(all),
+                  ", and task 0, which runs the program for all of them, gets ", named(taken),
+                  ": its control group allows no others. Alone it has all: ",
+                  engines::one_task_command(where, program_name(), all.size())));
+}
+
+int run_for_all(const engines::Whereabouts& where, const replicas::TaskFacts& facts,
+                const std::function<int()>& run) {
+  replicas::HostTasks others(where, facts);
+  try {
+    take_cores(where, others.cores());
+    const int status = run();
+    others.end(status);
+    return status;
+  } catch (const std::exception& error) {
+    others.end(exit_status(error));
+    throw;
+  }
+}
+
+// Takes --engine and its value off the words.
+std::optional<engines::Engine> take_engine(std::vector<const char*>& words) {
+  constexpr std::string_view kFlag = "--engine";
+  std::optional<engines::Engine> engine;
+  const CommandLine line{.program = program_name(),
+                         .flags = {{"--engine", "NAME", "", sets(engine, engines::parse_engine)}}};
+  std::vector<const char*> others;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string_view word = words[i];
+    if (word.substr(0, word.find('=')) != kFlag) {
+      others.push_back(words[i]);
+      continue;
+    }
+    std::vector<const char*> own{words[0], words[i]};
+    if (word == kFlag && i + 1 < words.size()) own.push_back(words[++i]);
+    (void)parse_command_line(static_cast<int>(own.size()), own.data(), line);
+  }
+  words = others;
+  return engine;
+}
+
+}  // namespace
+
+int as_one_task(const engines::Whereabouts& where, const std::vector<std::string>& arguments,
+                const std::function<int()>& run) {
+  if (where.local_tasks == 1 || is_relaunched()) return run();
+  if (where.local_rank == 0) return run_for_all(where, facts_of_task(arguments), run);
+  try {
+    return replicas::stand_by(where, facts_of_task(arguments));
+  } catch (const replicas::Stopped& stopped) {  // as the first task says
+    return replicas::status_of_stop(stopped.signal());
+  }
+}
+
+int command_as_one_task(const std::string& name, std::vector<const char*> words,
+                        int (*command)(int argc, const char* const* argv)) {
+  using engines::Engine;
+  const auto engine = take_engine(words);
+  const auto run = [&] { return command(static_cast<int>(words.size()), words.data()); };
+  // No others are met, and where they would be needs not be known.
+  const engines::Whereabouts where =
+      whereabouts_of({.count = kNotGiven, .rank = kNotGiven, .rendezvous = "nowhere"}, engine);
+  require(where.refusal.empty(), where.refusal);
+  const bool starts_tasks = where.engine == Engine::slurm || where.engine == Engine::mpi ||
+                            where.engine == Engine::torchrun;
+  if (!starts_tasks) return run();
+  const std::string program = program_name(name);
+  if (where.host > 0) {
+    if (where.local_rank == 0) {
+      log_info(str(program, " runs on host 0 alone, and this is host ", where.host,
+                   ": it ends with status 0"));
+    }
+    return 0;
+  }
+  engines::require_known_tasks(where, program);
+  return as_one_task(where, {words.begin(), words.end()}, run);
+}
+
+}  // namespace lockstep
