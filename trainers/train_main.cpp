@@ -294,7 +294,7 @@ int run(int argc, const char* const* argv, const Callbacks& callbacks) {
   if (flags.text) return print(*flags.text);
   set_quiet(flags.quiet);
   tell_whereabouts(flags.where);
-  return as_one_task(flags.where, {argv + 1, argv + argc},
+  return as_one_task(flags.where, {argv + 1, argv + argc}, flags.hosts.meet_timeout,
                      [&] { return run_training(flags, callbacks); });
 }
 

@@ -19,9 +19,6 @@ namespace lockstep::replicas {
 /// By name, what must be the same for all of them: "arguments".
 using TaskFacts = std::map<std::string, std::string>;
 
-/// How long tasks of a host wait for each other.
-inline constexpr std::chrono::milliseconds kTasksMeet{60'000};
-
 /// The other tasks of this host, for the one with local rank 0. For one thread. Where it goes
 /// without end(), as with its process, the others end with an error.
 class HostTasks : private NonCopyable {
@@ -29,7 +26,7 @@ class HostTasks : private NonCopyable {
   /// Waits for all of them. Throws Timeout, naming those that don't come, and ValueError if
   /// `facts` differ. Those that have come then end with the error's status.
   HostTasks(const engines::Whereabouts& where, const TaskFacts& facts,
-            std::chrono::milliseconds timeout = kTasksMeet);
+            std::chrono::milliseconds timeout);
 
   /// The cores of all tasks, this one's included.
   [[nodiscard]] const CoreSet& cores() const noexcept { return cores_; }
@@ -52,6 +49,6 @@ class HostTasks : private NonCopyable {
 /// with which that ends. Signals that stop a job wait for that, since engines send them to all
 /// tasks. Throws Timeout if there is no first task, and ReplicaLost if it is gone without a status.
 [[nodiscard]] int stand_by(const engines::Whereabouts& where, const TaskFacts& facts,
-                           std::chrono::milliseconds timeout = kTasksMeet);
+                           std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::replicas

@@ -47,14 +47,14 @@ std::unique_ptr<ChildProgram> forked(const std::function<int()>& body) {
 
 std::unique_ptr<ChildProgram> standing_by(std::int64_t rank, std::int64_t tasks,
                                           const TaskFacts& facts = {}) {
-  return forked([=] { return stand_by(task_of_this_test(rank, tasks), facts); });
+  return forked([=] { return stand_by(task_of_this_test(rank, tasks), facts, 60s); });
 }
 
 // Runs until a signal asks it to end: says when all tasks are there, and ends with 143.
 std::unique_ptr<ChildProgram> first_until_stopped(std::int64_t tasks) {
   return forked([=] {
     const StopSignals stop;
-    HostTasks others(task_of_this_test(0, tasks), {});
+    HostTasks others(task_of_this_test(0, tasks), {}, 60s);
     std::cout << "all are there" << std::endl;
     wait_for({stop.descriptor(), POLLIN, 0}, 60s);
     others.end(status_of_stop(stop.signal()));
@@ -82,8 +82,8 @@ TEST_CASE("the first task of a host gets the cores of all, and the others end wi
       CoreSet own;
       own.add(rank == 2 ? highest : lowest);
       (void)own.take();
-      if (rank != 0) return stand_by(task_of_this_test(rank, 3), facts);
-      HostTasks others(task_of_this_test(0, 3), facts);
+      if (rank != 0) return stand_by(task_of_this_test(rank, 3), facts, 60s);
+      HostTasks others(task_of_this_test(0, 3), facts, 60s);
       std::cout << others.cores().take().text() << std::endl;
       others.end(7);
       return 7;
@@ -100,7 +100,7 @@ TEST_CASE("tasks that were started for different things all end with an error th
   const auto second = standing_by(1, 3, {{"arguments", "--output a"}});
   const auto third = standing_by(2, 3, {{"arguments", "--output b"}});
   CHECK(message_of<ValueError>([] {
-          const HostTasks others(task_of_this_test(0, 3), {{"arguments", "--output a"}});
+          const HostTasks others(task_of_this_test(0, 3), {{"arguments", "--output a"}}, 60s);
         }) ==
         "task 2 of this host has other arguments (--output b) than task 0 (--output a), but tasks "
         "of a host run one program together: --engine none makes each a run of its own");
@@ -110,7 +110,7 @@ TEST_CASE("tasks that were started for different things all end with an error th
 TEST_CASE("two tasks of one rank are not one job's") {
   const auto one = standing_by(1, 3);
   const auto other = standing_by(1, 3);
-  CHECK(message_of<ValueError>([] { const HostTasks others(task_of_this_test(0, 3), {}); }) ==
+  CHECK(message_of<ValueError>([] { const HostTasks others(task_of_this_test(0, 3), {}, 60s); }) ==
         "two tasks of this job have local rank 1 on this host");
 }
 
@@ -130,7 +130,7 @@ TEST_CASE("the others end at once if the first task is gone") {
   const auto second = standing_by(1, 3);
   const auto stopped = forked([] {
     try {
-      return stand_by(task_of_this_test(2, 3), {});
+      return stand_by(task_of_this_test(2, 3), {}, 60s);
     } catch (const Stopped& stop) {
       return stop.signal();
     }

@@ -42,8 +42,8 @@ void take_cores(const engines::Whereabouts& where, const CoreSet& all) {
 }
 
 int run_for_all(const engines::Whereabouts& where, const replicas::TaskFacts& facts,
-                const std::function<int()>& run) {
-  replicas::HostTasks others(where, facts);
+                std::chrono::milliseconds timeout, const std::function<int()>& run) {
+  replicas::HostTasks others(where, facts, timeout);
   try {
     take_cores(where, others.cores());
     const int status = run();
@@ -79,11 +79,11 @@ std::optional<engines::Engine> take_engine(std::vector<const char*>& words) {
 }  // namespace
 
 int as_one_task(const engines::Whereabouts& where, const std::vector<std::string>& arguments,
-                const std::function<int()>& run) {
+                std::chrono::milliseconds timeout, const std::function<int()>& run) {
   if (where.local_tasks == 1 || is_relaunched()) return run();
-  if (where.local_rank == 0) return run_for_all(where, facts_of_task(arguments), run);
+  if (where.local_rank == 0) return run_for_all(where, facts_of_task(arguments), timeout, run);
   try {
-    return replicas::stand_by(where, facts_of_task(arguments));
+    return replicas::stand_by(where, facts_of_task(arguments), timeout);
   } catch (const replicas::Stopped& stopped) {  // as the first task says
     return replicas::status_of_stop(stopped.signal());
   }
@@ -110,7 +110,8 @@ int command_as_one_task(const std::string& name, std::vector<const char*> words,
     return 0;
   }
   engines::require_known_tasks(where, program);
-  return as_one_task(where, {words.begin(), words.end()}, run);
+  return as_one_task(where, {words.begin(), words.end()},
+                     std::chrono::seconds(where.meet_timeout_s), run);
 }
 
 }  // namespace lockstep
