@@ -32,6 +32,7 @@
 #include "framework/training/process_generator.h"
 #include "models/model.h"
 #include "tests/train/faulty_parts.h"
+#include "tests/train/waiting_model.h"
 #include "trainers/train_main.h"
 
 namespace {
@@ -266,6 +267,7 @@ int own_main(int argc, const char* const* argv) {
   register_metric({keys::choice("bias", "the outputs less the targets, in the mean"),
                    [](const auto& /*loss*/) { return std::make_shared<Bias>(); }});
   register_faulty_parts();
+  register_waiting_model();
   if (std::getenv("REGISTER_TWICE") != nullptr) register_faulty_parts();
   Callbacks callbacks = faulty_callbacks();
   if (std::getenv("TELL_STEPS") != nullptr) {
