@@ -50,7 +50,7 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
   const Ended all = train(folder.path(), {"--help"});
   const std::vector<std::string> names{"export",  "inspect", "eval", "predict", "sample",
                                        "summary", "check",   "runs", "compare", "report",
-                                       "trace",   "hosts",   "list", "keys"};
+                                       "trace",   "plan",    "hosts", "list", "keys"};
   for (const std::string& command : names) {
     CHECK_THAT(all.out, ContainsSubstring("\n  train " + command + " "));
     const Ended help = train(folder.path(), {command, "--help"});

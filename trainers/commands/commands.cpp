@@ -9,7 +9,7 @@ namespace lockstep {
 // Each in a file of its own, which has its flags and its help.
 using Run = int(int argc, const char* const* argv);
 Run run_export, run_inspect, run_eval, run_predict, run_sample, run_summary, run_check, run_list,
-    run_keys, run_hosts, run_runs, run_compare, run_report, run_trace;
+    run_keys, run_hosts, run_plan, run_runs, run_compare, run_report, run_trace;
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all{
@@ -26,6 +26,7 @@ const std::vector<Command>& commands() {
       {"report", "write a run's curves, figures and config as a page for browsers", run_report},
       {"trace", "write what all replicas of a run do now, as a timeline, or say what one tells",
        run_trace},
+      {"plan", "predict a run's time, memory and hours on more hosts", run_plan},
       {"hosts", "print which host of a job this is, and which variables say so", run_hosts, true},
       {"list", "print the models that there are, the data sets, …", run_list, true},
       {"keys", "print a config's keys, or those of one section, model, data set, …", run_keys,

@@ -352,8 +352,8 @@ Flags parse_flags(int argc, const char* const* argv) {
 std::optional<Config> config_of(int argc, const char* const* argv, CommandLine line) {
   std::filesystem::path file;
   std::vector<keys::Override> overrides;
-  line.usage = "--config FILE [--set dotted.key=value]...";
-  line.flags = {config_flag(file), set_flag(overrides, kSetHelp)};
+  if (line.usage.empty()) line.usage = "--config FILE [--set dotted.key=value]...";
+  line.flags.insert(line.flags.begin(), {config_flag(file), set_flag(overrides, kSetHelp)});
   if (!parse_command_line(argc, argv, line)) {
     (void)print(help_text(line));
     return std::nullopt;
