@@ -16,14 +16,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "framework/base/cores.h"
 #include "framework/base/descriptor.h"
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/process.h"
+#include "framework/base/range.h"
 #include "framework/base/record.h"
 #include "framework/base/text.h"
 #include "framework/data/data.h"
+#include "framework/engines/few_cores.h"
 #include "framework/engines/local_tasks.h"
 #include "framework/engines/whereabouts.h"
 #include "framework/replicas/first_failure.h"
@@ -125,7 +128,10 @@ struct Place {
 
 Place find_place(const Flags& flags) {
   Place place{
-      .options = {.output = flags.output, .quiet = flags.quiet, .stop_after = flags.stop_after},
+      .options = {.output = flags.output,
+                  .quiet = flags.quiet,
+                  .stop_after = flags.stop_after,
+                  .where = flags.where},
       .resume = flags.resume};
   if (is_relaunched()) {
     place.options.output = std::getenv(kOutputVariable);
@@ -166,12 +172,24 @@ void take_records(const Config& config, const DataSets& data, RunOptions& option
 
 // The first line of a run that an engine has started, or that is inside of one's job by itself.
 void tell_whereabouts(const engines::Whereabouts& where) {
-  const bool is_by_engine =
-      where.engine != engines::Engine::none && where.engine != engines::Engine::own;
+  const bool is_by_engine = engines::is_engine(where.engine);
   if (is_relaunched() || where.local_rank > 0) return;
   if (!is_by_engine && where.alone_because.empty()) return;
   log_info(is_by_engine ? engines::text_of(where) : where.alone_because);
   if (where.local_tasks > 1) log_info(engines::text_of_task(where));
+}
+
+// Once the job's hosts are known, and this process has all cores that it will have.
+void warn_of_few_cores(const engines::Whereabouts& where, const LaunchOptions& launch) {
+  const HostOptions& hosts = launch.hosts;
+  std::int64_t at_once =
+      hosts.replicas > 0 ? hosts.replicas : shard(launch.replicas, hosts.count, hosts.rank).size;
+  if (launch.workers > 0) {
+    at_once = std::min(at_once, shard(launch.workers, hosts.count, hosts.rank).size);
+  }
+  const std::string text = engines::few_cores_text(where, usable_cores(),
+                                                   ::sysconf(_SC_NPROCESSORS_ONLN), at_once);
+  if (!text.empty()) log_warning(text);
 }
 
 void tell_beginning() {
@@ -261,6 +279,7 @@ int run_training(const Flags& flags, const Callbacks& callbacks) {
     claim_output(flags, config, place);
   }
   if (has_other_hosts) config.launch.hosts.replicas = share;
+  if (!is_relaunched()) warn_of_few_cores(flags.where, config.launch);
   config.launch.on_stop = OnStop::ask;
   config.launch.max_restarts = flags.max_restarts;
   config.launch.before_restart = [&, first = options.resume](std::int64_t /*restart*/) {

@@ -29,6 +29,7 @@ const std::map<std::string, std::string> kFlags{{kHosts, "--nnodes"},
                                                 {kHost, "--node-rank"},
                                                 {kRendezvous, "--rendezvous"},
                                                 {kSecretFile, "--secret-file"}};
+constexpr const char* kGrace = "LOCKSTEP_STOP_GRACE";
 constexpr const char* kPod = "KUBERNETES_SERVICE_HOST";
 
 struct Variable {
@@ -75,9 +76,9 @@ class Reader {
             kFlags.contains(name) ? "" : "; --engine none does not read it");
     return *number;
   }
-  // Of one that may be missing: then 0.
-  [[nodiscard]] std::int64_t count(const Variable& variable) {
-    return look(variable) ? number(variable.name, 0, kMostTasks) : 0;
+  // Of one that may be missing.
+  [[nodiscard]] std::int64_t count(const Variable& variable, std::int64_t otherwise = 0) {
+    return look(variable) ? number(variable.name, 0, kMostTasks) : otherwise;
   }
 
  private:
@@ -129,6 +130,12 @@ std::string take_torchrun(Reader& reader, Whereabouts& found) {
   if (found.hosts * found.local_tasks == all) {
     found.tasks.assign(static_cast<std::size_t>(found.hosts), found.local_tasks);
   }
+  found.more_cores = "it has those of its torchrun, which binds nothing itself";
+  const std::int64_t grace = reader.count(
+      {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "seconds between SIGTERM and SIGKILL"}, 30);
+  found.grace = {static_cast<double>(grace), "torchrun",
+                 "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=SECONDS gives more, for torchrun of PyTorch 2.12 "
+                 "and later"};
   const std::string job = reader.text("TORCHELASTIC_RUN_ID");
   if (job != "none") found.job = job;  // torchrun's own default
   found.local_job = reader.text("MASTER_ADDR") + ":" + reader.text("MASTER_PORT");
@@ -169,23 +176,38 @@ void meet_by_open_mpi(Whereabouts& found, const std::string& uri) {
   meet_by_job(found, addresses.substr(0, addresses.find_first_of(",:;")), *job >> 16, 0);
 }
 
+// Open MPI 5 waits for a quarter of a second, and nothing changes that: odls_base_default_fns.c of
+// PRRTE 3 and 4.
+void take_grace_of_open_mpi(Reader& reader, Whereabouts& found, bool is_4) {
+  const std::int64_t of_4 = reader.count(
+      {"OMPI_MCA_odls_base_sigkill_timeout", "Open MPI 4's seconds between SIGTERM and SIGKILL"},
+      1);
+  found.grace = {is_4 ? static_cast<double>(of_4) : 0.25, "mpirun",
+                 is_4 ? "mpirun --mca odls_base_sigkill_timeout SECONDS gives more; SIGUSR1 to "
+                        "mpirun stops the run without that"
+                      : "SIGUSR1 to mpirun, in place of SIGTERM, stops the run without that"};
+}
+
 std::string take_open_mpi(Reader& reader, Whereabouts& found) {
   found.starter = "mpirun";
   found.one_task_a_host = "mpirun -N 1 --bind-to none";
+  found.more_cores = "mpirun --bind-to none gives it all";
   found.job = reader.look({"PMIX_NAMESPACE", "the job"}).value_or("");
   take_mpi(reader, found, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
            "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
-  if (found.hosts == 1) return "";
   const auto uri = reader.look(
       {"OMPI_MCA_orte_hnp_uri",
-       "job and address of mpirun: host 0 is expected on its host (--rendezvous if it is not)"});
-  if (uri) meet_by_open_mpi(found, *uri);
+       "job and address of mpirun, of Open MPI 4: host 0 is expected on its host (--rendezvous if "
+       "it is not)"});
+  take_grace_of_open_mpi(reader, found, uri.has_value());
+  if (uri && found.hosts > 1) meet_by_open_mpi(found, *uri);
   return "";
 }
 
 std::string take_mpich(Reader& reader, Whereabouts& found) {
   found.starter = "mpiexec";
   found.one_task_a_host = "mpiexec -ppn 1";
+  found.more_cores = "mpiexec -bind-to none gives it all";
   take_mpi(reader, found, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS");
   return "";
 }
@@ -193,6 +215,7 @@ std::string take_mpich(Reader& reader, Whereabouts& found) {
 std::string take_mvapich(Reader& reader, Whereabouts& found) {
   found.starter = "mpiexec";
   found.one_task_a_host = "mpiexec -ppn 1";
+  found.more_cores = "mpiexec -bind-to none gives it all";
   take_mpi(reader, found, "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
            "MV2_COMM_WORLD_LOCAL_SIZE");
   return "";
@@ -225,6 +248,12 @@ std::string take_slurm(Reader& reader, Whereabouts& found) {
   }
   found.starter = "srun";
   found.one_task_a_host = "srun --ntasks-per-node=1 -c CORES";
+  found.more_cores = "srun -c CORES gives it more";
+  const auto conf = reader.look(
+      {"SLURM_CONF", "where KillWait stands, the seconds between SIGTERM and SIGKILL"});
+  found.grace = {kill_wait_in(conf.value_or("/etc/slurm/slurm.conf")), "Slurm",
+                 "sbatch --signal=TERM@SECONDS before a time limit, scancel --signal=TERM and "
+                 "KillWait in slurm.conf give more"};
   found.hosts = reader.number("SLURM_STEP_NUM_NODES", 1, kMostHosts);
   found.host = reader.number("SLURM_NODEID", 0, found.hosts - 1);
   (void)reader.number("SLURM_PROCID", 0, all - 1);
@@ -249,8 +278,17 @@ std::string take_slurm(Reader& reader, Whereabouts& found) {
   return "";
 }
 
+// Kubernetes tells no pod its own numbers.
+void take_container(Whereabouts& found) {
+  found.more_cores = "resources.limits.cpu of its container gives it more";
+  found.grace = {30, "Kubernetes",
+                 str("terminationGracePeriodSeconds of the pods gives more, and ", kGrace,
+                     "=SECONDS says so here")};
+}
+
 void take_pods(Reader& reader, Whereabouts& found, const char* hosts, const char* host,
                const char* address, const char* port) {
+  take_container(found);
   found.hosts = reader.number(hosts, 1, kMostHosts);
   found.host = reader.number(host, 0, found.hosts - 1);
   meet_at(found, reader.text(address), reader.number(port, 1, 65535));
@@ -271,6 +309,7 @@ std::string take_pytorch_job(Reader& reader, Whereabouts& found) {
 
 // A pod's name is JOB-INDEX; host 0's differs in its index.
 std::string take_indexed_job(Reader& reader, Whereabouts& found) {
+  take_container(found);
   found.hosts = reader.number(kHosts, 1, kMostHosts);
   found.host = reader.number("JOB_COMPLETION_INDEX", 0, found.hosts - 1);
   if (found.hosts == 1 || reader.look({kRendezvous, "where the hosts meet"})) return "";
@@ -368,6 +407,10 @@ void take_own(Reader& reader, Whereabouts& found) {
   const auto hosts = reader.look({kHosts, "hosts"});
   const auto host = reader.look({kHost, "this host's number"});
   const auto rendezvous = reader.look({kRendezvous, "where the hosts meet"});
+  if (reader.look({kGrace, "seconds between SIGTERM and SIGKILL here"})) {
+    if (!found.grace) found.grace = {.who = found.starter.empty() ? "the engine" : found.starter};
+    found.grace->seconds = static_cast<double>(reader.number(kGrace, 0, kMostTasks));
+  }
   const std::int64_t of_engine = found.hosts;
   if (hosts) found.hosts = reader.number(kHosts, 1, kMostHosts);
   if (host) {
@@ -501,6 +544,17 @@ Whereabouts find_whereabouts(const Surroundings& here, std::optional<Engine> wan
   }
   found.read = reader.read();
   return found;
+}
+
+std::string name_of(Engine engine) {
+  const auto* const name = std::ranges::find(kNames, engine, &Name::engine);
+  return name == std::end(kNames) ? "" : name->flag;
+}
+
+bool is_logged_by_engine(const Surroundings& here) {
+  if (here.has_terminal) return false;
+  const Whereabouts where = find_whereabouts(here);
+  return is_engine(where.engine) || !where.refusal.empty();
 }
 
 std::string text_of(const Whereabouts& where) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/engines/stop_grace.h"
 #include "framework/engines/surroundings.h"
 
 namespace lockstep::engines {
@@ -51,6 +52,8 @@ struct Whereabouts {
   std::string starter{};  ///< what starts tasks: "srun"
   /// How it starts one on each host: "srun --ntasks-per-node=1 -c CORES".
   std::string one_task_a_host{};
+  std::string more_cores{};            ///< how it gives a task more of its host's, for people
+  std::optional<StopGrace> grace{};    ///< as far as it is known
 
   std::vector<ReadVariable> read{};  ///< in their order
   /// Why this host is alone though variables of an engine are set, in one line; else "", also where
@@ -66,6 +69,19 @@ struct Whereabouts {
 /// them.
 [[nodiscard]] Whereabouts find_whereabouts(const Surroundings& here,
                                            std::optional<Engine> wanted = std::nullopt);
+
+/// The engine as --engine takes it: "slurm".
+[[nodiscard]] std::string name_of(Engine engine);
+
+/// Whether an engine has started this process. Who only counts hosts by flags or LOCKSTEP_… has no
+/// engine.
+[[nodiscard]] constexpr bool is_engine(Engine engine) {
+  return engine != Engine::none && engine != Engine::own;
+}
+
+/// Whether what this process prints goes to an engine's log, though it may look like a terminal, as
+/// mpirun makes it. Where somebody watches, as with srun --pty or kubectl run -it, stdin is one.
+[[nodiscard]] bool is_logged_by_engine(const Surroundings& here);
 
 /// "host 1 of 2, by Slurm (job 18, step 0); they meet at node0:62592".
 [[nodiscard]] std::string text_of(const Whereabouts& where);

@@ -116,6 +116,14 @@ Json best_json(const BestStep& best) {
   return json;
 }
 
+Json engine_json(const EngineRecord& engine) {
+  Json json{{"name", engine.name}};
+  if (!engine.job.empty()) json["job"] = engine.job;
+  if (!engine.step.empty()) json["step"] = engine.step;
+  if (engine.restarts > 0) json["restarts"] = engine.restarts;
+  return json;
+}
+
 // How a run runs, and on what.
 void add_job(Json& json, const RunResult& result) {
   json["threads_per_replica"] = result.threads_per_replica;
@@ -130,6 +138,7 @@ void add_job(Json& json, const RunResult& result) {
   if (result.cores > 0) json["cores"] = result.cores;
   if (!result.command.empty()) json["command"] = result.command;
   if (result.restarts > 0) json["restarts"] = result.restarts;
+  if (result.engine) json["engine"] = engine_json(*result.engine);
   if (!result.changes.empty()) json["changes"] = result.changes;
   if (!result.waived.empty()) json["waived"] = result.waived;
 }

@@ -75,6 +75,14 @@ struct BestStep {
   std::string checkpoint{};  // that has them, from the run's folder; empty: none is kept
 };
 
+/// The cluster's engine that has started a run.
+struct EngineRecord {
+  std::string name{};         ///< "slurm", as --engine takes it
+  std::string job{};          ///< as the engine calls it; empty: it does not tell
+  std::string step{};         ///< of the job; empty: it has none
+  std::int64_t restarts = 0;  ///< how often the engine has started the job again, as far as it says
+};
+
 /// What a run came to, as result.json says it. Every field may be left out of a designated
 /// initializer.
 struct RunResult {
@@ -103,6 +111,7 @@ struct RunResult {
   std::int64_t cores = 0;     // of it, which this process may use; 0: not known
   std::string command{};      // the command line, as command_text() makes it; empty: not known
   std::int64_t restarts = 0;  // of the job, after a replica was lost
+  std::optional<EngineRecord> engine{};
   std::vector<std::string> changes{};  // of the config, where the run went on: "… was 4, is 2"
   std::vector<std::string> waived{};   // why the bits may differ from an uninterrupted run's
 };
@@ -110,7 +119,7 @@ struct RunResult {
 /// The text of result.json: the fields in the order of RunResult. `test` is `eval` once more, and
 /// what is known of the best step's is `test_best`. `skipped_steps`, `validation`, `best`,
 /// `test_best`, `weights`, `parameters`, `buffers_sha256`, `hosts` (of one), `lockstep`, `cpu`,
-/// `cores`, `command`, `restarts`, `changes` and `waived` are left out if empty. A tensor of one
+/// `cores`, `command`, `restarts`, `engine`, `changes` and `waived` are left out if empty. A tensor of one
 /// element is a number, others are nested lists. Numbers of float32 and narrower are written as by
 /// shortest_decimal(); numbers that are not finite are null.
 [[nodiscard]] std::string result_json(const RunResult& result);

@@ -14,6 +14,8 @@
 #include "framework/base/memory.h"
 #include "framework/base/terminal.h"
 #include "framework/base/text.h"
+#include "framework/engines/surroundings.h"
+#include "framework/engines/whereabouts.h"
 
 namespace lockstep {
 namespace {
@@ -119,6 +121,14 @@ std::optional<int> terminal_columns(std::FILE* stream) {
   winsize size{};
   const bool known = ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   return known ? size.ws_col : kDefaultColumns;
+}
+
+std::optional<int> watched_columns(std::FILE* stream) {
+  const auto columns = terminal_columns(stream);
+  if (!columns) return std::nullopt;
+  static const bool is_logged =
+      engines::is_logged_by_engine(engines::surroundings_of_process(::getpid(), ""));
+  return is_logged ? std::nullopt : columns;
 }
 
 Progress::Progress(std::FILE* stream, bool quiet, Columns columns, Now now)

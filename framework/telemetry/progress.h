@@ -54,6 +54,10 @@ struct ProgressState {
 /// nothing if `stream` is no terminal.
 [[nodiscard]] std::optional<int> terminal_columns(std::FILE* stream);
 
+/// The same of a terminal that somebody watches: nothing where an engine keeps what is printed
+/// (engines::is_logged_by_engine()), since bars would fill its log.
+[[nodiscard]] std::optional<int> watched_columns(std::FILE* stream);
+
 /// Shows progress on `stream`: on a terminal as one line that is redrawn, fitted to its width, at
 /// least every second; elsewhere as a plain line for every update, and one a minute between them.
 /// Errors of the stream are ignored: a run doesn't end because nobody can watch it. For any
@@ -67,7 +71,7 @@ class Progress {
   /// With `quiet` nothing is shown at all. The stream must outlive this object. `columns` is asked
   /// before each line is drawn.
   explicit Progress(std::FILE* stream = stdout, bool quiet = false,
-                    Columns columns = terminal_columns, Now now = Clock::now);
+                    Columns columns = watched_columns, Now now = Clock::now);
   ~Progress() { finish(); }
 
   /// Shows this state at once.

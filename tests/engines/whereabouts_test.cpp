@@ -12,6 +12,7 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::engines;
@@ -391,6 +392,74 @@ TEST_CASE("a variable or a flag says where the hosts' secret is") {
   CHECK(find_whereabouts(here).secret_file.empty());
 }
 
+TEST_CASE("each engine's time between SIGTERM and SIGKILL is known, and what gives more") {
+  const auto grace_of = [](const std::string& text) {
+    return found(text).grace.value_or(StopGrace{-1, "not known"});
+  };
+  const testing::TemporaryFolder folder;
+  folder.write("slurm.conf", "KillWait=10\n");
+  const std::string slurm = str(kTask1, "SLURM_CONF=", folder.path().string(), "/");
+  CHECK(grace_of(slurm + "slurm.conf").seconds == 10);
+  CHECK(grace_of(slurm + "none.conf").seconds == 30);
+  CHECK_THAT(grace_of(slurm + "none.conf").longer, ContainsSubstring("sbatch --signal=TERM@"));
+  CHECK(grace_of(kTorchrun).seconds == 30);
+  CHECK(grace_of(kTorchrun + "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=120").seconds == 120);
+  CHECK(grace_of(kTask1 + kTorchrun).who == "torchrun");
+  const std::string mpirun = kOpenMpi + "OMPI_COMM_WORLD_RANK=1 ";
+  CHECK(grace_of(mpirun).seconds == 1);
+  CHECK(grace_of(mpirun + "OMPI_MCA_odls_base_sigkill_timeout=60").seconds == 60);
+  CHECK_THAT(grace_of(mpirun).longer, ContainsSubstring("--mca odls_base_sigkill_timeout"));
+  const StopGrace of_5 = grace_of(
+      "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0 "
+      "OMPI_COMM_WORLD_LOCAL_SIZE=1 PRTE_LAUNCHED=1 OMPI_MCA_odls_base_sigkill_timeout=60");
+  CHECK(of_5.seconds == 0.25);
+  CHECK_THAT(of_5.longer, ContainsSubstring("SIGUSR1 to mpirun"));
+  const std::string pods[] = {kTrainer + "PET_NNODES=2 ", kPyTorchJob,
+                              kPod + "JOB_COMPLETION_INDEX=1 LOCKSTEP_NNODES=4 "};
+  for (const std::string& pod : pods) {
+    CHECK(grace_of(pod).seconds == 30);
+    CHECK_THAT(grace_of(pod).longer, ContainsSubstring("terminationGracePeriodSeconds"));
+    const StopGrace told = grace_of(pod + "LOCKSTEP_STOP_GRACE=300");
+    CHECK(told.seconds == 300);
+    CHECK(told.who == "Kubernetes");
+  }
+  const std::string mpich = "PMI_RANK=0 PMI_SIZE=1 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1 ";
+  CHECK(grace_of(mpich).who == "not known");
+  CHECK(grace_of(mpich + "LOCKSTEP_STOP_GRACE=5").who == "mpiexec");
+  CHECK_FALSE(found("LOCKSTEP_STOP_GRACE=5").grace.has_value());
+  CHECK(said(found(kPyTorchJob + "LOCKSTEP_STOP_GRACE=5m")) ==
+        "refused: LOCKSTEP_STOP_GRACE is 5m, but must be a whole number from 0 to 1000000000; "
+        "--engine none does not read it");
+}
+
+TEST_CASE("each engine has its own way to give a task more cores, and a name") {
+  CHECK_THAT(found(kTask1).more_cores, ContainsSubstring("srun -c CORES"));
+  CHECK_THAT(found(kOpenMpi + "OMPI_COMM_WORLD_RANK=1").more_cores,
+             ContainsSubstring("mpirun --bind-to none"));
+  CHECK_THAT(found(kPyTorchJob).more_cores, ContainsSubstring("resources.limits.cpu"));
+  CHECK(found("").more_cores.empty());
+  CHECK(name_of(found(kTask1).engine) == "slurm");
+  CHECK(name_of(Engine::kubernetes) == "k8s");
+  CHECK(name_of(Engine::own).empty());
+}
+
+TEST_CASE("an engine keeps what is printed, unless somebody sits at a terminal") {
+  Surroundings here = surroundings(kTask1);
+  CHECK(is_logged_by_engine(here));
+  here.has_terminal = true;  // srun --pty train
+  CHECK_FALSE(is_logged_by_engine(here));
+  // Its tasks are refused, or run each for itself by --engine none.
+  CHECK(is_logged_by_engine(
+      surroundings("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=0 "
+                   "OMPI_COMM_WORLD_LOCAL_SIZE=2")));
+  for (const std::string& nobody :
+       {std::string(), kPod, kBatchShell,
+        std::string("LOCKSTEP_NNODES=2 LOCKSTEP_NODE_RANK=0 LOCKSTEP_RENDEZVOUS=a:1")}) {
+    INFO(nobody);
+    CHECK_FALSE(is_logged_by_engine(surroundings(nobody)));
+  }
+}
+
 TEST_CASE("what was read is told with what was made of it, and nothing else") {
   const auto names_of = [](const Whereabouts& where) {
     return join(
@@ -404,7 +473,7 @@ TEST_CASE("what was read is told with what was made of it, and nothing else") {
   CHECK(names_of(found("SLURM_JOB_ID=1", Engine::none)).empty());
   CHECK(names_of(found("PMI_RANK=0 PMI_SIZE=1 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1", Engine::mpi)) ==
         "OMPI_COMM_WORLD_RANK? PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS LOCKSTEP_NNODES? "
-        "LOCKSTEP_NODE_RANK? LOCKSTEP_RENDEZVOUS?");
+        "LOCKSTEP_NODE_RANK? LOCKSTEP_RENDEZVOUS? LOCKSTEP_STOP_GRACE?");
   Surroundings here = surroundings(kTask1);
   here.flags["--nnodes"] = "2";
   const Whereabouts where = find_whereabouts(here);

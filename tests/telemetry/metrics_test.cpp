@@ -147,6 +147,7 @@ TEST_CASE("a run's events are lines that say how it was started, and of stalls",
                            .libtorch = "1.13.1",
                            .lockstep = "0.1.0",
                            .command = "train --config \"a\"",
+                           .engine = EngineRecord{"slurm", "18", "0", 2},
                            .changes = {"parallel.workers was 4, is 2"}});
   note_stall(home.path(), "stalled for 15 s: a\nb\xff");
   std::ifstream file(home.path() / kEventsFile);
@@ -157,6 +158,7 @@ TEST_CASE("a run's events are lines that say how it was started, and of stalls",
         R"(,"event":"started","steps":7,"replicas":4,"zero_stage":0,"threads_per_replica":1,)"
         R"("workers":1,"launch":"threads","backend":"","blas":"","libtorch":"1.13.1",)"
         R"("lockstep":"0.1.0","command":"train --config \"a\"",)"
+        R"("engine":{"name":"slurm","job":"18","step":"0","restarts":2},)"
         R"("changes":["parallel.workers was 4, is 2"]})");
   CHECK(lines[0].starts_with("{\"time\":1"));
   CHECK(lines[1].substr(lines[1].find(',')) ==
@@ -190,7 +192,8 @@ TEST_CASE("result.json is as the design shows it", "[telemetry]") {
                              .libtorch = "1.13.1",
                              .cpu = "Xeon",
                              .cores = 2,
-                             .command = "train"});
+                             .command = "train",
+                             .engine = EngineRecord{.name = "mpi"}});
   CHECK(read_text(home.path() / "result.json") ==
         "{\n"
         "  \"steps\": 1,\n"
@@ -210,7 +213,8 @@ TEST_CASE("result.json is as the design shows it", "[telemetry]") {
         "  \"libtorch\": \"1.13.1\",\n"
         "  \"cpu\": \"Xeon\",\n"
         "  \"cores\": 2,\n"
-        "  \"command\": \"train\"\n"
+        "  \"command\": \"train\",\n"
+        "  \"engine\": {\n    \"name\": \"mpi\"\n  }\n"
         "}\n");
   CHECK(entries(home.path()) == 1);
 }

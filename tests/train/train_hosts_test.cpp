@@ -94,6 +94,7 @@ std::vector<Ended> in_slurm_step(const TemporaryFolder& folder, const std::vecto
       tell("SLURM_NODEID", host);
       tell("SLURM_LOCALID", local);
       tell("SLURM_TASK_PID", ::getpid());
+      tell("SLURM_RESTART_COUNT", 2);
       return training(folder.path(), flags)();
     });
   };
@@ -155,12 +156,15 @@ TEST_CASE("a job of several launchers ends as on one, and goes on with another n
   CHECK_THAT(longer[0].err, ContainsSubstring("3 replicas on 2 hosts (1 + 2) as processes"));
   CHECK_THAT(longer[1].err,
              ContainsSubstring(str("host 1 of 2, by Slurm (job ", ::getpid(),
-                                   ", step 0), 2 tasks "
+                                   ", step 0, restart 2), 2 tasks "
                                    "here; they meet at 127.0.0.1:",
                                    ports[0])) &&
                  ContainsSubstring("task 0 of 2 here: runs the program for all of them") &&
                  ContainsSubstring(str("has reached host 0 at 127.0.0.1:", ports[1])));
   CHECK(longer[2].out + longer[2].err == "");
+  CHECK(result_of(folder.path() / "run").at("engine") ==
+        nlohmann::json{
+            {"name", "slurm"}, {"job", str(::getpid())}, {"step", "0"}, {"restarts", 2}});
   CHECK_THAT(longer[0].out,
              ContainsSubstring(str("  parallel.threads_per_replica stays ", other,
                                    ", as when the run began; this host would choose ")));

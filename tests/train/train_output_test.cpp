@@ -1,9 +1,16 @@
 #include <csignal>
+#include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <utility>
 
+#include <fcntl.h>
+#include <sched.h>
 #include <unistd.h>
 
+#include "framework/base/text.h"
+#include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/ended.h"
 #include "tests/support/files.h"
@@ -101,5 +108,60 @@ TEST_CASE("on a terminal progress comes by time, as wide as its window is, and l
     CHECK(terminal.shows("\r\x1b\\[Kstep [0-9]+/1000000000\r"));
     ::kill(program.pid(), SIGTERM);
     CHECK(program.wait().status == 143);
+  }
+}
+
+TEST_CASE("under mpirun, whose log looks like a terminal, progress is in lines, and a stop tells "
+          "its time") {
+  if (!has_terminals()) {
+    WARN("no terminal can be made here: /dev/pts is not mounted");
+    return;
+  }
+  // As Open MPI 4 starts a task, which it binds to a core.
+  const auto become_task = [](const Terminal& terminal, const char* timeout) {
+    ::dup2(::fileno(terminal.stream()), STDOUT_FILENO);
+    ::dup2(::open("/dev/null", O_RDONLY), STDIN_FILENO);
+    for (const auto& [name, value] :
+         {std::pair("OMPI_COMM_WORLD_RANK", "0"), {"OMPI_COMM_WORLD_SIZE", "1"},
+          {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
+          {"OMPI_MCA_orte_hnp_uri", "65536.0;tcp://127.0.0.1:1"},
+          {"OMPI_MCA_odls_base_sigkill_timeout", timeout}}) {
+      ::setenv(name, value, 1);
+    }
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);
+    (void)!::sched_setaffinity(0, sizeof one, &one);
+  };
+  for (const bool has_time : {true, false}) {
+    const TemporaryFolder folder;
+    Terminal terminal(160);
+    ChildProgram program([&] {
+      become_task(terminal, has_time ? "60" : "0");
+      return training(folder.path(), endless("processes") + set("checkpoint.every=1"))();
+    });
+    const fs::path latest = folder.path() / "run/checkpoints/latest";
+    REQUIRE(eventually([&] { return fs::exists(latest) || !program.running(); }));
+    ::kill(program.pid(), SIGTERM);
+    const Ended end = program.wait();
+    check_status(end, 143);
+    const std::string text = terminal.text();
+    CHECK_THAT(text, ContainsSubstring("step 1/1000000000") && !ContainsSubstring("\x1b["));
+    if (has_time) {
+      CHECK_THAT(text, ContainsSubstring("the last save took 0.") &&
+                           ContainsSubstring(" s; mpirun kills processes 60 s after SIGTERM\r\n"));
+    } else {
+      CHECK_THAT(end.err,
+                 ContainsSubstring(" s, but mpirun kills processes 0 s after SIGTERM: mpirun --mca "
+                                   "odls_base_sigkill_timeout SECONDS gives more") &&
+                     ContainsSubstring("'s checkpoint is whole\n"));
+    }
+    if (const auto cores = ::sysconf(_SC_NPROCESSORS_ONLN); cores > 1) {
+      CHECK_THAT(end.err, ContainsSubstring(str("this task may use 1 of this host's ", cores,
+                                                " cores, and runs 2 replicas at once: mpirun "
+                                                "--bind-to none gives it all\n")));
+    }
+    const auto started = read_json_lines(folder.path() / "run" / kEventsFile).at(0);
+    CHECK(started.at("engine") == nlohmann::json{{"name", "mpi"}});
   }
 }

@@ -1,5 +1,6 @@
 #include "trainers/run/run_result.h"
 
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -31,9 +32,15 @@ std::vector<std::string> waived(const Config& config, const ResumePoint* resume)
   return lines;
 }
 
+std::optional<EngineRecord> engine_of(const engines::Whereabouts& where) {
+  if (!engines::is_engine(where.engine)) return std::nullopt;
+  return EngineRecord{engines::name_of(where.engine), where.job, where.step, where.restarts};
+}
+
 }  // namespace
 
-RunResult result_of_job(const Config& config, const ResumePoint* resume) {
+RunResult result_of_job(const Config& config, const ResumePoint* resume,
+                        const engines::Whereabouts& where) {
   const LaunchOptions& launch = config.launch;
   return {.replicas = launch.replicas,
           .zero_stage = config.zero.stage,
@@ -49,6 +56,7 @@ RunResult result_of_job(const Config& config, const ResumePoint* resume) {
           .cores = usable_cores(),
           .command = command_text(replicas::command_line()),
           .restarts = launch_restarts(),
+          .engine = engine_of(where),
           .changes = resume != nullptr ? resume->changes : std::vector<std::string>{},
           .waived = waived(config, resume)};
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "framework/engines/whereabouts.h"
 #include "framework/telemetry/metrics.h"
 #include "trainers/config/config.h"
 #include "trainers/run/resume.h"
@@ -7,7 +8,9 @@
 namespace lockstep {
 
 /// A run's result with all that is known before its first step: how it runs, on what, and what it
-/// changes of the run that it goes on from (nullptr: it begins). In a replica of the job.
-[[nodiscard]] RunResult result_of_job(const Config& config, const ResumePoint* resume);
+/// changes of the run that it goes on from (nullptr: it begins). In a replica of the job, which
+/// `where` has started.
+[[nodiscard]] RunResult result_of_job(const Config& config, const ResumePoint* resume,
+                                      const engines::Whereabouts& where);
 
 }  // namespace lockstep

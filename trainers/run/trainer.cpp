@@ -16,6 +16,7 @@
 #include "framework/base/text.h"
 #include "framework/checkpoint/weights.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/engines/stop_grace.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/machine.h"
 #include "framework/telemetry/digest.h"
@@ -176,7 +177,7 @@ class Trainer::Run {
     // Of a folder that is gone the first line of metrics tells.
     std::error_code missing;
     if (reporter_.writes() && std::filesystem::exists(options_.output, missing)) {
-      RunResult job = result_of_job(config_, resume_);
+      RunResult job = result_of_job(config_, resume_, options_.where);
       job.steps = state_.steps;
       note_start(options_.output, job);
     }
@@ -360,7 +361,26 @@ class Trainer::Run {
   // Evaluates and saves after the last step that was done. Returns whether the run is to stop.
   bool conclude() {
     if (state_.ends_now) end_here();
-    // Where the run only stops, both sets are looked at: what is not owed decides nothing.
+    // A signal leaves no time for evaluations: the run that goes on makes those that are owed.
+    const bool is_stopped = !state_.is_last() && (state_.report.told_by_any & kToldStop) != 0;
+    if (is_stopped) {
+      tell_grace(/*stops=*/true);
+    } else {
+      evaluate_owed();
+    }
+    if (state_.is_last()) return false;
+    const std::int64_t saved = checkpoints_.last_step();
+    checkpoints_.after_step(state_);
+    if (is_stopped) return true;
+    tell_grace(/*stops=*/false);
+    if (report_ && checkpoints_.last_step() != saved) {
+      report_->begin(str("after step ", state_.steps, " of ", course_.total_steps));
+    }
+    return false;
+  }
+
+  // Where the run only stops, both sets are looked at: what is not owed decides nothing.
+  void evaluate_owed() {
     const auto is_to_come = [&, looks = stops_here()](const std::string& set, const auto& data) {
       if (evaluations_.owes(set)) return true;
       return looks && data != nullptr && evaluations_.of(set, state_.steps).empty();
@@ -379,13 +399,21 @@ class Trainer::Run {
     if (!state_.is_last() && data_.validation) evaluations_.drop(kTestSet);
     if (is_to_come(kTestSet, data_.test)) evaluate_on(kTestSet, *data_.test);
     if (state_.ends_now) end_here();  // as a callback of that evaluation says
-    if (state_.is_last()) return false;
-    const std::int64_t saved = checkpoints_.last_step();
-    checkpoints_.after_step(state_);
-    if (report_ && checkpoints_.last_step() != saved) {
-      report_->begin(str("after step ", state_.steps, " of ", course_.total_steps));
-    }
-    return (state_.report.told_by_any & kToldStop) != 0;
+  }
+
+  // How long a save takes, beside the time that the engine leaves for one: where the run stops, and
+  // once before where it will not do.
+  void tell_grace(bool stops) {
+    const std::optional<engines::StopGrace>& grace = options_.where.grace;
+    if (!grace || !config_.checkpoint.saves()) return;
+    const auto save_s = checkpoints_.last_save_s();
+    const bool lacks = engines::is_too_short(*grace, save_s);
+    if (!stops && (!lacks || has_told_save_)) return;
+    has_told_save_ = save_s.has_value();
+    std::string text = engines::grace_text(*grace, save_s);
+    if (!lacks) return reporter_.print(text);
+    if (stops) text += str("; step ", checkpoints_.whole_step(), "'s checkpoint is whole");
+    reporter_.warn(text);
   }
 
   // Whether the run only stops, as RunOptions::stop_after says: it can go on.
@@ -457,6 +485,7 @@ class Trainer::Run {
   // Ends the run where it is, since a signal asks for that.
   void stop() {
     checkpoints_.finish();
+    if (!has_told_save_) tell_grace(/*stops=*/true);
     reporter_.finish_line();
     if (report_)
       report_->finish(str("stopped after step ", state_.steps, " of ", course_.total_steps));
@@ -520,7 +549,7 @@ class Trainer::Run {
     reporter_.finish_line();
     if (whole) reporter_.print_parameters("updated parameters:  ", *model_);
     const auto buffers = buffer_map(*model_);
-    RunResult result = result_of_job(config_, resume_);
+    RunResult result = result_of_job(config_, resume_, options_.where);
     result.steps = state_.last_step;
     result.skipped_steps = state_.skipped_steps;
     result.loss = state_.told_loss();
@@ -546,6 +575,7 @@ class Trainer::Run {
 
   std::optional<telemetry::OperatorSpans> operators_;
   std::optional<CoresWatch> cores_;  // of the replica that tells, if it has several math threads
+  bool has_told_save_ = false;       // how long a save takes, beside the engine's time to stop
   ReplicaMemory memory_{.resident_at_start = resident_at_start()};
   const Config& config_;
   const DataSets& data_;

@@ -9,6 +9,7 @@
 
 #include "framework/base/non_copyable.h"
 #include "framework/data/data.h"
+#include "framework/engines/whereabouts.h"
 #include "framework/telemetry/summary_writer.h"
 #include "framework/training/zero.h"
 #include "models/model.h"
@@ -69,6 +70,7 @@ struct RunOptions {
   /// What checkpoints say of the data: records_of(). None: replica 0 takes the records while the
   /// others wait.
   SetRecords sets = {};
+  engines::Whereabouts where = {};  ///< what has started the job, for result.json and its stops
   Callbacks callbacks = {};
 };
 

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "framework/engines/whereabouts.h"
+
+namespace lockstep::engines {
+
+/// A warning where an engine gives a task fewer cores than it runs replicas at once, or a single
+/// one: `usable` of those that the host has. "" where there is nothing to warn of.
+[[nodiscard]] std::string few_cores_text(const Whereabouts& where, std::int64_t usable,
+                                         std::int64_t of_host, std::int64_t replicas);
+
+}  // namespace lockstep::engines
