@@ -127,12 +127,11 @@ struct Place {
 };
 
 Place find_place(const Flags& flags) {
-  Place place{
-      .options = {.output = flags.output,
-                  .quiet = flags.quiet,
-                  .stop_after = flags.stop_after,
-                  .where = flags.where},
-      .resume = flags.resume};
+  Place place{.options = {.output = flags.output,
+                          .quiet = flags.quiet,
+                          .stop_after = flags.stop_after,
+                          .where = flags.where},
+              .resume = flags.resume};
   if (is_relaunched()) {
     place.options.output = std::getenv(kOutputVariable);
     place.options.sets = parse_sets(std::getenv(kSetsVariable));
@@ -187,8 +186,8 @@ void warn_of_few_cores(const engines::Whereabouts& where, const LaunchOptions& l
   if (launch.workers > 0) {
     at_once = std::min(at_once, shard(launch.workers, hosts.count, hosts.rank).size);
   }
-  const std::string text = engines::few_cores_text(where, usable_cores(),
-                                                   ::sysconf(_SC_NPROCESSORS_ONLN), at_once);
+  const std::string text =
+      engines::few_cores_text(where, usable_cores(), ::sysconf(_SC_NPROCESSORS_ONLN), at_once);
   if (!text.empty()) log_warning(text);
 }
 

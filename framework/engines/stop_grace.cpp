@@ -16,10 +16,10 @@ bool is_too_short(const StopGrace& grace, std::optional<double> save_s) {
 
 std::string grace_text(const StopGrace& grace, std::optional<double> save_s) {
   const bool lacks = is_too_short(grace, save_s);
-  return str(save_s ? formatted("the last save took %.3g s%s ", *save_s, lacks ? ", but" : ";")
-                    : "",
-             grace.who, formatted(" kills processes %.3g s after SIGTERM", grace.seconds),
-             lacks && !grace.longer.empty() ? ": " + grace.longer : "");
+  return str(
+      save_s ? formatted("the last save took %.3g s%s ", *save_s, lacks ? ", but" : ";") : "",
+      grace.who, formatted(" kills processes %.3g s after SIGTERM", grace.seconds),
+      lacks && !grace.longer.empty() ? ": " + grace.longer : "");
 }
 
 double kill_wait_in(const std::filesystem::path& slurm_conf) {

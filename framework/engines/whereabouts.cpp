@@ -131,8 +131,8 @@ std::string take_torchrun(Reader& reader, Whereabouts& found) {
     found.tasks.assign(static_cast<std::size_t>(found.hosts), found.local_tasks);
   }
   found.more_cores = "it has those of its torchrun, which binds nothing itself";
-  const std::int64_t grace = reader.count(
-      {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "seconds between SIGTERM and SIGKILL"}, 30);
+  const std::int64_t grace =
+      reader.count({"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "seconds between SIGTERM and SIGKILL"}, 30);
   found.grace = {static_cast<double>(grace), "torchrun",
                  "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=SECONDS gives more, for torchrun of PyTorch 2.12 "
                  "and later"};
@@ -249,8 +249,8 @@ std::string take_slurm(Reader& reader, Whereabouts& found) {
   found.starter = "srun";
   found.one_task_a_host = "srun --ntasks-per-node=1 -c CORES";
   found.more_cores = "srun -c CORES gives it more";
-  const auto conf = reader.look(
-      {"SLURM_CONF", "where KillWait stands, the seconds between SIGTERM and SIGKILL"});
+  const auto conf =
+      reader.look({"SLURM_CONF", "where KillWait stands, the seconds between SIGTERM and SIGKILL"});
   found.grace = {kill_wait_in(conf.value_or("/etc/slurm/slurm.conf")), "Slurm",
                  "sbatch --signal=TERM@SECONDS before a time limit, scancel --signal=TERM and "
                  "KillWait in slurm.conf give more"};

@@ -119,9 +119,9 @@ struct RunResult {
 /// The text of result.json: the fields in the order of RunResult. `test` is `eval` once more, and
 /// what is known of the best step's is `test_best`. `skipped_steps`, `validation`, `best`,
 /// `test_best`, `weights`, `parameters`, `buffers_sha256`, `hosts` (of one), `lockstep`, `cpu`,
-/// `cores`, `command`, `restarts`, `engine`, `changes` and `waived` are left out if empty. A tensor of one
-/// element is a number, others are nested lists. Numbers of float32 and narrower are written as by
-/// shortest_decimal(); numbers that are not finite are null.
+/// `cores`, `command`, `restarts`, `engine`, `changes` and `waived` are left out if empty. A tensor
+/// of one element is a number, others are nested lists. Numbers of float32 and narrower are written
+/// as by shortest_decimal(); numbers that are not finite are null.
 [[nodiscard]] std::string result_json(const RunResult& result);
 
 /// Writes result.json into a run's folder, atomically, and warns of figures that are null. Throws

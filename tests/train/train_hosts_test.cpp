@@ -162,9 +162,9 @@ TEST_CASE("a job of several launchers ends as on one, and goes on with another n
                  ContainsSubstring("task 0 of 2 here: runs the program for all of them") &&
                  ContainsSubstring(str("has reached host 0 at 127.0.0.1:", ports[1])));
   CHECK(longer[2].out + longer[2].err == "");
-  CHECK(result_of(folder.path() / "run").at("engine") ==
-        nlohmann::json{
-            {"name", "slurm"}, {"job", str(::getpid())}, {"step", "0"}, {"restarts", 2}});
+  CHECK(
+      result_of(folder.path() / "run").at("engine") ==
+      nlohmann::json{{"name", "slurm"}, {"job", str(::getpid())}, {"step", "0"}, {"restarts", 2}});
   CHECK_THAT(longer[0].out,
              ContainsSubstring(str("  parallel.threads_per_replica stays ", other,
                                    ", as when the run began; this host would choose ")));
@@ -173,13 +173,15 @@ TEST_CASE("a job of several launchers ends as on one, and goes on with another n
 TEST_CASE("tasks of a step know what they are for, and end together where that does not add up") {
   const TemporaryFolder folder;
   const auto hosts = in_slurm_step(folder, {1, 2}, {"hosts"});
-  const std::array places{str("\nhost 0 of 2, by Slurm (job ", ::getpid(), ", step 0); "),
-                          str(", step 0), 2 tasks here; "),
-                          std::string("\ntask 1 of 2 here: lends its cores to task 0")};
+  const std::array places{
+      str("\nhost 0 of 2, by Slurm (job ", ::getpid(), ", step 0, restart 2); "),
+      str(", step 0, restart 2), 2 tasks here; "),
+      std::string("\ntask 1 of 2 here: lends its cores to task 0")};
   for (std::size_t task = 0; task < places.size(); ++task) {
     require_status(hosts[task], 0);
-    CHECK_THAT(hosts[task].out,
-               ContainsSubstring("hosts of the step\n") && ContainsSubstring(places[task]));
+    CHECK_THAT(hosts[task].out, ContainsSubstring("hosts of the step\n") &&
+                                    ContainsSubstring(places[task]) &&
+                                    ContainsSubstring(" s after SIGTERM\n"));
   }
   const auto refused = in_slurm_step(folder, {1, 2}, small_job() + Flags{"--replicas", "4"});
   for (const Ended& end : refused) check_status(end, 2);

@@ -111,8 +111,9 @@ TEST_CASE("on a terminal progress comes by time, as wide as its window is, and l
   }
 }
 
-TEST_CASE("under mpirun, whose log looks like a terminal, progress is in lines, and a stop tells "
-          "its time") {
+TEST_CASE(
+    "under mpirun, whose log looks like a terminal, progress is in lines, and a stop tells "
+    "its time") {
   if (!has_terminals()) {
     WARN("no terminal can be made here: /dev/pts is not mounted");
     return;
@@ -121,11 +122,12 @@ TEST_CASE("under mpirun, whose log looks like a terminal, progress is in lines, 
   const auto become_task = [](const Terminal& terminal, const char* timeout) {
     ::dup2(::fileno(terminal.stream()), STDOUT_FILENO);
     ::dup2(::open("/dev/null", O_RDONLY), STDIN_FILENO);
-    for (const auto& [name, value] :
-         {std::pair("OMPI_COMM_WORLD_RANK", "0"), {"OMPI_COMM_WORLD_SIZE", "1"},
-          {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
-          {"OMPI_MCA_orte_hnp_uri", "65536.0;tcp://127.0.0.1:1"},
-          {"OMPI_MCA_odls_base_sigkill_timeout", timeout}}) {
+    for (const auto& [name, value] : {std::pair("OMPI_COMM_WORLD_RANK", "0"),
+                                      {"OMPI_COMM_WORLD_SIZE", "1"},
+                                      {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                                      {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
+                                      {"OMPI_MCA_orte_hnp_uri", "65536.0;tcp://127.0.0.1:1"},
+                                      {"OMPI_MCA_odls_base_sigkill_timeout", timeout}}) {
       ::setenv(name, value, 1);
     }
     cpu_set_t one;

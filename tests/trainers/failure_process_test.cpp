@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,8 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/zeros.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -55,14 +58,23 @@ struct Fault {
 };
 std::optional<Fault> fault;
 std::array<std::atomic<std::int64_t>, 8> steps_done;  // by replica
+bool launcher_is_parent = true;                       // replicas are no threads of it
 
 bool is_due(const std::string& where) {
   const auto replica = static_cast<std::size_t>(axis_index("data"));
   return fault && fault->where == where && steps_done[replica] >= fault->after;
 }
 
+// Asks the job to stop, as an engine does, and waits until replicas are told.
+void ask_to_stop() {
+  if (stop_requested()) return;
+  ::kill(launcher_is_parent ? ::getppid() : ::getpid(), SIGUSR1);
+  (void)eventually([] { return stop_requested(); });
+}
+
 void may_throw(const std::string& where) {
   if (!is_due(where) || axis_index("data") != fault->replica) return;
+  if (where.starts_with("stop")) return ask_to_stop();
   if (where == "backward") throw std::runtime_error("the fault in backward");
   throw DataError("the fault in " + where);
 }
@@ -119,7 +131,9 @@ class FaultyMetric final : public Metric {
  private:
   // check_job() tries it outside of replicas.
   static void may_throw_here() {
-    if (fault && current_environment() != nullptr) may_throw("metric");
+    if (!fault || current_environment() == nullptr) return;
+    may_throw("metric");
+    may_throw("stop in an evaluation");
   }
 };
 
@@ -185,6 +199,7 @@ RunOptions options_of(const fs::path& output) {
   options.callbacks.after_step = [](Trainer& /*trainer*/, const StepEnd& step) {
     steps_done[static_cast<std::size_t>(axis_index("data"))] = step.step;
     may_throw("callback");
+    may_throw("stop before an evaluation");
     // Later than the others wait for it.
     if (is_due("late") && axis_index("data") == fault->replica) {
       std::this_thread::sleep_for(std::chrono::seconds(10));
@@ -276,6 +291,39 @@ TEST_CASE("whatever throws in a run leaves the state after the last finished ste
       CHECK(tensors_of(checkpoints / "latest") == tensors_of(checkpoints_of(whole) / "latest"));
     }
   }
+}
+
+TEST_CASE("a signal leaves an evaluation to the run that goes on, also in its midst") {
+  for (const std::string launch : {"processes", "threads"}) {
+    INFO(launch);
+    const TemporaryFolder folder;
+    const fs::path whole = folder.path() / "whole";
+    Config config = config_of({str("zero_stage: 3, launch: ", launch), "", ""}, "every: 3");
+    config.launch.on_stop = OnStop::ask;
+    launcher_is_parent = launch == "processes";
+    fault.reset();
+    REQUIRE(run(config, 1, whole) == 0);
+    // Evaluations come at 4, 8 and 12.
+    for (const auto& [where, after, step] : {std::tuple("stop in an evaluation", 5, 8),
+                                             {"stop before an evaluation", 7, 8},
+                                             {"stop in an evaluation", 12, 12}}) {
+      INFO(where << " " << after);
+      const fs::path output = folder.path() / str(where, after);
+      fault = Fault{.where = where, .after = after};
+      const int status = run(config, 1, output);
+      fault.reset();
+      INFO(errors_of_run);
+      CHECK(status == 143);
+      const fs::path latest = checkpoints_of(output) / "latest";
+      CHECK(checkpoint_info(latest).step == step);
+      CHECK(checkpoint_info(latest).counts.at(kOwesCounts + kValidationSet) == 1);
+      CHECK(run(config, 1, output, /*goes_on=*/true) == 0);
+      CHECK(result_in(output) == result_in(whole));
+      CHECK(metrics_of(output) == metrics_of(whole));
+      CHECK(tensors_of(latest) == tensors_of(checkpoints_of(whole) / "latest"));
+    }
+  }
+  launcher_is_parent = true;
 }
 
 TEST_CASE("where a replica is late the error says what is left of the state") {

@@ -1,8 +1,10 @@
 #include <optional>
+#include <string>
 
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
 #include "framework/engines/local_tasks.h"
+#include "framework/engines/stop_grace.h"
 #include "framework/engines/whereabouts.h"
 #include "framework/replicas/launch.h"
 #include "trainers/commands/command_line.h"
@@ -27,9 +29,10 @@ int run_hosts(int argc, const char* const* argv) {
     rows.push_back({each.name, each.value ? cut(*each.value) : "not set", each.meaning});
   }
   const bool is_alone = !where.alone_because.empty();
-  (void)print(
-      table_text(rows, "l") +
-      (where.refusal.empty() ? (is_alone ? where.alone_because : text_of(where)) + "\n" : ""));
+  std::string text = table_text(rows, "l");
+  if (where.refusal.empty()) text += (is_alone ? where.alone_because : text_of(where)) + "\n";
+  if (where.refusal.empty() && where.grace) text += grace_text(*where.grace, std::nullopt) + "\n";
+  (void)print(text);
   require(where.refusal.empty(), where.refusal);
   engines::require_known_tasks(where, program_name());
   return where.local_tasks == 1 ? 0 : print(engines::text_of_task(where) + "\n");

@@ -165,7 +165,7 @@ std::shared_ptr<Model> model_of_checkpoint(const Config& config, const SampleTyp
 std::vector<at::Tensor> tallied(Model& model, const Dataset& data,
                                 const std::vector<NamedTally>& tallies, std::int64_t batch_size,
                                 const AxisNames& axis_name, const std::vector<ColumnScale>& scales,
-                                const TakeBatch& take) {
+                                const TakeBatch& take, const std::function<bool()>& ends) {
   const training::EvaluationMode evaluation(model);
   const Range own = shard(data.size(), axis_size(axis_name), axis_index(axis_name));
   std::vector<std::vector<at::Tensor>> parts(tallies.size());  // a sum is one part
@@ -173,6 +173,7 @@ std::vector<at::Tensor> tallied(Model& model, const Dataset& data,
   // that has no samples left runs it on one that does not count.
   const std::int64_t most = shard(data.size(), axis_size(axis_name), 0).size;
   for (std::int64_t start = 0; start < most; start += batch_size) {
+    if (start > 0 && ends && ends()) return {};
     const std::int64_t count = std::clamp<std::int64_t>(own.size - start, 0, batch_size);
     const BatchSamples samples{.data = data,
                                .indices = consecutive(count > 0 ? own.offset + start : 0,
@@ -225,10 +226,12 @@ Figures figures_of(const Objective& objective, const std::vector<at::Tensor>& co
 }
 
 Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
-                 std::int64_t batch_size, const AxisNames& axis_name) {
+                 std::int64_t batch_size, const AxisNames& axis_name,
+                 const std::function<bool()>& ends) {
   const std::vector<NamedTally> tallies(objective.metrics.begin(), objective.metrics.end());
-  return figures_of(objective,
-                    tallied(model, data, tallies, batch_size, axis_name, objective.scales));
+  const auto counted =
+      tallied(model, data, tallies, batch_size, axis_name, objective.scales, {}, ends);
+  return counted.empty() ? Figures() : figures_of(objective, counted);
 }
 
 std::string evaluation_text(std::int64_t steps, const std::string& set, const Figures& figures,

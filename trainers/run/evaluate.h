@@ -68,12 +68,15 @@ using TakeBatch = std::function<void(std::span<const std::int64_t> indices,
 /// What each of the tallies counts of all of `data`. The model runs in evaluation mode. Each
 /// replica of the axis takes an equal share of the samples, in batches of `batch_size`. The result
 /// is the same on each; of rows it is in the samples' order. With `scales` outputs and targets are
-/// counted as they were before they were normalized, in float64. `take` gets the same.
+/// counted as they were before they were normalized, in float64. `take` gets the same. `ends` is
+/// asked between batches, equally often on each replica: true, on all, gives the work up, and the
+/// result is empty.
 [[nodiscard]] std::vector<at::Tensor> tallied(Model& model, const Dataset& data,
                                               const std::vector<NamedTally>& tallies,
                                               std::int64_t batch_size, const AxisNames& axis_name,
                                               const std::vector<ColumnScale>& scales = {},
-                                              const TakeBatch& take = {});
+                                              const TakeBatch& take = {},
+                                              const std::function<bool()>& ends = {});
 
 using Figures = std::map<std::string, double>;
 
@@ -81,9 +84,11 @@ using Figures = std::map<std::string, double>;
 [[nodiscard]] Figures figures_of(const Objective& objective,
                                  const std::vector<at::Tensor>& counted);
 
-/// The objective's metrics over all of `data`, by name: figures_of() tallied().
+/// The objective's metrics over all of `data`, by name: figures_of() tallied(). None where `ends`
+/// gives that up.
 [[nodiscard]] Figures evaluate(Model& model, const Dataset& data, const Objective& objective,
-                               std::int64_t batch_size, const AxisNames& axis_name);
+                               std::int64_t batch_size, const AxisNames& axis_name,
+                               const std::function<bool()>& ends = {});
 
 /// "step 30: test accuracy 0.89, test loss 0.33": the figures of the set "test" after so many
 /// steps. Of averages of the parameters, with those of the parameters themselves if they are given:

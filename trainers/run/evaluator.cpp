@@ -7,6 +7,7 @@
 
 #include "framework/base/range.h"
 #include "trainers/config/config_options.h"
+#include "trainers/run/stop_agreement.h"
 #include "trainers/run/text_samples.h"
 #include "trainers/run/wrong_pictures.h"
 
@@ -18,10 +19,13 @@ std::pair<Figures, Figures> Evaluator::figures(const RunState& state, const std:
     return {shown_figures(state, set, data), {}};
   }
   // Each time: in a warm-up the two come to differ only later.
-  Figures trained =
-      evaluate(model_, data, objective_, config_.data_use.batch_size, config_.launch.axis_name);
+  StopAgreement stop(config_.launch.axis_name);
+  Figures trained = evaluate(model_, data, objective_, config_.data_use.batch_size,
+                             config_.launch.axis_name, [&] { return stop.is_asked(); });
+  if (trained.empty()) return {};
   const auto averages = trainer_.averaged_parameters();
   Figures averaged = shown_figures(state, set, data);
+  if (averaged.empty()) return {};
   if (!differ_much(averaged, trained)) trained.clear();
   return {std::move(averaged), std::move(trained)};
 }
@@ -37,9 +41,11 @@ Figures Evaluator::shown_figures(const RunState& state, const std::string& set,
   if (config_.telemetry.report) {
     take = [&](const auto&... batch) { record.add(batch...); };
   }
+  StopAgreement stop(config_.launch.axis_name);
   const std::vector<at::Tensor> counted =
       tallied(model_, data, tallies, config_.data_use.batch_size, config_.launch.axis_name,
-              objective_.scales, take);
+              objective_.scales, take, [&] { return stop.is_asked(); });
+  if (counted.empty()) return {};
   if (shows && reporter_.summary() != nullptr) {
     reporter_.add_pictures(state, wrong_pictures(set, data, counted.back(), *objective_.loss));
   }

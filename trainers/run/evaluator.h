@@ -33,7 +33,8 @@ class Evaluator {
         report_(report) {}
 
   /// The figures of a set after the last step. Where the parameters' averages have them, also those
-  /// of the parameters themselves, if the two differ much. All replicas together.
+  /// of the parameters themselves, if the two differ much. None where a signal asks the run to stop
+  /// meanwhile. All replicas together.
   [[nodiscard]] std::pair<Figures, Figures> figures(const RunState& state, const std::string& set,
                                                     const Dataset& data);
 

@@ -84,7 +84,7 @@ void RunCheckpoints::before_step() {
 void RunCheckpoints::after_step(const RunState& state) {
   if ((state.report.told_by_all & kToldReady) != 0) attempt([&] { saver_.advance(); });
   const bool is_due = options_.saves() && state.is_each(options_.every);
-  if (owed_best_ || is_due || (state.report.told_by_any & kToldStop) != 0) save();
+  if (owed_best_ || is_due) save();
 }
 
 void RunCheckpoints::save() {

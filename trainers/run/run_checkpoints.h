@@ -29,7 +29,7 @@ class RunCheckpoints {
   /// Before a step: tells the others whether this replica's part of a save is done.
   void before_step();
   /// After one that is not the last: goes on with a save that all are ready for, and saves where
-  /// the step is to be the best, is due, or ends the run since a signal asks for that.
+  /// the step is to be the best, or is due.
   void after_step(const RunState& state);
   /// The last step has figures that its checkpoint lacks. With `best` it is to be the best one.
   void note_evaluation(std::optional<double> best) {

@@ -137,8 +137,7 @@ class Trainer::Run {
 
   void run() {
     try {
-      begin();
-      bool is_stopped = false;
+      bool is_stopped = begin();
       while (!is_stopped && state_.steps < state_.last_step) is_stopped = step();
       is_stopped ? stop() : finish();
     } catch (...) {
@@ -169,7 +168,8 @@ class Trainer::Run {
     reporter_.go_on(config_, course_, point);
   }
 
-  void begin() {
+  // Returns whether the run is to stop before its first step.
+  bool begin() {
     if (is_readable(*model_)) {
       const auto whole = zero_->whole_parameters();
       reporter_.print_parameters("original parameters: ", *model_);
@@ -203,7 +203,7 @@ class Trainer::Run {
     // The run that has saved the checkpoint did not come to them.
     if (state_.is_last() || evaluations_.owes(kValidationSet) || evaluations_.owes(kTestSet) ||
         checkpoints_.owes_best()) {
-      conclude();
+      if (conclude()) return true;
     }
     reporter_.note(state_);
     if (!state_.is_last()) {
@@ -211,6 +211,7 @@ class Trainer::Run {
       feed_.request(state_.samples);
     }
     callbacks_.before_first_step(state_);
+    return false;
   }
 
   // One step with what follows it. Returns whether the run is to stop.
@@ -362,16 +363,19 @@ class Trainer::Run {
   bool conclude() {
     if (state_.ends_now) end_here();
     // A signal leaves no time for evaluations: the run that goes on makes those that are owed.
-    const bool is_stopped = !state_.is_last() && (state_.report.told_by_any & kToldStop) != 0;
-    if (is_stopped) {
+    const bool is_told = !state_.is_last() && (state_.report.told_by_any & kToldStop) != 0;
+    if (is_told || !evaluate_owed()) {
       tell_grace(/*stops=*/true);
-    } else {
-      evaluate_owed();
+      if (state_.is_last()) {
+        checkpoints_.save_last(state_);
+      } else if (checkpoints_.last_step() != state_.steps) {
+        checkpoints_.save();
+      }
+      return true;
     }
     if (state_.is_last()) return false;
     const std::int64_t saved = checkpoints_.last_step();
     checkpoints_.after_step(state_);
-    if (is_stopped) return true;
     tell_grace(/*stops=*/false);
     if (report_ && checkpoints_.last_step() != saved) {
       report_->begin(str("after step ", state_.steps, " of ", course_.total_steps));
@@ -379,14 +383,16 @@ class Trainer::Run {
     return false;
   }
 
-  // Where the run only stops, both sets are looked at: what is not owed decides nothing.
-  void evaluate_owed() {
+  // Returns whether all that is owed is done: a signal may end it. Where the run only stops, both
+  // sets are looked at: what is not owed decides nothing.
+  bool evaluate_owed() {
     const auto is_to_come = [&, looks = stops_here()](const std::string& set, const auto& data) {
       if (evaluations_.owes(set)) return true;
       return looks && data != nullptr && evaluations_.of(set, state_.steps).empty();
     };
-    if (is_to_come(kValidationSet, data_.validation)) {
-      evaluate_on(kValidationSet, *data_.validation);
+    if (is_to_come(kValidationSet, data_.validation) &&
+        !evaluate_on(kValidationSet, *data_.validation)) {
+      return false;
     }
     if (!state_.is_last() && (state_.ends_now || evaluations_.are_without_progress())) {
       end_here();
@@ -397,8 +403,9 @@ class Trainer::Run {
     }
     // On the way the test set is looked at only where there is no other, and decides nothing.
     if (!state_.is_last() && data_.validation) evaluations_.drop(kTestSet);
-    if (is_to_come(kTestSet, data_.test)) evaluate_on(kTestSet, *data_.test);
+    if (is_to_come(kTestSet, data_.test) && !evaluate_on(kTestSet, *data_.test)) return false;
     if (state_.ends_now) end_here();  // as a callback of that evaluation says
+    return true;
   }
 
   // How long a save takes, beside the time that the engine leaves for one: where the run stops, and
@@ -429,8 +436,8 @@ class Trainer::Run {
   }
 
   // If the validation set's figure is better than that of all checkpoints before, this step's is to
-  // be the best.
-  void evaluate_on(const std::string& set, const Dataset& data) {
+  // be the best. Returns whether it comes to its end: a signal may ask the run to stop.
+  bool evaluate_on(const std::string& set, const Dataset& data) {
     if (state_.is_last()) checkpoints_.save_last(state_);
     const auto [figures, trained] =
         placed([&] { return str("in the evaluation on the ", set, " set, step ", state_.steps); },
@@ -438,6 +445,7 @@ class Trainer::Run {
                  const auto span = recorded(watch::SpanKind::evaluation, state_.steps);
                  return evaluator_.figures(state_, set, data);
                });
+    if (figures.empty()) return false;
     const bool decides =
         set == kValidationSet && config_.checkpoint.best != "none" && evaluations_.owes(set);
     checkpoints_.note_evaluation(decides ? evaluations_.better(figures, checkpoints_.best())
@@ -446,6 +454,7 @@ class Trainer::Run {
     const ParameterValues weights = evaluated_values(config_);
     reporter_.tell_evaluation(state_, set, figures, trained, weights);
     callbacks_.after_evaluation(state_, {state_.steps, set, figures, is_best, weights});
+    return true;
   }
 
   // What a checkpoint of now says.
