@@ -56,6 +56,18 @@ std::string one_task_command(const Whereabouts& where, const std::string& progra
   return str(starts, ' ', program, " …");
 }
 
+std::string missing_cores(const Whereabouts& where, const CoreSet& lent, const CoreSet& got,
+                          const std::string& program) {
+  if (got == lent) return "";
+  const auto named = [](const CoreSet& cores) {
+    return str(counted(cores.size(), "core"), " (", cores.text(), ")");
+  };
+  return str("the ", where.local_tasks, " tasks of this host have ", named(lent),
+             ", and task 0, which runs the program for all of them, gets ", named(got),
+             ": its control group allows no others. Alone it has all: ",
+             one_task_command(where, program, lent.size()));
+}
+
 std::int64_t share_of_replicas(const Whereabouts& where, std::int64_t replicas,
                                const std::string& program) {
   const std::int64_t all = where.all_tasks;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "framework/base/core_set.h"
 #include "framework/engines/whereabouts.h"
 
 // Of several tasks that an engine has started on a host, the one with local rank 0 runs the program
@@ -25,6 +26,11 @@ void require_known_tasks(const Whereabouts& where, const std::string& program);
 /// --ntasks-per-node=1 -c 8 train …"; 0: the user's to say.
 [[nodiscard]] std::string one_task_command(const Whereabouts& where, const std::string& program,
                                            std::int64_t cores = 0);
+
+/// Of the task that runs the program for all, whose cores are `lent`, and which has `got` these:
+/// what is to be said if they are fewer, with the command that gives it all; otherwise "".
+[[nodiscard]] std::string missing_cores(const Whereabouts& where, const CoreSet& lent,
+                                        const CoreSet& got, const std::string& program);
 
 /// How many of so many replicas run on this host: those of tasks, 3 of 4 where it has 3 of 4 tasks.
 /// 0, then on all hosts: an even share, where all have equally many tasks. ValueError on all

@@ -1,5 +1,6 @@
 #include "framework/engines/local_tasks.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -75,6 +76,18 @@ TEST_CASE("what tells tasks of a host and job from others") {
         "task 0 of 2 here: runs the program for all of them, on the cores of all");
   CHECK(text_of_task(started_by_srun({1, 2})).empty());
   CHECK(one_task_command(where, "train", 8) == "srun --ntasks-per-node=1 -c 8 train …");
+}
+
+TEST_CASE("cores that the first task does not get are told, with the engine's remedy") {
+  CoreSet lent, got;
+  for (const std::size_t core : {0, 1, 2, 3, 8, 9, 10, 11}) lent.add(core);
+  got.add(0);
+  const Whereabouts where = started_by_srun({4});
+  CHECK(missing_cores(where, lent, lent, "train").empty());
+  CHECK(missing_cores(where, lent, got, "train") ==
+        "the 4 tasks of this host have 8 cores (0-3,8-11), and task 0, which runs the program for "
+        "all of them, gets 1 core (0): its control group allows no others. Alone it has all: srun "
+        "--ntasks-per-node=1 -c 8 train …");
 }
 
 TEST_CASE("shares of replicas follow tasks") {

@@ -28,24 +28,13 @@ replicas::TaskFacts facts_of_task(const std::vector<std::string>& arguments) {
           {"working folder", std::filesystem::current_path(gone).string()}};
 }
 
-// Lets this process run on the cores of all tasks, as far as the system does.
-void take_cores(const engines::Whereabouts& where, const CoreSet& all) {
-  const CoreSet taken = all.take();
-  if (taken == all) return;
-  const auto named = [](const CoreSet& cores) {
-    return str(counted(cores.size(), "core"), " (", cores.text(), ")");
-  };
-  log_warning(str("the ", where.local_tasks, " tasks of this host have ", named(all),
-                  ", and task 0, which runs the program for all of them, gets ", named(taken),
-                  ": its control group allows no others. Alone it has all: ",
-                  engines::one_task_command(where, program_name(), all.size())));
-}
-
 int run_for_all(const engines::Whereabouts& where, const replicas::TaskFacts& facts,
                 std::chrono::milliseconds timeout, const std::function<int()>& run) {
   replicas::HostTasks others(where, facts, timeout);
   try {
-    take_cores(where, others.cores());
+    const CoreSet taken = others.cores().take();
+    const auto missing = engines::missing_cores(where, others.cores(), taken, program_name());
+    if (!missing.empty()) log_warning(missing);
     const int status = run();
     others.end(status);
     return status;
