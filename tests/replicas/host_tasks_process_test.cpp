@@ -30,10 +30,11 @@ using namespace std::chrono_literals;
 
 namespace {
 
+const std::string kJob = str("test ", ::getpid());  // as all forks have it
+
 engines::Whereabouts task_of_this_test(std::int64_t rank, std::int64_t tasks) {
-  static const std::string job = str("test ", ::getpid());
   return {.engine = engines::Engine::slurm,
-          .job = job,
+          .job = kJob,
           .step = "0",
           .local_rank = rank,
           .local_tasks = tasks,
