@@ -2,6 +2,8 @@
 #include <filesystem>
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/ended.h"
@@ -55,6 +57,26 @@ TEST_CASE("a program of one's own has train's commands for its models and data")
       own_train(folder, {"summary", "--config", "parity.yaml", "--set", "parallel.replicas=3"}).out,
       ContainsSubstring("\n2 parameters, 3 replicas, "));
   check_refused(folder, {"summary"}, "--config FILE is needed; see own_train summary --help");
+
+  folder.write("waits.yaml",
+               "model: {name: waits, layers: 2, forward_ms: 4, backward_ms: 8}\n"
+               "data: {name: synthetic, samples: 64, batch_size: 2}\n");
+  const Ended plan = own_train(folder, {"plan", "--config", "waits.yaml", "--hosts", "1,2,64",
+                                        "--link", "1", "--format", "json", "--to", "plan.svg"});
+  check_status(plan, 0);
+  CHECK(plan.err.empty());
+  const auto planned = nlohmann::json::parse(plan.out);
+  CHECK(planned["measured"]["forward_s"] >= 0.004);
+  CHECK(planned["measured"]["backward_s"] >= 0.008);
+  REQUIRE(planned["jobs"].size() == 3 * 4);
+  for (const auto& job : planned["jobs"]) {
+    INFO(job);
+    CHECK(job["step_s"] >= 0.012);
+    CHECK((job["exposed_s"] > 0) == (job["hosts"] > 1));
+    const bool has_samples = job["hosts"] < 64;
+    CHECK(job["steps"] == (has_samples ? 32 / job["hosts"].get<int>() : 1));
+  }
+  CHECK_THAT(read_text(folder.path("plan.svg")), Catch::Matchers::StartsWith("<svg "));
   CHECK(own_train(folder, {"summary", "--config", "none.yaml"}).status == 2);
 
   require_status(run_program({OWN_TRAIN_BINARY, "--config", "parity.yaml", "--replicas", "2",

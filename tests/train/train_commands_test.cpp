@@ -48,9 +48,9 @@ struct TrainedRun {
 TEST_CASE("each command of train has its help, and unknown ones are refused with the nearest") {
   const TemporaryFolder folder;
   const Ended all = train(folder.path(), {"--help"});
-  const std::vector<std::string> names{"export",  "inspect", "eval", "predict", "sample",
-                                       "summary", "check",   "runs", "compare", "report",
-                                       "trace",   "plan",    "hosts", "list", "keys"};
+  const std::vector<std::string> names{"export",  "inspect", "eval",  "predict", "sample",
+                                       "summary", "check",   "runs",  "compare", "report",
+                                       "trace",   "plan",    "hosts", "list",    "keys"};
   for (const std::string& command : names) {
     CHECK_THAT(all.out, ContainsSubstring("\n  train " + command + " "));
     const Ended help = train(folder.path(), {command, "--help"});
@@ -103,6 +103,20 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
                 "the folders of two runs or more are needed; see train compare --help");
   check_refused(folder.path(), {"compare", "a", "b"},
                 "a is no run's folder: it has no config.yaml");
+  check_refused(folder.path(), {"plan"}, "--config FILE is needed; see train plan --help");
+  const Flags plan{"plan", "--config", config_file("pmean_linear.yaml")};
+  check_refused(folder.path(), plan,
+                "--link is needed, since parallel.link is auto and nothing is measured here: such "
+                "as --link '0.05 ms, 1.2 GB/s', as a run on several hosts prints it, or --link 10 "
+                "for Ethernet of 10 Gbit/s");
+  check_refused(folder.path(), plan + Flags{"--hosts", "1,x"},
+                "--hosts: expected numbers such as 1,2,4, found '1,x'");
+  check_refused(folder.path(), plan + Flags{"--link", "10", "--hosts", "0"},
+                "numbers of hosts are from 1 to 16384, not 0");
+  check_refused(folder.path(), plan + Flags{"--link", "fast"},
+                "--link: 'fast' is no speed of a link, such as '0.21 ms, 117 MB/s'");
+  check_refused(folder.path(), plan + Flags{"--link", "10", "--to", "none/plan.svg"},
+                "--to none/plan.svg: there is no folder none");
   check_refused(folder.path(), {"eval"}, "--checkpoint DIR is needed; see train eval --help");
   check_refused(folder.path(), {"inspect", "none"}, "checkpoint none: No such file or directory");
   check_refused(folder.path(), {"eval", "--checkpoint", "none"},
