@@ -52,6 +52,23 @@ def perceptron(lab):
     training.check_end(hosts=2)
 
 
+@check("slurm", "several tasks on a node are one run, which scancel ends with a checkpoint, and which goes on")
+def several_tasks(lab):
+    training = lab.training(LONG)
+    command = ["srun", "--job-name=tasks", "--nodes=2", "--ntasks=4", "-c", "1", "train", *training.flags, "--resume", "auto"]
+    with lab.cluster.slow_cables():
+        step = lab.start(training, *command)
+        training.wait_for_step()
+        run("scancel", "--name=tasks")
+        lab.end(step, status=None)
+        training.check_stopped()
+    lab.end(lab.start(training, *command))
+    training.check_went_on()
+    training.check_end(hosts=2)
+    if training.said().count("lockstep: 4 replicas on 2 hosts") != 4:
+        raise Failed("on each node one task runs its replicas, at first and when it goes on")
+
+
 @check("slurm", "two steps of a job at once meet apart")
 def two_steps(lab):
     trainings = [lab.training(EXAMPLE, name) for name in ("one", "other")]
