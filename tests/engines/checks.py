@@ -48,6 +48,7 @@ class Lab:
             process = subprocess.Popen([*self.cluster.on(node), *map(str, words)], stdout=log, stderr=log,
                                        stdin=subprocess.DEVNULL, start_new_session=True)
         self.started.append(process)
+        training.starters.append(process)
         return process
 
     def end(self, process, status=0, seconds=90):

@@ -46,7 +46,7 @@ SSH = """\
 while [[ $1 == -* ]]; do shift; done
 node=$1
 shift
-exec nsenter --target "$(cat "{folder}/$node.pid")" --net --uts --mount --wd="$HOME" \\
+exec nsenter --target "$(cat "{folder}/$node.pid")" --net --uts --mount --root --wd="$HOME" \\
   env -i HOME="$HOME" PATH="$PATH" TMPDIR="$TMPDIR" bash -c "$*"
 """
 
@@ -118,7 +118,8 @@ class Cluster:
         """What stands before a command that runs on a node."""
         if node == 0:
             return []
-        return ["nsenter", f"--target={self.keepers[node - 1].pid}", "--net", "--uts", "--mount", f"--wd={os.getcwd()}"]
+        return ["nsenter", f"--target={self.keepers[node - 1].pid}", "--net", "--uts", "--mount", "--root",
+                f"--wd={os.getcwd()}"]
 
     @contextlib.contextmanager
     def slow_cables(self, rate="16mbit"):

@@ -29,6 +29,7 @@ class Training:
         self.folder = folder
         self.output = folder / "run"
         self.log = folder / "log"
+        self.starters = []  # what has started it: srun and its like
         self.flags = [*flags, "--output", str(self.output)]
         if tuple(flags) not in alone:
             run("train", *flags, "--engine", "none", "--quiet", "--output", folder / "alone")
@@ -47,7 +48,9 @@ class Training:
     def wait_for_step(self, step=20, seconds=60):
         def is_there():
             if (self.output / "result.json").exists():
-                raise Failed(f"it has ended before it was interrupted\n{self.said()}")
+                raise Failed("it has ended before it was interrupted")
+            if self.starters and all(starter.poll() is not None for starter in self.starters):
+                raise Failed(f"it has not come to step {step}")
             return self.step() >= step
         wait_until(f"step {step} is logged", is_there, seconds)
 
