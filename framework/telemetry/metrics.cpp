@@ -129,6 +129,7 @@ void add_job(Json& json, const RunResult& result) {
   json["threads_per_replica"] = result.threads_per_replica;
   json["workers"] = result.workers;
   if (result.hosts > 1) json["hosts"] = result.hosts;
+  if (!result.replica_hosts.empty()) json["replica_hosts"] = result.replica_hosts;
   json["launch"] = result.launch;
   json["backend"] = result.backend;
   json["blas"] = result.blas;

@@ -100,9 +100,10 @@ struct RunResult {
   std::string buffers_sha256{};  // of a model without buffers: empty
   std::optional<MemoryReport> memory{};
   std::int64_t threads_per_replica = 1;
-  std::int64_t workers = 1;   // how many replicas ran at once
-  std::int64_t hosts = 1;     // on which they ran
-  std::string launch{};       // "processes" or "threads"
+  std::int64_t workers = 1;                   // how many replicas ran at once
+  std::int64_t hosts = 1;                     // on which they ran
+  std::vector<std::int64_t> replica_hosts{};  // the host of each replica; empty: there is one
+  std::string launch{};                       // "processes" or "threads"
   std::string backend{};      // how bytes moved: "shared_memory", "gloo" or "shared_memory and tcp"
   std::string blas{};         // the BLAS that LibTorch computes with
   std::string libtorch{};     // its version
@@ -118,10 +119,10 @@ struct RunResult {
 
 /// The text of result.json: the fields in the order of RunResult. `test` is `eval` once more, and
 /// what is known of the best step's is `test_best`. `skipped_steps`, `validation`, `best`,
-/// `test_best`, `weights`, `parameters`, `buffers_sha256`, `hosts` (of one), `lockstep`, `cpu`,
-/// `cores`, `command`, `restarts`, `engine`, `changes` and `waived` are left out if empty. A tensor
-/// of one element is a number, others are nested lists. Numbers of float32 and narrower are written
-/// as by shortest_decimal(); numbers that are not finite are null.
+/// `test_best`, `weights`, `parameters`, `buffers_sha256`, `hosts` (of one), `replica_hosts`,
+/// `lockstep`, `cpu`, `cores`, `command`, `restarts`, `engine`, `changes` and `waived` are left out
+/// if empty. A tensor of one element is a number, others are nested lists. Numbers of float32 and
+/// narrower are written as by shortest_decimal(); numbers that are not finite are null.
 [[nodiscard]] std::string result_json(const RunResult& result);
 
 /// Writes result.json into a run's folder, atomically, and warns of figures that are null. Throws

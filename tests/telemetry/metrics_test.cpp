@@ -143,6 +143,8 @@ TEST_CASE("a run's events are lines that say how it was started, and of stalls",
   const TemporaryFolder home;
   note_start(home.path(), {.steps = 7,
                            .replicas = 4,
+                           .hosts = 2,
+                           .replica_hosts = {0, 0, 1, 1},
                            .launch = "threads",
                            .libtorch = "1.13.1",
                            .lockstep = "0.1.0",
@@ -156,8 +158,8 @@ TEST_CASE("a run's events are lines that say how it was started, and of stalls",
   // "time" is the first.
   CHECK(lines[0].substr(lines[0].find(',')) ==
         R"(,"event":"started","steps":7,"replicas":4,"zero_stage":0,"threads_per_replica":1,)"
-        R"("workers":1,"launch":"threads","backend":"","blas":"","libtorch":"1.13.1",)"
-        R"("lockstep":"0.1.0","command":"train --config \"a\"",)"
+        R"("workers":1,"hosts":2,"replica_hosts":[0,0,1,1],"launch":"threads","backend":"",)"
+        R"("blas":"","libtorch":"1.13.1","lockstep":"0.1.0","command":"train --config \"a\"",)"
         R"("engine":{"name":"slurm","job":"18","step":"0","restarts":2},)"
         R"("changes":["parallel.workers was 4, is 2"]})");
   CHECK(lines[0].starts_with("{\"time\":1"));

@@ -226,6 +226,8 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
 {"step":2,"elapsed_s":1.75,"samples":16,"best_step":2,"test_best_accuracy":0.5}
 {"step":3,"elapsed_s":2.5,"samples":24,"epoch":1,"loss":1.0,"lr":0.1,"samples_per_s":16.0,"skipped_steps":1,"resumed_after":2,"restarts":1}
 )");
+  write_text(run / "events.jsonl", R"({"time":1,"event":"started","replica_hosts":[0,1,1]})"
+                                   "\n");
   Page page = report_of(run);
   CHECK(page.title == "<b>run");
   const auto names = mapped(page.charts, [](const Chart& chart) {
@@ -235,7 +237,8 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
         "loss: training, test; accuracy: test; learning rate: learning rate; samples/s: samples/s; "
         "parts of a step (s): forward, backward; waiting in a step (s): waiting in a step (s); "
         "memory (MiB): memory (MiB); GFLOP/s: GFLOP/s; "
-        "a replica's own work in a step (s): replica 0, replica 1, replica 2, replica 10");
+        "a replica's own work in a step (s): replica 0 (host 0), replica 1 (host 1), replica 2 "
+        "(host 1), replica 10");
   CHECK(page.charts[6].curves[0].points.at(0).value == 3);
   const Curve& loss = page.charts[0].curves[0];
   REQUIRE(loss.points.size() == 3);
@@ -250,8 +253,11 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
            "; ") ==
       "status: failed; step: 3; time: 0:03; loss: 1; test accuracy: 0.5; test loss: 2.5; test best "
       "accuracy: 0.5; replicas: 2");
-  REQUIRE(mapped(page.tables, &Table::title) == std::vector<std::string>{"Replicas", "Config"});
-  CHECK(page.tables[1].rows ==
+  REQUIRE(mapped(page.tables, &Table::title) ==
+          std::vector<std::string>{"Replicas", "Hosts", "Config"});
+  CHECK(page.tables[0].rows[2] == std::vector<std::string>{"2", "1", "2 s", "", ""});
+  CHECK(page.tables[1].rows[1] == std::vector<std::string>{"1", "2", "1.25 s", "", ""});
+  CHECK(page.tables[2].rows ==
         std::vector<std::vector<std::string>>{{"model.name", "mlp"}, {"parallel.replicas", "2"}});
   write_text(run / "result.json",
              R"({"steps": 3, "eval": {"loss": 2.5}, "test": {"loss": 2.5}, "libtorch": "1.13.0",

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "framework/base/memory.h"
+#include "framework/base/number_text.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/storage/file.h"
@@ -77,7 +78,7 @@ std::string shown(std::string name) {
 constexpr std::array<std::pair<std::string_view, const char*>, 2> kSets{
     {{"validation_", "validation"}, {"test_", "test"}}};
 
-Place place_of(const std::string& name) {
+Place place_of(const std::string& name, const std::vector<std::int64_t>& hosts) {
   for (const std::string_view left_out :
        {"time", "epoch", "skipped_steps", "best_step", "resumed_after", "restarts"}) {
     if (name == left_out) return {};
@@ -93,11 +94,14 @@ Place place_of(const std::string& name) {
   const std::size_t dot = name.rfind('.');
   const std::string field = name.substr(0, dot);
   const Named* const its = named(field);
-  const bool is_of_replica = field == kReplicaOwn || field == kReplicaWaiting;
-  return {.chart = shown(field),
-          .curve = is_of_replica ? str("replica ", name.substr(dot + 1))
-                                 : shown(dot == std::string::npos ? field : name.substr(dot + 1)),
-          .scale = its == nullptr ? 1 : its->scale};
+  Place place{.chart = shown(field),
+              .curve = shown(dot == std::string::npos ? field : name.substr(dot + 1)),
+              .scale = its == nullptr ? 1 : its->scale};
+  if (field != kReplicaOwn && field != kReplicaWaiting) return place;
+  const auto replica = parse_number<std::size_t>(name.substr(dot + 1));
+  place.curve = "replica " + name.substr(dot + 1);
+  if (replica && *replica < hosts.size()) place.curve += str(" (host ", hosts[*replica], ")");
+  return place;
 }
 
 std::string shown_text(const Json& value) {
@@ -113,6 +117,20 @@ std::string text_of(const RunEvent& event, const char* field) {
   return found == event.fields.end() ? "" : shown_text(*found);
 }
 
+// The host of each replica, as the run's last start says it; of one host, and of runs of earlier
+// versions, none.
+std::vector<std::int64_t> hosts_of_replicas(const std::vector<RunEvent>& events) {
+  for (const RunEvent& event : std::views::reverse(events)) {
+    if (event.name != "started") continue;
+    const auto hosts = event.fields.find("replica_hosts");
+    if (hosts == event.fields.end() || !hosts->is_array()) break;
+    return mapped(*hosts, [](const Json& host) {
+      return host.is_number_integer() ? host.get<std::int64_t>() : std::int64_t{0};
+    });
+  }
+  return {};
+}
+
 std::optional<double> number_of(const MetricsLine& line, std::string_view name) {
   const auto found = std::ranges::find(line.numbers, name, &std::pair<std::string, double>::first);
   return found == line.numbers.end() ? std::nullopt : std::optional(found->second);
@@ -121,7 +139,8 @@ std::optional<double> number_of(const MetricsLine& line, std::string_view name) 
 // Puts the lines of a run in charts, and notes what happened.
 class Charts {
  public:
-  explicit Charts(const std::vector<RunEvent>& events) : events_(events) {}
+  explicit Charts(const std::vector<RunEvent>& events)
+      : events_(events), hosts_(hosts_of_replicas(events)) {}
 
   void add(const MetricsLine& line) {
     if (const auto time = number_of(line, "time")) note_events(line.point(0), *time);
@@ -199,7 +218,7 @@ class Charts {
   const std::optional<Shown>& place_in_charts(const std::string& name) {
     const auto [at, is_new] = places_.try_emplace(name);
     if (is_new) {
-      const Place place = place_of(name);
+      const Place place = place_of(name, hosts_);
       if (place.chart.empty()) return at->second;
       auto chart = std::ranges::find(charts_, place.chart,
                                      [](const Ordered& each) { return each.chart.name; });
@@ -282,6 +301,7 @@ class Charts {
   std::map<std::string, std::optional<Shown>> places_;
   std::vector<Mark> marks_;
   const std::vector<RunEvent>& events_;
+  std::vector<std::int64_t> hosts_;  // of replicas
   std::size_t next_event_ = 0;
   const RunEvent* start_ = nullptr;  // the last one so far
   double skipped_ = 0;
@@ -358,7 +378,10 @@ struct HostWork {
 
 // Who has computed, who has waited and what memory each took: the replicas and, of a job on
 // several hosts, these.
-std::vector<Table> tables_of_replicas(const RunRecord& run, Fields& fields) {
+std::vector<Table> tables_of_replicas(const RunRecord& run, const std::vector<RunEvent>& events,
+                                      Fields& fields) {
+  const std::vector<std::int64_t> known_hosts = hosts_of_replicas(events);
+  (void)taken(fields, "replica_hosts");
   Table replicas{"Replicas",
                  {"replica", "host", "own work in a step", "waiting in a step", "memory"}};
   Table hosts{
@@ -373,23 +396,23 @@ std::vector<Table> tables_of_replicas(const RunRecord& run, Fields& fields) {
     if (!has_memory && !run.series.contains(name(kReplicaOwn))) break;
     const auto own = mean_of(run, name(kReplicaOwn));
     const auto waiting = mean_of(run, name(kReplicaWaiting));
-    std::vector<std::string> row{str(i), "", seconds_text(own), seconds_text(waiting), ""};
-    if (has_memory) {
-      const std::int64_t host = memory[i].value("host", std::int64_t{0});
-      const double bytes = memory[i].value("resident", 0.0);
-      row[1] = str(host);
-      row[4] = text_of_bytes(bytes);
-      HostWork& its = of_hosts[host];
-      ++its.replicas;
-      its.bytes += bytes;
-      its.own = its.own && own ? std::optional(*its.own + *own) : std::nullopt;
-      its.waiting = its.waiting && waiting ? std::optional(*its.waiting + *waiting) : std::nullopt;
-    }
-    replicas.rows.push_back(std::move(row));
+    std::optional<std::int64_t> host;
+    if (i < known_hosts.size()) host = known_hosts[i];
+    if (has_memory) host = memory[i].value("host", std::int64_t{0});
+    const double bytes = has_memory ? memory[i].value("resident", 0.0) : 0;
+    replicas.rows.push_back({str(i), host ? str(*host) : "", seconds_text(own),
+                             seconds_text(waiting), has_memory ? text_of_bytes(bytes) : ""});
+    if (!host) continue;
+    HostWork& its = of_hosts[*host];
+    ++its.replicas;
+    its.bytes += bytes;
+    its.own = its.own && own ? std::optional(*its.own + *own) : std::nullopt;
+    its.waiting = its.waiting && waiting ? std::optional(*its.waiting + *waiting) : std::nullopt;
   }
   for (const auto& [host, its] : of_hosts) {
     hosts.rows.push_back({str(host), str(its.replicas), its.mean_text(its.own),
-                          its.mean_text(its.waiting), text_of_bytes(its.bytes)});
+                          its.mean_text(its.waiting),
+                          its.bytes > 0 ? text_of_bytes(its.bytes) : ""});
   }
   if (replicas.rows.size() < 2) replicas.rows.clear();
   if (hosts.rows.size() < 2) hosts.rows.clear();
@@ -418,7 +441,7 @@ std::vector<Table> tables_of(const RunRecord& run, const std::vector<RunEvent>& 
       figures.rows.push_back({shown(set), shown(name), shown_text(value)});
     }
   }
-  std::vector<Table> replicas = tables_of_replicas(run, fields);
+  std::vector<Table> replicas = tables_of_replicas(run, events, fields);
   Table memory = memory_table(fields);
   Table parameters{"Parameters", {"name", "value"}};
   for (const auto& [name, value] : taken(fields, "parameters.")) {

@@ -5,7 +5,10 @@
 #include <string>
 #include <vector>
 
+#include <ATen/ops/tensor.h>
+
 #include "framework/base/cores.h"
+#include "framework/collectives/all_gather.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/machine.h"
 #include "trainers/run/command_text.h"
@@ -59,6 +62,14 @@ RunResult result_of_job(const Config& config, const ResumePoint* resume,
           .engine = engine_of(where),
           .changes = resume != nullptr ? resume->changes : std::vector<std::string>{},
           .waived = waived(config, resume)};
+}
+
+std::vector<std::int64_t> hosts_of_replicas(const LaunchOptions& launch) {
+  if (launch.hosts.count == 1) return {};
+  const at::Tensor all =
+      all_gather(at::tensor({std::int64_t{launch_host()}}), launch.axis_name, {.tiled = true})
+          .contiguous();
+  return {all.data_ptr<std::int64_t>(), all.data_ptr<std::int64_t>() + all.numel()};
 }
 
 }  // namespace lockstep

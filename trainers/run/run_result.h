@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "framework/engines/whereabouts.h"
 #include "framework/telemetry/metrics.h"
 #include "trainers/config/config.h"
@@ -12,5 +15,8 @@ namespace lockstep {
 /// `where` has started.
 [[nodiscard]] RunResult result_of_job(const Config& config, const ResumePoint* resume,
                                       const engines::Whereabouts& where);
+
+/// For RunResult::replica_hosts. All replicas of the job together.
+[[nodiscard]] std::vector<std::int64_t> hosts_of_replicas(const LaunchOptions& launch);
 
 }  // namespace lockstep

@@ -174,11 +174,13 @@ class Trainer::Run {
       const auto whole = zero_->whole_parameters();
       reporter_.print_parameters("original parameters: ", *model_);
     }
+    replica_hosts_ = hosts_of_replicas(config_.launch);
     // Of a folder that is gone the first line of metrics tells.
     std::error_code missing;
     if (reporter_.writes() && std::filesystem::exists(options_.output, missing)) {
       RunResult job = result_of_job(config_, resume_, options_.where);
       job.steps = state_.steps;
+      job.replica_hosts = replica_hosts_;
       note_start(options_.output, job);
     }
     reporter_.begin();
@@ -560,6 +562,7 @@ class Trainer::Run {
     const auto buffers = buffer_map(*model_);
     RunResult result = result_of_job(config_, resume_, options_.where);
     result.steps = state_.last_step;
+    result.replica_hosts = replica_hosts_;
     result.skipped_steps = state_.skipped_steps;
     result.loss = state_.told_loss();
     result.eval = evaluations_.of(kTestSet, state_.steps);
@@ -604,6 +607,7 @@ class Trainer::Run {
   RunCheckpoints checkpoints_;       // its last work uses the reporter
   std::optional<RunReport> report_;  // of the replica that writes, as the config says
   std::int64_t earlier_steps_;       // that ZeroTrainer counts beside the run's
+  std::vector<std::int64_t> replica_hosts_;
 };
 
 Trainer::Trainer(const Config& config, const DataSets& data, RunOptions options)
