@@ -286,7 +286,7 @@ CommandLine train_command_line(Flags& flags) {
             "lost",
             sets(flags.max_restarts, whole_number())},
            {"--host-replicas", "K",
-            "How many of the replicas run on this host (default: an even share)",
+            "How many of the replicas run on this host (default: an even share, or its tasks')",
             sets(hosts.replicas, whole_number())},
            {"--secret-file", "FILE",
             "The hosts' common secret (default: LOCKSTEP_SECRET_FILE, or "
