@@ -188,11 +188,27 @@ void take_grace_of_open_mpi(Reader& reader, Whereabouts& found, bool is_4) {
                       : "SIGUSR1 to mpirun, in place of SIGTERM, stops the run without that"};
 }
 
+// "prterun-node0-19533@1", as Open MPI 5 calls a job: the host and the process of mpirun, and the
+// job's number there.
+void meet_by_prrte(Whereabouts& found, const std::string& name) {
+  const std::size_t host = name.find('-') + 1;
+  const std::size_t end = name.rfind('-');
+  const std::size_t at = name.rfind('@');
+  if (!name.starts_with("prte") || at == std::string::npos || end <= host || at < end) return;
+  const auto process = parse_number<std::uint64_t>(name.substr(end + 1, at - end - 1));
+  const auto job = parse_number<std::uint64_t>(name.substr(at + 1));
+  if (process && job) meet_by_job(found, name.substr(host, end - host), *process, *job);
+}
+
 std::string take_open_mpi(Reader& reader, Whereabouts& found) {
   found.starter = "mpirun";
   found.one_task_a_host = "mpirun -N 1 --bind-to none";
   found.more_cores = "mpirun --bind-to none gives it all";
-  found.job = reader.look({"PMIX_NAMESPACE", "the job"}).value_or("");
+  found.job = reader
+                  .look({"PMIX_NAMESPACE",
+                         "the job; of Open MPI 5 also mpirun's host, where host 0 is expected "
+                         "(--rendezvous if it is not there)"})
+                  .value_or("");
   take_mpi(reader, found, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
            "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
   const auto uri = reader.look(
@@ -200,7 +216,8 @@ std::string take_open_mpi(Reader& reader, Whereabouts& found) {
        "job and address of mpirun, of Open MPI 4: host 0 is expected on its host (--rendezvous if "
        "it is not)"});
   take_grace_of_open_mpi(reader, found, uri.has_value());
-  if (uri && found.hosts > 1) meet_by_open_mpi(found, *uri);
+  if (found.hosts == 1) return "";
+  uri ? meet_by_open_mpi(found, *uri) : meet_by_prrte(found, found.job);
   return "";
 }
 

@@ -72,6 +72,11 @@ const std::string kOpenMpi =
     "OMPI_COMM_WORLD_NODE_RANK=0 OMPI_UNIVERSE_SIZE=4 PMIX_RANK=1 PMIX_NAMESPACE=1312817153 "
     "OMPI_MCA_orte_num_nodes=2 "
     "OMPI_MCA_orte_hnp_uri=1312817152.0;tcp://192.0.2.2:45723;tcp6://[fe80::1]:45724 ";
+// 5.0.7
+const std::string kOpenMpi5 =
+    "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 "
+    "OMPI_COMM_WORLD_NODE_RANK=0 OMPI_UNIVERSE_SIZE=2 OMPI_VERSION=5.0.7 PRTE_LAUNCHED=1 "
+    "PMIX_SERVER_URI4=prterun-node-0-19533@0.0;tcp4://192.0.2.2:55981 OMPI_COMM_WORLD_RANK=1 ";
 const std::string kTorchrun =
     "RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 GROUP_WORLD_SIZE=2 "
     "ROLE_RANK=1 ROLE_WORLD_SIZE=2 MASTER_ADDR=node0 MASTER_PORT=29500 TORCHELASTIC_RUN_ID=none "
@@ -110,6 +115,11 @@ TEST_CASE("each engine's variables say where a task is") {
        "host 1 of 2, by Slurm (job 18, step 0); they meet at node0:62592"},
       {"mpirun", kOpenMpi + "OMPI_COMM_WORLD_RANK=1",
        "host 1 of 2, by MPI (job 1312817153); they meet at 192.0.2.2:61440"},
+      {"mpirun of Open MPI 5", kOpenMpi5 + "PMIX_RANK=1 PMIX_NAMESPACE=prterun-node-0-19533@1",
+       "host 1 of 2, by MPI (job prterun-node-0-19533@1); they meet at node-0:62273"},
+      {"mpirun of Open MPI 5, with a job's name that tells nothing",
+       kOpenMpi5 + "PMIX_NAMESPACE=prterun-19533@1 LOCKSTEP_RENDEZVOUS=node0:29500",
+       "host 1 of 2, by MPI (job prterun-19533@1); they meet at node0:29500"},
       {"mpirun on one host",
        "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=2 "
        "OMPI_COMM_WORLD_LOCAL_SIZE=4",
