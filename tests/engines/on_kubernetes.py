@@ -90,7 +90,7 @@ def check_manifest(lab, manifest, name, by_engine):
     training.check_end(hosts=2)
 
 
-@check("kubernetes", "the pods of an Indexed Job: TERM leaves a checkpoint, and they go on", is_short=True)
+@check("kubernetes", "the pods of an Indexed Job: TERM leaves a checkpoint, and they go on")
 def indexed_job(lab):
     check_manifest(lab, "indexed-job.yaml", "train-{}.train.default.svc.cluster.local",
                    lambda index: {"JOB_COMPLETION_INDEX": str(index)})

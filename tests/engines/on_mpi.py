@@ -52,6 +52,6 @@ def terminated(lab):
     check_signal(lab, signal.SIGTERM)
 
 
-@check("mpi", "USR1 to mpirun: a checkpoint, from which the same command goes on", is_short=True)
+@check("mpi", "USR1 to mpirun: a checkpoint, from which the same command goes on")
 def asked(lab):
     check_signal(lab, signal.SIGUSR1)

@@ -241,9 +241,9 @@ TEST_CASE("variables that contradict each other are refused") {
        "OMPI_COMM_WORLD_LOCAL_SIZE=2",
        "mpirun has started 4 tasks, 2 of them on this host, and does not say on which hosts the "
        "others are. Start one on each: mpirun -N 1 --bind-to none train …"},
-      {"Open MPI 5, which does not tell where its mpirun is",
+      {"an Open MPI whose job's name does not tell where its mpirun is",
        "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 "
-       "OMPI_COMM_WORLD_LOCAL_SIZE=1 PRTE_LAUNCHED=1 PMIX_NAMESPACE=prterun-node0-7@1",
+       "OMPI_COMM_WORLD_LOCAL_SIZE=1 PRTE_LAUNCHED=1 PMIX_NAMESPACE=4711@1",
        "mpirun has started 2 hosts and does not say where the first is: add --rendezvous "
        "HOST:PORT, an address of host 0 and a free port there"},
       {"an Indexed Job without a Service", kPod + "JOB_COMPLETION_INDEX=2 LOCKSTEP_NNODES=4",
