@@ -3,7 +3,7 @@
 # check compares the end with that of train alone, bit by bit: also after a stop, a requeue, a time limit, a lost node. It
 # installs what is missing, builds train, prints a line a check, and last how many passed. As root or with sudo.
 #   tests/engines.sh [--times N] [--train PROGRAM] [-l] [WORD…]
-# A WORD picks checks: short (what the gate runs), slurm, mpi, torchrun, or words of a check's name; -l lists them.
+# A WORD picks checks: short (what the gate runs), slurm, mpi, torchrun, kubernetes, or words of a check's name; -l lists them.
 #   tests/engines.sh manifests      checks those in configs/cluster against the schemas of Kubernetes and Kubeflow, from PyPI
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,7 +15,7 @@ while [[ $# -gt 0 ]]; do
 done
 
 extra_packages=(slurmctld slurmd slurm-client munge openmpi-bin iproute2 util-linux python3 python3-yaml)
-[[ ${arguments[*]} =~ (^| )(short|slurm|mpi|-l)( |$) ]] || extra_packages+=(python3-torch)
+[[ ${arguments[*]} =~ (^| )(short|slurm|mpi|kubernetes|-l)( |$) ]] || extra_packages+=(python3-torch)
 source trainers/setup.sh
 [[ " ${arguments[*]} " != *" -l "* ]] || exec /usr/bin/python3 -B tests/engines/run.py "${arguments[@]}"
 if [[ -z $program ]]; then

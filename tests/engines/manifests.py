@@ -34,7 +34,7 @@ def problems_of(manifest):
             return differences(manifest, models_of[kind].from_dict(manifest).to_dict(), kind)
         kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
     except (kubernetes_validate.ValidationError, ValueError) as error:  # pydantic's is a ValueError
-        return [f"{kind}: {error}"]
+        return [f"{kind}: {getattr(error, 'message', error)}"]
     return []
 
 
