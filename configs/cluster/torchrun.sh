@@ -3,5 +3,6 @@
 #   1. Start it on each host; 1:4 stands for one to four of them, and node0 is the first: there torchrun's agents meet.
 #   2. bash torchrun.sh 1:4 node0:29400 --config mlp.yaml --output /shared/mlp
 #   3. Ctrl-C ends it with a checkpoint; the same command goes on from there.
+# A host that comes may count as a restart on the others.
 exec torchrun --nnodes="$1" --nproc_per_node=1 --no_python --rdzv_backend=c10d --rdzv_endpoint="$2" --rdzv_id=train \
-  --max_restarts=3 train "${@:3}" --resume auto
+  --max_restarts=10 train "${@:3}" --resume auto
