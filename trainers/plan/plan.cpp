@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -55,9 +56,23 @@ class HostsPlan {
     config_.launch.hosts.replicas = hosts == 1 ? 0 : request.host_replicas;
   }
 
-  PlannedJob job(int stage) {
+  // At each of these stages.
+  std::vector<PlannedJob> jobs(const std::vector<int>& stages) {
+    std::vector<PlannedJob> jobs;
+    for (const int stage : stages) jobs.push_back(job_with_step(stage));
+    for (PlannedJob& job : jobs) finish(job);  // once all connections are known
+    return jobs;
+  }
+
+ private:
+  [[nodiscard]] Config config_at(int stage) const {
     Config config = config_;
     config.zero.stage = stage;
+    return config;
+  }
+
+  PlannedJob job_with_step(int stage) {
+    const Config config = config_at(stage);
     PlannedJob job{.hosts = hosts_, .replicas = replicas_, .stage = stage};
     const SamplerOptions sampler = sampler_options(config, data_);
     if (sampler.batch_size == 0) {
@@ -73,6 +88,12 @@ class HostsPlan {
     job.step_s = time.seconds;
     job.exposed_s = time.exposed;
     job.efficiency = work.computing() / time.seconds;
+    return job;
+  }
+
+  void finish(PlannedJob& job) const {
+    if (job.step_s == 0) return;
+    const Config config = config_at(job.stage);
     job.connections = network_.connections();
     job.start = start_up(job);
     job.hours = (job.start.seconds + static_cast<double>(job.steps) * job.step_s) / 3600;
@@ -82,10 +103,8 @@ class HostsPlan {
     const std::int64_t of_host = use.host.total() + request_.host_replicas * activations;
     job.memory = of_host / request_.host_replicas;
     job.breaks = problem_of(config, job, of_host);
-    return job;
   }
 
- private:
   [[nodiscard]] bool overlaps() const { return hosts_ > 1 && config_.zero.overlap != Overlap::off; }
   [[nodiscard]] std::optional<LinkCost> link_cost() const {
     if (!overlaps()) return {};
@@ -307,7 +326,7 @@ Plan plan_of(const Config& config, const DataSets& data, const StepProfile& prof
   Plan plan{.request = request, .profile = profile};
   for (const std::int64_t hosts : request.hosts) {
     HostsPlan on_hosts(config, data, profile, plan.request, hosts);
-    for (const int stage : request.stages) plan.jobs.push_back(on_hosts.job(stage));
+    std::ranges::move(on_hosts.jobs(request.stages), std::back_inserter(plan.jobs));
   }
   plan.parameters =
       sum_of(make_model(config, data.train->type())->parameters(), &at::Tensor::numel);

@@ -15,7 +15,7 @@ namespace lockstep::plan {
 namespace {
 
 constexpr double kWidth = 340, kHeight = 210;                       // of a panel
-constexpr double kLeft = 64, kTop = 28, kBottom = 32, kRight = 12;  // around its axes
+constexpr double kLeft = 64, kTop = 28, kBottom = 40, kRight = 24;  // around its axes
 // Of stages 0 to 3: told apart by people who see colours otherwise, on light and dark grounds.
 constexpr std::array kColours{"#0072b2", "#e69f00", "#009e73", "#cc79a7"};
 
@@ -79,6 +79,7 @@ std::string drawn(const Panel& panel, const Plan& plan, double left, double top)
     svg += label(x_of(count), bottom + 16, "middle", formatted("%.0f", count));
   }
   svg += line(left + kLeft, bottom, right, bottom, "axis");
+  svg += label(right, bottom + 30, "end", "hosts");
   for (const int stage : plan.request.stages) {
     std::string points;
     for (const PlannedJob& job : plan.jobs) {
