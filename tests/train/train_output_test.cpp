@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
-#include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
 #include "tests/support/ended.h"
 #include "tests/support/files.h"
@@ -135,6 +134,18 @@ TEST_CASE(
     CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);
     (void)!::sched_setaffinity(0, sizeof one, &one);
   };
+  {
+    const TemporaryFolder folder;
+    Terminal terminal(160);
+    ChildProgram program([&] {
+      become_task(terminal, "60");
+      return training(folder.path(),
+                      endless("processes") + set("trainer.steps=2 trainer.log_every=1"))();
+    });
+    check_status(program.wait(), 0);
+    CHECK_THAT(terminal.text(), ContainsSubstring("step 2/2") && !ContainsSubstring("\x1b["));
+    CHECK(result_of(folder.path() / "run").at("engine") == nlohmann::json{{"name", "mpi"}});
+  }
   for (const bool has_time : {true, false}) {
     const TemporaryFolder folder;
     Terminal terminal(160);
@@ -148,9 +159,8 @@ TEST_CASE(
     const Ended end = program.wait();
     check_status(end, 143);
     const std::string text = terminal.text();
-    CHECK_THAT(text, ContainsSubstring("step 1/1000000000") && !ContainsSubstring("\x1b["));
     if (has_time) {
-      CHECK_THAT(text, ContainsSubstring("the last save took 0.") &&
+      CHECK_THAT(text, ContainsSubstring("the last save took ") &&
                            ContainsSubstring(" s; mpirun kills processes 60 s after SIGTERM\r\n"));
     } else {
       CHECK_THAT(end.err,
@@ -163,7 +173,5 @@ TEST_CASE(
                                                 " cores, and runs 2 replicas at once: mpirun "
                                                 "--bind-to none gives it all\n")));
     }
-    const auto started = read_json_lines(folder.path() / "run" / kEventsFile).at(0);
-    CHECK(started.at("engine") == nlohmann::json{{"name", "mpi"}});
   }
 }
