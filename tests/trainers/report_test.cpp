@@ -226,8 +226,9 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
 {"step":2,"elapsed_s":1.75,"samples":16,"best_step":2,"test_best_accuracy":0.5}
 {"step":3,"elapsed_s":2.5,"samples":24,"epoch":1,"loss":1.0,"lr":0.1,"samples_per_s":16.0,"skipped_steps":1,"resumed_after":2,"restarts":1}
 )");
-  write_text(run / "events.jsonl", R"({"time":1,"event":"started","replica_hosts":[0,1,1]})"
-                                   "\n");
+  write_text(run / "events.jsonl",
+             R"({"time":1,"event":"started","replica_hosts":[0,1,1,1,1,1,1,1,1,1,1]})"
+             "\n");
   Page page = report_of(run);
   CHECK(page.title == "<b>run");
   const auto names = mapped(page.charts, [](const Chart& chart) {
@@ -238,7 +239,7 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
         "parts of a step (s): forward, backward; waiting in a step (s): waiting in a step (s); "
         "memory (MiB): memory (MiB); GFLOP/s: GFLOP/s; "
         "a replica's own work in a step (s): replica 0 (host 0), replica 1 (host 1), replica 2 "
-        "(host 1), replica 10");
+        "(host 1), replica 10 (host 1)");
   CHECK(page.charts[6].curves[0].points.at(0).value == 3);
   const Curve& loss = page.charts[0].curves[0];
   REQUIRE(loss.points.size() == 3);
