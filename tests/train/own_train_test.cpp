@@ -60,7 +60,7 @@ TEST_CASE("a program of one's own has train's commands for its models and data")
 
   folder.write("waits.yaml",
                "model: {name: waits, layers: 2, forward_ms: 4, backward_ms: 8}\n"
-               "data: {name: synthetic, samples: 64, batch_size: 2}\n");
+               "data: {name: synthetic, samples: 256, batch_size: 2}\n");
   const Ended plan = own_train(folder, {"plan", "--config", "waits.yaml", "--hosts", "1,2,64",
                                         "--link", "1", "--format", "json", "--to", "plan.svg"});
   check_status(plan, 0);
@@ -73,8 +73,7 @@ TEST_CASE("a program of one's own has train's commands for its models and data")
     INFO(job);
     CHECK(job["step_s"] >= 0.012);
     CHECK((job["exposed_s"] > 0) == (job["hosts"] > 1));
-    const bool has_samples = job["hosts"] < 64;
-    CHECK(job["steps"] == (has_samples ? 32 / job["hosts"].get<int>() : 1));
+    CHECK(job["steps"] == 128 / job["hosts"].get<int>());
   }
   CHECK_THAT(read_text(folder.path("plan.svg")), Catch::Matchers::StartsWith("<svg "));
   CHECK(own_train(folder, {"summary", "--config", "none.yaml"}).status == 2);
