@@ -488,7 +488,7 @@ class HostMembers final : public Communicator {
 }  // namespace
 
 HostPieces::HostPieces(std::size_t rows, std::size_t row)
-    : bytes(std::min(row, whole_lines(kPiece / rows))),
+    : bytes(std::min(row, whole_lines(std::max<std::size_t>(1, kPiece / rows)))),
       count(row == 0 ? 0 : ceil_div(row, bytes)) {}
 
 std::shared_ptr<Communicator> join_hosts(std::shared_ptr<Communicator> local,

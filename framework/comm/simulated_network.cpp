@@ -385,7 +385,8 @@ SimulatedCall SimulatedHosts::simulated(Verb::Kind kind, std::size_t bytes, bool
   const std::size_t rows = gathers     ? hosts * members_
                            : !scatters ? 1
                                        : hosts * (sums ? members_ : 1);
-  const HostPieces pieces = members_ == 1 ? HostPieces(1, 0) : HostPieces(rows, bytes / rows);
+  const HostPieces pieces =
+      members_ == 1 ? HostPieces(1, 0) : HostPieces(rows, ceil_div(bytes, rows));
   const std::size_t times = members_ == 1 ? 1 : pieces.count;
   const std::size_t piece = members_ == 1 ? bytes : ceil_div(bytes, times);
   const auto gather = [&](std::size_t size) {

@@ -6,6 +6,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/range.h"
+#include "framework/comm/host_members.h"
 #include "tests/catch.h"
 
 using namespace lockstep;
@@ -166,6 +167,11 @@ TEST_CASE("hosts send the bytes of one member each where their members are a sub
   // Halves are added where they are rounded: each member's own.
   CHECK(SimulatedHosts(4, 2, comm::kLoopback).run(Kind::reduce_scatter, kBytes, true).bytes ==
         Approx(2 * 0.75 * kBytes).epsilon(1e-3));
+}
+
+TEST_CASE("a buffer may have fewer bytes than there are members, and a piece fewer than rows") {
+  CHECK(SimulatedHosts(4, 2, kSlow).run(Kind::all_gather, 4).seconds > 0);
+  CHECK(comm::HostPieces(std::size_t{1} << 21, 100).count == 2);
 }
 
 TEST_CASE("a thousand hosts have few connections, and as many messages as rounds need", "[bulk]") {
