@@ -1,6 +1,7 @@
 """Runs the checks of tests/engines.sh, in namespaces that it has made: see there."""
 
 import argparse
+import contextlib
 import os
 import pathlib
 import signal
@@ -23,12 +24,11 @@ def picked(words):
     return [check for check in CHECKS if is_picked(check)]
 
 
-def left_running(cluster):
-    """Runs of train that outlive their check; they are killed."""
-    left = cluster.processes(name="train")
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    return left
+def kill_trainings(cluster):
+    """Those that outlive their check."""
+    for pid in cluster.processes(name="train"):
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(pid, signal.SIGKILL)
 
 
 def passes(check, cluster, folder):
@@ -44,7 +44,7 @@ def passes(check, cluster, folder):
         wait_until("nothing of the training still runs", lambda: not cluster.processes(name="train"), 10)
     except Failed as failed:
         problem = failed
-    left_running(cluster)
+    kill_trainings(cluster)
     for process in lab.started:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
