@@ -68,7 +68,7 @@ def agent_joins(lab):
     agents = [start(lab, training, 0, "1:2")]
     training.wait_for_step()
     agents.append(start(lab, training, 1, "1:2"))
-    wait_until("it goes on", training.resumptions)
+    wait_until("it goes on", training.resumptions, 180)
     training.check_went_on()
     for agent in agents:
         lab.end(agent, seconds=300)
