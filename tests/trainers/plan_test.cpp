@@ -157,6 +157,10 @@ TEST_CASE("a plan is a text, a table, JSON and a picture") {
                        ContainsSubstring("\nhosts  replicas  stage ") &&
                        ContainsSubstring("batch: trainer.global_batch is 8, for 16 replicas") &&
                        !ContainsSubstring("On 16 hosts"));
+  CHECK_THAT(text, !ContainsSubstring("waited for a core"));
+  Plan disturbed = plan;
+  disturbed.profile.waited = 0.5;
+  CHECK_THAT(plan_text(disturbed), ContainsSubstring("\nThreads waited for a core in 50% of "));
   const auto json = plan_json(plan);
   REQUIRE(json["jobs"].size() == 6);
   CHECK(json["jobs"][0]["step_s"] == plan.jobs[0].step_s);

@@ -44,6 +44,16 @@ std::vector<std::string> cells_of(const PlannedJob& job) {
   return cells;
 }
 
+// Whether the measured steps are those of a host that does nothing else.
+std::string disturbance_text(const StepProfile& own) {
+  constexpr double kMuch = 0.1;
+  if (own.waited < kMuch) return "";
+  return formatted(
+      "Threads waited for a core in %.0f%% of their time: other programs run here, or it has too "
+      "few cores.\n",
+      100 * own.waited);
+}
+
 // What grows, and how, where there are hosts.
 std::string growth_text(const Plan& plan) {
   const auto most = std::ranges::max_element(plan.jobs, {}, &PlannedJob::hosts);
@@ -90,8 +100,8 @@ std::string plan_text(const Plan& plan) {
              seconds_text(own.forward), " forward, ", seconds_text(own.backward + own.rest),
              " backward; an update of all ", seconds_text(own.update), "\n(medians of ",
              counted(own.steps, "step"), " on ", counted(own.replicas, "replica"),
-             " of this host at once). Links between hosts: ", plan.request.link, ".\n\n",
-             table_text(rows, "rrrrrrrrrrrrrl"), "\n",
+             " of this host at once). Links between hosts: ", plan.request.link, ".\n",
+             disturbance_text(own), "\n", table_text(rows, "rrrrrrrrrrrrrl"), "\n",
              "memory: of a replica, of what its host has once its share; sent: by a host in a "
              "step; connections: of a host's replicas to other hosts\n",
              growth_text(plan));
@@ -116,6 +126,7 @@ Json plan_json(const Plan& plan) {
             {"rest_s", own.rest},
             {"update_s", own.update},
             {"first_s", own.first},
+            {"waited", own.waited},
             {"activations", own.activations}}},
           {"jobs", jobs}};
 }

@@ -10,6 +10,7 @@
 
 #include <ATen/ops/zeros.h>
 
+#include "framework/base/cores.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
@@ -158,9 +159,14 @@ StepProfile measure_steps(const Config& config, const DataSets& data, std::int64
     profile.first = first;
   };
   training::TensorMemory::prepare();
+  const CoreTime before = core_time();
   pmap(measure, {.axis_name = own.launch.axis_name,
                  .axis_size = replicas,
                  .threads_per_replica = own.launch.threads_per_replica})();
+  const CoreTime after = core_time();
+  const double waited = after.waited_s - before.waited_s;
+  const double wanted = after.ran_s - before.ran_s + waited;
+  if (wanted > 0) profile.waited = std::clamp(waited / wanted, 0.0, 1.0);
   profile.replicas = replicas;
   profile.threads = own.launch.threads_per_replica;
   return profile;

@@ -16,12 +16,14 @@ struct StepProfile {
   std::int64_t steps = 0;     ///< that were measured
   double data = 0;            ///< a microbatch is made
   double forward = 0;
-  double backward = 0;          ///< until the last gradient is there
-  double rest = 0;              ///< from then on: with several replicas, what they reduce in memory
-  double update = 0;            ///< of all parameters by one replica
-  double first = 0;             ///< the first step, the model's making included
-  std::vector<double> ready{};  ///< by parameter that is trained: its gradient, since the backward
-                                ///< began; 0 where it has none
+  double backward = 0;  ///< until the last gradient is there
+  double rest = 0;      ///< from then on: with several replicas, what they reduce in memory
+  double update = 0;    ///< of all parameters by one replica
+  double first = 0;     ///< the first step, the model's making included
+  /// The part of their time in which this process' threads wanted a core and had none.
+  double waited = 0;
+  std::vector<double> ready{};   ///< by parameter that is trained: its gradient, since the backward
+                                 ///< began; 0 where it has none
   std::int64_t activations = 0;  ///< bytes, of a microbatch
 };
 
