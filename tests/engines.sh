@@ -22,7 +22,7 @@ if [[ -z $program ]]; then
   build train trainers/train 3
   arguments+=(--train build/release/trainers/train)
 fi
-[[ $(id -u) == 0 ]] || exec sudo tests/engines.sh "${arguments[@]}"
+[[ $(id -u) == 0 ]] || exec sudo env CMAKE_PREFIX_PATH="${CMAKE_PREFIX_PATH-}" tests/engines.sh "${arguments[@]}"
 
 # All of it runs in namespaces, of processes as well: whatever ends their first process ends everything that was started there.
 folder=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-engines.XXXXXX")

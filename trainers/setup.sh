@@ -1,6 +1,6 @@
-# Sourced by trainers/run.sh, tests/run.sh, tests/fuzz.sh and tests/hosts.sh: installs what the build needs (and what
-# extra_packages names) where it is missing, configures the release build, and defines build. On Debian and its kin by
-# apt, as root or with sudo; elsewhere it says what to install.
+# Sourced by trainers/run.sh, tests/run.sh, tests/fuzz.sh, tests/hosts.sh and tests/engines.sh: installs what the build needs
+# (and what extra_packages names) where it is missing, configures the release build, and defines build. On Debian and its
+# kin by apt, as root or with sudo; elsewhere it says what to install.
 
 [[ -v extra_packages ]] || extra_packages=()
 packages=(g++ mold cmake ninja-build libgloo-dev libopenblas0-openmp libcxxopts-dev libyaml-cpp-dev

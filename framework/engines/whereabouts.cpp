@@ -122,7 +122,7 @@ void take_local(Reader& reader, Whereabouts& found, const char* rank, const char
 
 std::string take_torchrun(Reader& reader, Whereabouts& found) {
   found.starter = "torchrun";
-  found.one_task_a_host = "torchrun --nproc-per-node=1 --no-python";
+  found.one_task_a_host = "torchrun --nproc_per_node=1 --no_python";
   found.hosts = reader.number("GROUP_WORLD_SIZE", 1, kMostHosts);
   found.host = reader.number("GROUP_RANK", 0, found.hosts - 1);
   const std::int64_t all = reader.number("WORLD_SIZE", 1, kMostTasks);

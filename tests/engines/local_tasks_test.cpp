@@ -127,9 +127,9 @@ TEST_CASE("where other hosts' tasks are not known, replicas divide by all tasks"
                           .all_tasks = 4,
                           .local_job = "node0:29500",
                           .starter = "torchrun",
-                          .one_task_a_host = "torchrun --nproc-per-node=1 --no-python"};
+                          .one_task_a_host = "torchrun --nproc_per_node=1 --no_python"};
   CHECK(share_of_replicas(where, 8, "train") == 6);
   CHECK(testing::message_of<ValueError>([&] { (void)share_of_replicas(where, 6, "train"); }) ==
         "torchrun has started 4 tasks on 2 hosts, by which 6 replicas can't be shared: train "
-        "--replicas 8 …, or torchrun --nproc-per-node=1 --no-python train …");
+        "--replicas 8 …, or torchrun --nproc_per_node=1 --no_python train …");
 }

@@ -13,8 +13,7 @@ LONG_ALONE = [*LONG, "--set", "trainer.steps=12000", "--set", "trainer.log_every
 
 def start(lab, training, node, hosts="2"):
     """Starts an agent, which sees soon that another one is lost."""
-    soon = "--rdzv_conf=last_call_timeout=3,keep_alive_interval=1,keep_alive_max_attempt=3"
-    os.environ["PET_RDZV_CONF"] = soon.partition("=")[2]
+    os.environ["PET_RDZV_CONF"] = "last_call_timeout=3,keep_alive_interval=1,keep_alive_max_attempt=3"
     return lab.start(training, "bash", SHIPPED / "torchrun.sh", hosts, "node0:29400", *training.flags, node=node)
 
 
@@ -93,8 +92,8 @@ def node_lost(lab):
     with lab.cluster.slow_cables():
         agents = start_both(lab, training, "1:2")
         training.wait_for_step(30)
-        os.kill(agents[1].pid, signal.SIGKILL)
-        os.kill(launcher(lab, agents[1]), signal.SIGKILL)
+        for pid in (launcher(lab, agents[1]), agents[1].pid):
+            os.kill(pid, signal.SIGKILL)
         lab.end(agents[0])
     if not training.resumptions():
         raise Failed("it has not gone on from a checkpoint")

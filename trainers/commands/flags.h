@@ -72,8 +72,8 @@ struct ParallelDefaults {
 void add_parallel_flags(CommandLine& line, std::vector<keys::Override>& overrides,
                         const ParallelDefaults& defaults = {});
 
-/// The config of a command whose first flags are --config and --set. Without one its help was asked for,
-/// and is printed.
+/// The config of a command whose first flags are --config and --set. Without one its help was asked
+/// for, and is printed.
 [[nodiscard]] std::optional<Config> config_of(int argc, const char* const* argv, CommandLine line);
 
 }  // namespace lockstep

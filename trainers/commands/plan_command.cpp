@@ -28,7 +28,7 @@ constexpr const char* kPlanHelp =
 there are cores for. What hosts send each other is simulated: by the schedules, the sizes of buckets
 and the pieces that a job would use. The table has, by number of hosts and stage of ZeRO, a step's
 time, what of its communication is exposed, memory, the start, how long the run takes, and what does
-not work first: batch, memory, store (host 0's launcher) or link. Nothing is trained or written.
+not work first: config, batch, memory, store (host 0's launcher) or link. Nothing is trained.
 )";
 
 // "1,2,4"

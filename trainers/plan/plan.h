@@ -42,7 +42,8 @@ struct PlannedJob {
   std::int64_t connections = 0;  ///< that a host's replicas have to other hosts, at most
   StartUp start{};
   double hours = 0;  ///< of the whole run, with its start
-  /// What does not work first: "batch: …", "memory: …", "store: …" or "link: …"; "" if all does.
+  /// What does not work first: "config: …", "batch: …", "memory: …", "store: …" or "link: …"; ""
+  /// if all does.
   std::string breaks = {};
 
   [[nodiscard]] double host_hours() const { return static_cast<double>(hosts) * hours; }
