@@ -393,8 +393,11 @@ class Connector {
     if (unknown != 0) missing_ = str(to.host, ": ", ::gai_strerror(unknown));
     for (const addrinfo* each = addresses.get(); each != nullptr && !link; each = each->ai_next) {
       Descriptor socket(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      // An address that is silent leaves time for the others.
+      const auto now = Clock::now();
+      const auto until = each->ai_next == nullptr ? deadline : now + (deadline - now) / 2;
       // Where it can't be made, the host knows no addresses of this family.
-      if (const int error = socket.open() ? connect_one(socket.get(), *each, deadline) : errno) {
+      if (const int error = socket.open() ? connect_one(socket.get(), *each, until) : errno) {
         missing_ = text_of_errno(error);
         if (error == ECONNREFUSED && job_) {
           throw ReplicaLost(str("nobody listens at ", to.text(), " any more"));
