@@ -13,8 +13,7 @@
 
 namespace lockstep::comm {
 
-/// What a call has taken in a simulated network. The counts are those of the member that has sent
-/// the most.
+/// What a call has taken in a simulated network. The counts are the most that any member has sent.
 struct SimulatedCall {
   double seconds = 0;  ///< until the last member is done
   std::int64_t messages = 0;
