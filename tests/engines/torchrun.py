@@ -6,7 +6,7 @@ import torch.distributed
 
 class TCPStore(torch.distributed.TCPStore):
     def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options, use_libuv=False)
+        super().__init__(*arguments, **{**options, "use_libuv": False})
 
 
 if "use_libuv" in torch.distributed.TCPStore.__init__.__doc__:
