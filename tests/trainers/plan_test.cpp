@@ -124,7 +124,7 @@ TEST_CASE("a plan names what does not work first") {
   CHECK_THAT(breaks({"data.drop_last=true"}, {.hosts = {600}, .stages = {0}, .link = kFast}),
              ContainsSubstring("batch: ") && ContainsSubstring("leaves no step"));
   CHECK_THAT(breaks({"model.hidden=[1000000]"},
-                    {.hosts = {2}, .host_replicas = 64, .stages = {0}, .link = kFast}),
+                    {.hosts = {2}, .host_replicas = 512, .stages = {0}, .link = kFast}),
              ContainsSubstring("memory: a host takes "));
   Job hasty;
   hasty.config.launch.hosts.meet_timeout = std::chrono::milliseconds(20);
