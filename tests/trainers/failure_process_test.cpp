@@ -255,7 +255,9 @@ TEST_CASE("whatever throws in a run leaves the state after the last finished ste
     const TemporaryFolder folder;
     const fs::path whole = folder.path() / "whole";
     fault.reset();
-    REQUIRE(run(config_of(placement, "every: 1, keep: 100"), placement.hosts, whole) == 0);
+    const int ended = run(config_of(placement, "every: 1, keep: 100"), placement.hosts, whole);
+    INFO(errors_of_run);
+    REQUIRE(ended == 0);
     for (const std::string where :
          {"data", "forward", "backward", "loss", "callback", "metric", "told"}) {
       INFO(where);
