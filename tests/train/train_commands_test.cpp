@@ -127,7 +127,7 @@ TEST_CASE("the help of eval and predict has their own defaults and keys") {
   const TemporaryFolder folder;
   const std::string eval = train(folder.path(), {"eval", "--help"}).out;
   CHECK_THAT(eval, ContainsSubstring("(parallel.replicas; default: the run's)") &&
-                       ContainsSubstring("(parallel.launch; default: the ") &&
+                       ContainsSubstring("(parallel.launch; default: the") &&
                        ContainsSubstring("--set dotted.key=value ") &&
                        !ContainsSubstring("default: all)"));
   CHECK_THAT(train(folder.path(), {"predict", "--help"}).out,
