@@ -158,9 +158,11 @@ void Reporter::count(std::int64_t samples, const std::vector<double>& own_second
   for (const watch::ToldRate& told : link_rates) {
     std::vector<double>& its = rates_[{told.from, told.to}];
     its.push_back(told.rate);
-    // So many of the last steps have told it.
-    keep_recent(its,
-                std::max(kLeastRates, kRecent / static_cast<std::size_t>(launch_.hosts.count - 1)));
+    // So many of the last steps have told it. A program may have launched on other hosts than its
+    // config says.
+    const auto others =
+        static_cast<std::size_t>(std::max<std::int64_t>(1, launch_.hosts.count - 1));
+    keep_recent(its, std::max(kLeastRates, kRecent / others));
   }
   if (std::ranges::count(own_seconds, 0) > 0) return;
   ++line_paces_;
