@@ -75,7 +75,7 @@ void ScheduleChoice::add_reductions(int levels, Candidates& all_reduce,
 
 const ScheduleChoice::Reductions& ScheduleChoice::at_once() const {
   if (!at_once_) {
-    at_once_.emplace();
+    at_once_ = Reductions{};
     add_reductions(all_levels(members_), at_once_->all_reduce, at_once_->reduce_scatter);
   }
   return *at_once_;

@@ -210,9 +210,11 @@ TEST_CASE("a replica that stands still ends the job when its time is over", "[fa
              ContainsSubstring("replica 3 on host 1 has not arrived: it is stopped by a signal") ||
                  ContainsSubstring(
                      "replica 3 on host 1 has arrived, but its process is stopped by a signal"));
+  // On a busy machine the stopped one's launcher may end the job before the others' time is over.
   CHECK_THAT(last_line(ended[0].err),
              ContainsSubstring(" can't be saved: a replica that has a part of it is late or lost; "
-                               "there is no checkpoint"));
+                               "there is no checkpoint") ||
+                 ContainsSubstring(" has been stopped by a signal for longer than 3000 ms"));
   CHECK(network.left_behind() == Lines{});
 }
 
