@@ -117,6 +117,16 @@ class AsUser {
   }
 };
 
+// While it lives, the folder is the working one.
+class InFolder {
+ public:
+  explicit InFolder(const fs::path& folder) { fs::current_path(folder); }
+  ~InFolder() { fs::current_path(before_); }
+
+ private:
+  fs::path before_ = fs::current_path();
+};
+
 }  // namespace
 
 TEST_CASE("a file of a Kubernetes Secret is a secret if nobody else may read it") {
@@ -138,9 +148,11 @@ TEST_CASE("a file of a Kubernetes Secret is a secret if nobody else may read it"
   REQUIRE(::chown(file.c_str(), 0, kFsGroup) == 0);
   CHECK_THAT(read_with(0440), ContainsSubstring("may be read by others"));  // by whom we don't know
   REQUIRE(::chmod(file.c_str(), 0440) == 0);
+  // The way to the folder may be closed to other users.
+  const InFolder reading(folder.path());
   const auto read_as = [&](::gid_t group) {
     const AsUser user(kUser, group);
-    return message_of<DataError>([&] { (void)Secret::read(file); });
+    return message_of<DataError>([&] { (void)Secret::read("volume/secret"); });
   };
   CHECK(read_as(kFsGroup) == "no error");
   CHECK_THAT(read_as(kFsGroup + 1), ContainsSubstring("may be read by others"));
