@@ -13,7 +13,7 @@ struct StopGrace {
   std::string longer{};  ///< what gives more time, for people; "" where nothing is known to
 };
 
-/// Whether a save that takes so long does not come to its end; none: not known.
+/// Whether SIGKILL would cut off a save that takes so long; none: its length is not known.
 [[nodiscard]] bool is_too_short(const StopGrace& grace, std::optional<double> save_s);
 
 /// What a run says when it is to stop: how long its last save took (none: not known) beside the

@@ -42,7 +42,7 @@ using Clock = HostLinks::Clock;
 using Peer = HostLinks::Peer;
 using std::chrono::milliseconds;
 
-// Of what is missing for no longer nobody needs to hear.
+// What is missing for a shorter time is not worth a line.
 constexpr milliseconds kMoment{2000};
 constexpr milliseconds kPauseBetweenTries{100};
 

@@ -83,7 +83,7 @@ int command_as_one_task(const std::string& name, std::vector<const char*> words,
   using engines::Engine;
   const auto engine = take_engine(words);
   const auto run = [&] { return command(static_cast<int>(words.size()), words.data()); };
-  // No others are met, and where they would be needs not be known.
+  // The command meets no other hosts: it does not matter that their meeting point is not known.
   const engines::Whereabouts where =
       whereabouts_of({.count = kNotGiven, .rank = kNotGiven, .rendezvous = "nowhere"}, engine);
   require(where.refusal.empty(), where.refusal);

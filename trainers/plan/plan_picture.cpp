@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kWidth = 340, kHeight = 210;                       // of a panel
 constexpr double kLeft = 64, kTop = 28, kBottom = 40, kRight = 24;  // around its axes
-// Of stages 0 to 3: told apart by people who see colours otherwise, on light and dark grounds.
+// The colours of stages 0 to 3, which colour-blind readers can tell apart, on light and dark.
 constexpr std::array kColours{"#0072b2", "#e69f00", "#009e73", "#cc79a7"};
 
 // A value by the number of hosts, with a logarithmic or linear axis from 0 to 1.

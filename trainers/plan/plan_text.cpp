@@ -44,7 +44,7 @@ std::vector<std::string> cells_of(const PlannedJob& job) {
   return cells;
 }
 
-// Whether the measured steps are those of a host that does nothing else.
+// Warns if other programs had the cores while the steps were measured.
 std::string disturbance_text(const StepProfile& own) {
   constexpr double kMuch = 0.1;
   if (own.waited < kMuch) return "";

@@ -121,7 +121,7 @@ class Link : private NonCopyable {
                                             std::chrono::milliseconds timeout,
                                             const std::optional<JobId>& job = std::nullopt);
 
-/// How a launcher looks for that of its job that listens.
+/// How a launcher looks for its job's host 0, which listens.
 struct Search {
   std::chrono::milliseconds timeout{};
   std::string job_name{};           ///< as the Listener's
