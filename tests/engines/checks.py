@@ -1,6 +1,7 @@
 """The table of checks."""
 
 import dataclasses
+import random
 import subprocess
 import typing
 
@@ -14,27 +15,28 @@ SHIPPED = ROOT / "configs/cluster"
 class Check:
     engine: str
     name: str
-    is_short: bool
+    kind: str  # short, stops or ""
     function: typing.Callable
 
 
 CHECKS = []
 
 
-def check(engine, name, is_short=False):
+def check(engine, name, kind=""):
     """Puts a function into the table. It gets a Lab, and raises Failed."""
     def put(function):
-        CHECKS.append(Check(engine, name, is_short, function))
+        CHECKS.append(Check(engine, name, kind, function))
         return function
     return put
 
 
 class Lab:
-    """What a check has: the cluster, and a folder of its own."""
+    """What a check has: the cluster, a folder of its own, and what it draws at random."""
 
-    def __init__(self, cluster, folder):
+    def __init__(self, cluster, folder, seed):
         self.cluster = cluster
         self.folder = folder
+        self.random = random.Random(seed)
         self.started = []
 
     def training(self, flags, name="job"):

@@ -78,7 +78,9 @@ class Cluster:
         self._script("ssh", SSH.format(folder=folder))
         here = pathlib.Path(__file__).parent
         self._script("torchrun", f"#!/bin/bash\nexec {sys.executable} {here}/torchrun.py \"$@\"\n")
-        for name in [name for name in os.environ if name.startswith(("SLURM_", "LOCKSTEP_", "OMPI_", "PMIX_"))]:
+        # Nor what makes this user's numbers others than those of a login on another node.
+        others = ("SLURM_", "LOCKSTEP_", "OMPI_", "PMIX_", "OPENBLAS_", "OMP_")
+        for name in [name for name in os.environ if name.startswith(others)]:
             del os.environ[name]
         os.environ.update(
             HOME=str(folder / "home"), TMPDIR=str(folder / "tmp"), SLURM_CONF=str(folder / "slurm.conf"),
@@ -88,7 +90,7 @@ class Cluster:
         self._connect()
 
     def _script(self, name, text):
-        file = self.folder / "bin" / name
+        file = self.folder / "bin" / name  # an absolute name stays
         file.write_text(text)
         file.chmod(0o755)
 
@@ -133,6 +135,20 @@ class Cluster:
         finally:
             for node, device in ends:
                 run(*self.on(node), "tc", "qdisc", "del", "dev", device, "root")
+
+    @contextlib.contextmanager
+    def slow_disk(self, seconds):
+        """Trainings that start meanwhile wait so long whenever they wait for the disk."""
+        slow = self.folder / f"slow-{seconds}"
+        slow.mkdir(exist_ok=True)
+        self._script(slow / "train", f"#!/bin/bash\nexec strace -D -f --seccomp-bpf -qqq -o /dev/null -e trace=fsync "
+                     f"-e inject=fsync:delay_enter={seconds}s {self.folder}/bin/train \"$@\"\n")
+        path = os.environ["PATH"]
+        os.environ["PATH"] = f"{slow}:{path}"
+        try:
+            yield
+        finally:
+            os.environ["PATH"] = path
 
     def processes(self, node=None, name=None):
         """Those on a node, or of a name."""

@@ -1,16 +1,46 @@
 """Checks under Open MPI: configs/cluster/mpirun.sh from node0, with tasks on all nodes."""
 
+import functools
+import os
 import signal
 
 from checks import SHIPPED, check
 from cluster import run
 from on_slurm import wait_for
-from training import EXAMPLE, LONG, PERCEPTRON
+from stopping import OFTEN, cut_off, stop_often, stop_once
+from training import EXAMPLE, PERCEPTRON
 
 MPIRUN = ["bash", SHIPPED / "mpirun.sh"]
 
 
-@check("mpi", "mpirun trains the example with the bits of one host", is_short=True)
+class Signalled:
+    """A signal to mpirun."""
+
+    def __init__(self, lab, training, number=signal.SIGTERM):
+        self.lab = lab
+        self.training = training
+        self.number = number
+
+    def start(self):
+        self.job = self.lab.start(self.training, *MPIRUN, *self.training.flags)
+
+    def stop(self):
+        self.job.send_signal(self.number)
+        self.lab.end(self.job, status=None)
+
+    def end(self):
+        self.lab.end(self.job)
+
+
+class Plain(Signalled):
+    """mpirun by hand, with what it does by default."""
+
+    def start(self):
+        self.job = self.lab.start(self.training, "mpirun", "--hostfile", os.environ["HOSTFILE"], "-N", 1, "--bind-to", "none",
+                                  "train", *self.training.flags, "--resume", "auto")
+
+
+@check("mpi", "mpirun trains the example with the bits of one host", kind="short")
 def example(lab):
     training = lab.training(EXAMPLE)
     lab.end(lab.start(training, *MPIRUN, *training.flags))
@@ -34,24 +64,21 @@ def under_slurm(lab):
     training.check_end(hosts=2)
 
 
-def check_signal(lab, number):
-    training = lab.training(LONG)
-    with lab.cluster.slow_cables():
-        job = lab.start(training, *MPIRUN, *training.flags)
-        training.wait_for_step()
-        job.send_signal(number)
-        lab.end(job, status=None)
-        training.check_stopped()
-    lab.end(lab.start(training, *MPIRUN, *training.flags))
-    training.check_went_on()
-    training.check_end(hosts=2)
-
-
 @check("mpi", "TERM to mpirun: a checkpoint, from which the same command goes on")
 def terminated(lab):
-    check_signal(lab, signal.SIGTERM)
+    stop_once(lab, Signalled)
 
 
 @check("mpi", "USR1 to mpirun: a checkpoint, from which the same command goes on")
 def asked(lab):
-    check_signal(lab, signal.SIGUSR1)
+    stop_once(lab, functools.partial(Signalled, number=signal.SIGUSR1))
+
+
+@check("mpi", OFTEN % "TERMs to mpirun", kind="stops")
+def often_terminated(lab):
+    stop_often(lab, Signalled)
+
+
+@check("mpi", "mpirun's second is too short for a save: the run says so, and goes on from the checkpoint before", kind="stops")
+def cut_off_by_mpirun(lab):
+    cut_off(lab, Plain, disk_s=1.5)

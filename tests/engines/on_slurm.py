@@ -6,6 +6,7 @@ import signal
 
 from checks import SHIPPED, check
 from cluster import run
+from stopping import OFTEN, cut_off, stop_often, stop_once
 from training import EXAMPLE, LONG, PERCEPTRON
 from waiting import Failed, wait_until
 
@@ -38,7 +39,46 @@ def wait_for(job, *states, seconds=90):
     wait_until(f"job {job} is {' or '.join(states)}", is_there, seconds, pause=0.1)
 
 
-@check("slurm", "srun trains the example with the bits of one host", is_short=True)
+class Cancelled:
+    """A batch job, by scancel: the next one goes on."""
+
+    def __init__(self, lab, training):
+        self.lab = lab
+        self.training = training
+
+    def start(self):
+        self.job = submit(self.lab, self.training)
+
+    def stop(self):
+        run("scancel", self.job)
+        wait_for(self.job, "CANCELLED")
+        wait_until("nothing of the job still runs", lambda: not any(
+            self.lab.cluster.processes(name=name) for name in ("srun", "train")), 30)
+
+    def end(self):
+        wait_for(self.job, "COMPLETED")
+
+
+class Requeued:
+    """A batch job, by scontrol: it is queued again."""
+
+    def __init__(self, lab, training):
+        self.job = None
+        self.submit = lambda: submit(lab, training)
+
+    def start(self):
+        self.job = self.job or self.submit()
+        wait_for(self.job, "RUNNING")
+
+    def stop(self):
+        run("scontrol", "requeue", self.job)
+        wait_for(self.job, "PENDING")
+
+    def end(self):
+        wait_for(self.job, "COMPLETED")
+
+
+@check("slurm", "srun trains the example with the bits of one host", kind="short")
 def example(lab):
     training = lab.training(EXAMPLE)
     lab.end(lab.start(training, *SRUN, "train", *training.flags))
@@ -81,33 +121,14 @@ def two_steps(lab):
         training.check_end(hosts=2)
 
 
-@check("slurm", "scancel ends with a checkpoint, from which the same sbatch goes on", is_short=True)
+@check("slurm", "scancel ends with a checkpoint, from which the same sbatch goes on", kind="short")
 def cancelled(lab):
-    training = lab.training(LONG)
-    with lab.cluster.slow_cables():
-        job = submit(lab, training)
-        training.wait_for_step()
-        run("scancel", job)
-        wait_for(job, "CANCELLED")
-        wait_until("the job's steps have ended", lambda: training.stops(), 10)
-    training.check_stopped()
-    wait_for(submit(lab, training), "COMPLETED")
-    training.check_went_on()
-    training.check_end(hosts=2)
+    stop_once(lab, Cancelled)
 
 
 @check("slurm", "a job that is queued again goes on")
 def requeued(lab):
-    training = lab.training(LONG)
-    with lab.cluster.slow_cables():
-        job = submit(lab, training)
-        training.wait_for_step()
-        run("scontrol", "requeue", job)
-        wait_for(job, "PENDING")
-        training.check_stopped()
-    wait_for(job, "COMPLETED")
-    training.check_went_on()
-    training.check_end(hosts=2)
+    stop_once(lab, Requeued)
 
 
 @check("slurm", "a warning before the time limit: a checkpoint, and the job queues itself again")
@@ -196,3 +217,18 @@ def killed(lab):
     if not training.resumptions():
         raise Failed("it has not gone on from a checkpoint")
     training.check_end(hosts=2)
+
+
+@check("slurm", OFTEN % "scancels", kind="stops")
+def often_cancelled(lab):
+    stop_often(lab, Cancelled)
+
+
+@check("slurm", OFTEN % "requeues", kind="stops")
+def often_requeued(lab):
+    stop_often(lab, Requeued)
+
+
+@check("slurm", "KillWait is too short for a save: the run says so, and goes on from the checkpoint before", kind="stops")
+def cut_off_by_slurm(lab):
+    cut_off(lab, Cancelled, disk_s=4)

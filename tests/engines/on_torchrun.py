@@ -2,8 +2,10 @@
 
 import os
 import signal
+import time
 
 from checks import SHIPPED, check
+from stopping import OFTEN, cut_off, gap, stop_often, stop_once
 from training import EXAMPLE, LONG, PERCEPTRON
 from waiting import Failed, wait_until
 
@@ -19,6 +21,38 @@ def start(lab, training, node, hosts="2"):
 
 def start_both(lab, training, hosts="2"):
     return [start(lab, training, node, hosts) for node in (0, 1)]
+
+
+class Terminated:
+    """TERM to both agents."""
+
+    def __init__(self, lab, training):
+        self.lab = lab
+        self.training = training
+
+    def start(self):
+        self.agents = start_both(self.lab, self.training)
+
+    def stop(self):
+        for agent in self.lab.random.sample(self.agents, 2):
+            agent.terminate()
+            gap(self.lab)
+        self.end(status=None)
+
+    def end(self, status=0):
+        for agent in self.agents:
+            self.lab.end(agent, status)
+
+
+class Interrupted(Terminated):
+    """Ctrl-C where one agent runs, and later where the other does, unless that has ended itself."""
+
+    def stop(self):
+        for agent in reversed(self.agents):
+            if agent.poll() is None:
+                os.killpg(agent.pid, signal.SIGINT)
+            self.lab.end(agent, status=None)
+            time.sleep(6)  # each looks every 5 seconds whether what it has started has ended
 
 
 def launcher(lab, agent):
@@ -46,6 +80,16 @@ def perceptron(lab):
     for agent in start_both(lab, training):
         lab.end(agent)
     training.check_end(hosts=2)
+
+
+@check("torchrun", "TERM to the agents: a checkpoint, from which the same command goes on")
+def terminated(lab):
+    stop_once(lab, Terminated)
+
+
+@check("torchrun", "Ctrl-C to one agent, later to the other: a checkpoint, from which the same command goes on")
+def interrupted(lab):
+    stop_once(lab, Interrupted)
 
 
 @check("torchrun", "a worker is killed: the agents start all again, and they go on")
@@ -98,3 +142,13 @@ def node_lost(lab):
     if not training.resumptions():
         raise Failed("it has not gone on from a checkpoint")
     training.check_end(hosts=1)
+
+
+@check("torchrun", OFTEN % "TERMs to the agents", kind="stops")
+def often_terminated(lab):
+    stop_often(lab, Terminated)
+
+
+@check("torchrun", "its 30 s are too short for a save: the run says so, and goes on from the checkpoint before", kind="stops")
+def cut_off_by_agents(lab):
+    cut_off(lab, Terminated, disk_s=10)

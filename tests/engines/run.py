@@ -4,9 +4,12 @@ import argparse
 import contextlib
 import os
 import pathlib
+import secrets
 import signal
+import subprocess
 import sys
 import time
+import traceback
 
 from checks import CHECKS, Lab
 from cluster import Cluster
@@ -20,22 +23,26 @@ import on_kubernetes  # noqa: F401, isort: skip
 
 def picked(words):
     def is_picked(check):
-        return all(word == check.engine or word == "short" and check.is_short or word in check.name for word in words)
+        if check.kind == "stops" and "stops" not in words:
+            return False
+        return all(word in (check.engine, check.kind) or word in check.name for word in words)
     return [check for check in CHECKS if is_picked(check)]
 
 
 def kill_trainings(cluster):
-    """Those that outlive their check."""
+    """Those that outlive their check, and jobs that would start them later."""
+    if cluster.slurm:
+        subprocess.run(["scancel", "--user=root"], capture_output=True)
     for pid in cluster.processes(name="train"):
         with contextlib.suppress(ProcessLookupError):  # it has just ended
             os.kill(pid, signal.SIGKILL)
 
 
-def passes(check, cluster, folder):
+def passes(check, cluster, folder, seed):
     """Runs a check, and prints its line."""
     begin = time.monotonic()
     folder.mkdir(parents=True)
-    lab = Lab(cluster, folder)
+    lab = Lab(cluster, folder, seed)
     problem = None
     try:
         if check.engine == "slurm":
@@ -44,6 +51,8 @@ def passes(check, cluster, folder):
         wait_until("nothing of the training still runs", lambda: not cluster.processes(name="train"), 10)
     except Failed as failed:
         problem = failed
+    except Exception:  # the check is wrong, and the others go on
+        problem = traceback.format_exc()
     kill_trainings(cluster)
     for process in lab.started:
         if process.poll() is None:
@@ -61,21 +70,24 @@ def main():
     parser.add_argument("--train", type=pathlib.Path, help="the program, where it is not to be built")
     parser.add_argument("--times", type=int, default=1, help="how often each check runs")
     parser.add_argument("-l", action="store_true", help="list the checks")
-    parser.add_argument("words", nargs="*", help="which checks: an engine, short, or words of their names")
+    parser.add_argument("words", nargs="*", help="which checks: an engine, short, stops, or words of their names")
     arguments = parser.parse_args()
     checks = picked(arguments.words)
     if arguments.l or not checks:
-        for check in checks or CHECKS:
-            print(f"{check.engine:<11}{check.name}{' (short)' if check.is_short else ''}")
+        for check in checks if arguments.words and checks else CHECKS:
+            print(f"{check.engine:<11}{check.name}{f' ({check.kind})' if check.kind else ''}")
         return 0 if checks else f"tests/engines.sh: no check is called {' '.join(arguments.words)}; these there are"
     begin = time.monotonic()
+    seed = os.environ.get("LOCKSTEP_SEED") or secrets.randbelow(10**6)
+    if any(check.kind == "stops" for check in checks):
+        print(f"stops: LOCKSTEP_SEED={seed}", flush=True)
     cluster = Cluster(arguments.folder, arguments.train.resolve())
     failed = []
     for time_ in range(arguments.times):
         if arguments.times > 1:
             print(f"== {time_ + 1} of {arguments.times}", flush=True)
         for number, check in enumerate(checks):
-            if not passes(check, cluster, arguments.folder / f"checks/{time_}/{number}"):
+            if not passes(check, cluster, arguments.folder / f"checks/{time_}/{number}", f"{seed} {check.name} {time_}"):
                 failed.append(f"{check.engine}: {check.name}")
     count = len(checks) * arguments.times
     print(f"{count - len(failed)} of {count} checks passed, in {time.monotonic() - begin:.0f} s" +

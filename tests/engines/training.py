@@ -43,7 +43,7 @@ class Training:
         """The last one that is logged."""
         file = self.output / "metrics.jsonl"
         lines = file.read_text().splitlines() if file.exists() else []
-        return max((json.loads(line)["step"] for line in lines if line.endswith("}")), default=0)
+        return next((json.loads(line)["step"] for line in reversed(lines) if line.endswith("}")), 0)
 
     def wait_for_step(self, step=20, seconds=60):
         def is_there():
@@ -61,14 +61,18 @@ class Training:
     def resumptions(self):
         return [int(step) for step in re.findall(r"going on after step (\d+) ", self.said())]
 
+    def checkpoints(self):
+        """Their steps."""
+        return sorted(int(folder.name[5:]) for folder in (self.output / "checkpoints").glob("step-*"))
+
     def check_stopped(self):
         """It has ended with a checkpoint of the last step."""
         if not self.stops():
             raise Failed("it has not stopped with a checkpoint")
         last, step = self.stops()[-1], self.step()
-        if last != step or not (self.output / f"checkpoints/step-{last:08}/manifest.json").exists():
+        if last != step or last not in self.checkpoints():
             raise Failed(f"it says that it has stopped after step {last}; the last one logged is {step}, its checkpoints "
-                         f"{sorted(file.name for file in (self.output / 'checkpoints').iterdir())}")
+                         f"are those of {self.checkpoints()}")
 
     def check_went_on(self):
         """It has gone on from where it had stopped."""
