@@ -18,7 +18,7 @@ namespace {
 constexpr int kSmallMessages = 8;
 // Messages grow until one takes so long, and so many latencies: switches let the first bytes pass
 // faster than those that follow.
-constexpr double kLongEnough = 16e-3;
+constexpr double kLongEnough = 32e-3;
 constexpr double kManyLatencies = 8;
 constexpr std::size_t kFirst = std::size_t{64} << 10;
 constexpr std::size_t kLargest = std::size_t{4} << 20;

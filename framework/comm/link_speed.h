@@ -29,7 +29,7 @@ class Communicator;
 
 /// Measures how fast the links of `group`, which has one replica on each host, are while all of
 /// them are in use: each replica sends to the next one. The slowest counts. All replicas call this
-/// and get the same. Takes about 40 latencies and 30 ms, longer on links below 100 Mbit/s.
+/// and get the same. Takes about 40 latencies and up to 0.15 s, longer on links below 1 Gbit/s.
 [[nodiscard]] LinkSpeed measure_links(Communicator& group);
 
 }  // namespace lockstep::comm

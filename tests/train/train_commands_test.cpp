@@ -268,7 +268,7 @@ TEST_CASE("train eval refuses what is not of data or parallel, and what it can't
          "--set model.hidden=[9]: train eval takes keys of data and parallel; the model is the "
          "checkpoint's");
   refuse({latest, "--replicas", "0"},
-         "--replicas 0: parallel.replicas: must be from 1 to 1024, is 0");
+         "--replicas 0: parallel.replicas: must be from 1 to 16384, is 0");
   const Ended example = train(run.folder.path(), {"--config", config_file("pmean_linear.yaml"),
                                                   "--quiet", "--output", "example"});
   REQUIRE(example.status == 0);

@@ -74,7 +74,10 @@ TEST_CASE("flags that are not understood are refused") {
        "--set trainer.epochs=2: trainer.epochs: not together with trainer.steps (--set "
        "trainer.steps=5): keep one of them"},
       {{"--config", config, "--replicas", "0"},
-       "--replicas 0: parallel.replicas: must be from 1 to 1024, is 0"},
+       "--replicas 0: parallel.replicas: must be from 1 to 16384, is 0"},
+      {{"--config", config, "--replicas", "1025"},
+       "--replicas 1025: parallel.replicas: a host runs at most 1024 of them, and 1025 would run on "
+       "this one"},
       {{"--config", config, "--launch", "thread"},
        "--launch thread: parallel.launch: must be one of processes, threads, is 'thread' (did you "
        "mean 'threads'?)"},
@@ -85,7 +88,7 @@ TEST_CASE("flags that are not understood are refused") {
       {{"--config", config, "--set", "optimizer.lrr=1"},
        "--set optimizer.lrr=1: unknown key 'lrr' in optimizer (did you mean 'lr'?)"},
       {{"--config", config, "--replicas", "0", "--set", "optimizer.lr=-1"},
-       "--replicas 0: parallel.replicas: must be from 1 to 1024, is 0\n"
+       "--replicas 0: parallel.replicas: must be from 1 to 16384, is 0\n"
        "--set optimizer.lr=-1: optimizer.lr: must be greater than 0, is -1"},
       {{"--config", config, "--output", ""}, "--output: the folder's name is empty"},
   };

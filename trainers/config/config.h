@@ -16,6 +16,9 @@
 
 namespace lockstep {
 
+inline constexpr std::int64_t kMostReplicas = 16'384;
+inline constexpr std::int64_t kMostReplicasOfHost = 1024;  ///< more are a slip of the pen
+
 /// A job for `train`; config_table() says what each value means. Options that don't belong to the
 /// chosen model, data set, optimizer or schedule have their defaults. What launch() and ZeroTrainer
 /// take is in their own structs, in whatever section a key stands.

@@ -27,8 +27,9 @@ bool is_identifier(const std::string& text) {
 const Rule<std::string> kIdentifier{"1 to 100 letters, digits and _, and begin with no digit",
                                     is_identifier,
                                     {"_a1", "1a", "größe"}};
-const Rule<std::int64_t> kReplicas = from_to<std::int64_t>(1, 1024);
-const Rule<std::int64_t> kUpToReplicas = from_to<std::int64_t>(0, 1024);
+const Rule<std::int64_t> kReplicas = from_to<std::int64_t>(1, kMostReplicas);
+const Rule<std::int64_t> kUpToReplicas = from_to<std::int64_t>(0, kMostReplicas);
+const Rule<std::int64_t> kThreads = from_to<std::int64_t>(0, kMostReplicasOfHost);
 
 // A millisecond at least, and within 64 bits in any unit of time.
 const Rule<double> kTimeout = from_to(0.001, 1e6);
@@ -80,7 +81,7 @@ ConfigKeys parallel_keys(LaunchOptions& launch, ZeroOptions& zero) {
        kMayChange},
       {"backend", one_of(launch.backend, {"auto", "gloo"}),
        "how replicas exchange bytes; auto: in memory that they share", kMayChange},
-      {"threads_per_replica", number(launch.threads_per_replica, kUpToReplicas),
+      {"threads_per_replica", number(launch.threads_per_replica, kThreads),
        "math threads; 0: the host's cores (or CPU quota) / replicas, at least 1"},
       {"timeout_s", seconds(launch.timeout, kTimeout), "seconds that a replica waits for another",
        kMayChange},

@@ -292,7 +292,7 @@ class HostsPlan {
     return "";
   }
 
-  static constexpr double kMeasured = 0.03;     // seconds of measuring the links
+  static constexpr double kMeasured = 0.15;     // seconds of measuring the links, at most
   static constexpr std::size_t kOwnFiles = 64;  // that a launcher has beside its links
 
   Config config_;
@@ -307,14 +307,14 @@ class HostsPlan {
 }  // namespace
 
 void check_request(const PlanRequest& request) {
-  constexpr std::int64_t kMostHosts = 16'384;
   require(!request.hosts.empty(), "a plan needs numbers of hosts");
   for (const std::int64_t hosts : request.hosts) {
-    require(hosts >= 1 && hosts <= kMostHosts, "numbers of hosts are from 1 to ", kMostHosts,
+    require(hosts >= 1 && hosts <= kMostReplicas, "numbers of hosts are from 1 to ", kMostReplicas,
             ", not ", hosts);
   }
-  require(request.host_replicas >= 1 && request.host_replicas <= 1024,
-          "replicas of a host are from 1 to 1024, not ", request.host_replicas);
+  require(request.host_replicas >= 1 && request.host_replicas <= kMostReplicasOfHost,
+          "replicas of a host are from 1 to ", kMostReplicasOfHost, ", not ",
+          request.host_replicas);
   for (const int stage : request.stages) {
     require(kStageRule.holds(stage), "ZeRO stages are 0 to 3, not ", stage);
   }

@@ -49,6 +49,7 @@ class JobCheck {
         batch_(options_.batch_size * options_.replicas) {}
 
   void check_all() {
+    check_replicas();
     check_accumulate();
     if (check_drop_last()) {
       check_warmup();
@@ -102,6 +103,15 @@ class JobCheck {
       report("model.init_from_except", "nothing of the model matches the pattern '", pattern,
              "'; it has ", listed(names));
     }
+  }
+
+  void check_replicas() {
+    const HostOptions& hosts = config_.launch.hosts;
+    const std::int64_t own =
+        hosts.replicas > 0 ? hosts.replicas : ceil_div(options_.replicas, hosts.count);
+    if (own <= kMostReplicasOfHost) return;
+    report("parallel.replicas", "a host runs at most ", kMostReplicasOfHost, " of them, and ", own,
+           " would run on this one");
   }
 
   // Microbatches without a sample cost as much as others: far too many of them look like a hang.
