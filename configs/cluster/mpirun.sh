@@ -2,9 +2,15 @@
 # Open MPI: trains on the hosts of the file hostfile.
 #   1. Write your hosts into hostfile, first the one where you are. They share your home folder, and ssh to them asks nothing.
 #   2. bash mpirun.sh --config mlp.yaml --output runs/mlp
-#   3. killall -q -USR1 mpirun prterun ends it with a checkpoint; the same command goes on from there. (Open MPI 5's mpirun is
-#      called prterun once it runs.)
-# Ctrl-C or TERM do so, too: Open MPI 4 hands them on after so many seconds (without this: 1), and after as many again it kills.
-# Open MPI 5 always kills after a quarter of a second.
-export OMPI_MCA_odls_base_sigkill_timeout=5
-exec mpirun --hostfile "${HOSTFILE-$(dirname "$0")/hostfile}" -N 1 --bind-to none train "$@" --resume auto
+#   3. Ctrl-C, or TERM to it, ends it with a checkpoint; the same command goes on from there.
+# On these signals mpirun kills all hosts after a second, or a quarter of one: too soon for a checkpoint. On USR1 it does not. It
+# has a session of its own, which Ctrl-C does not reach.
+setsid mpirun --hostfile "${HOSTFILE-$(dirname "$0")/hostfile}" -N 1 --bind-to none train "$@" --resume auto &
+stop() {
+  stopped=yes
+  kill -USR1 $!
+}
+trap stop TERM INT HUP
+# A signal ends wait, too: then it waits again.
+until stopped=; wait $!; status=$?; [[ ! $stopped ]]; do :; done
+exit $status

@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+import signal
 import subprocess
 import typing
 
@@ -45,10 +46,12 @@ class Lab:
         return Training(folder, flags)
 
     def start(self, training, *words, node=0):
-        """Starts a command that trains, with its output in the training's log."""
+        """Starts a command that trains, with its output in the training's log. It takes Ctrl-C, as in a terminal: this process
+        runs in the background of a script."""
         with open(training.log, "a") as log:
             process = subprocess.Popen([*self.cluster.on(node), *map(str, words)], stdout=log, stderr=log,
-                                       stdin=subprocess.DEVNULL, start_new_session=True)
+                                       stdin=subprocess.DEVNULL, start_new_session=True,
+                                       preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         self.started.append(process)
         training.starters.append(process)
         return process

@@ -13,8 +13,8 @@ from training import EXAMPLE, PERCEPTRON
 MPIRUN = ["bash", SHIPPED / "mpirun.sh"]
 
 
-class Signalled:
-    """A signal to mpirun."""
+class Shipped:
+    """mpirun.sh, and a signal to it and what is in its group, as Ctrl-C comes to them."""
 
     def __init__(self, lab, training, number=signal.SIGTERM):
         self.lab = lab
@@ -25,19 +25,23 @@ class Signalled:
         self.job = self.lab.start(self.training, *MPIRUN, *self.training.flags)
 
     def stop(self):
-        self.job.send_signal(self.number)
+        os.killpg(self.job.pid, self.number)
         self.lab.end(self.job, status=None)
 
     def end(self):
         self.lab.end(self.job)
 
 
-class Plain(Signalled):
-    """mpirun by hand, with what it does by default."""
+class Plain(Shipped):
+    """mpirun by hand, with what it does by default, and a signal to it alone."""
 
     def start(self):
         self.job = self.lab.start(self.training, "mpirun", "--hostfile", os.environ["HOSTFILE"], "-N", 1, "--bind-to", "none",
                                   "train", *self.training.flags, "--resume", "auto")
+
+    def stop(self):
+        self.job.send_signal(self.number)
+        self.lab.end(self.job, status=None)
 
 
 @check("mpi", "mpirun trains the example with the bits of one host", kind="short")
@@ -64,21 +68,26 @@ def under_slurm(lab):
     training.check_end(hosts=2)
 
 
-@check("mpi", "TERM to mpirun: a checkpoint, from which the same command goes on")
+@check("mpi", "TERM to mpirun.sh: a checkpoint, from which the same command goes on")
 def terminated(lab):
-    stop_once(lab, Signalled)
+    stop_once(lab, Shipped)
+
+
+@check("mpi", "Ctrl-C in mpirun.sh: a checkpoint, from which the same command goes on")
+def interrupted(lab):
+    stop_once(lab, functools.partial(Shipped, number=signal.SIGINT))
 
 
 @check("mpi", "USR1 to mpirun: a checkpoint, from which the same command goes on")
 def asked(lab):
-    stop_once(lab, functools.partial(Signalled, number=signal.SIGUSR1))
+    stop_once(lab, functools.partial(Plain, number=signal.SIGUSR1))
 
 
-@check("mpi", OFTEN % "TERMs to mpirun", kind="stops")
+@check("mpi", OFTEN % "TERMs to mpirun.sh", kind="stops")
 def often_terminated(lab):
-    stop_often(lab, Signalled)
+    stop_often(lab, Shipped)
 
 
-@check("mpi", "mpirun's second is too short for a save: the run says so, and goes on from the checkpoint before", kind="stops")
+@check("mpi", "mpirun's second or less is too short for a save: the run says so, and goes on from the checkpoint before", kind="stops")
 def cut_off_by_mpirun(lab):
     cut_off(lab, Plain, disk_s=1.5)
