@@ -11,7 +11,8 @@ import sys
 
 from waiting import Failed, wait_until
 
-NODES = 2
+NODES = 4
+OF_SLURM = 2  # the first of them, also of mpirun's hostfile
 
 # No systemd, no control groups, no accounting. What a version does not know, or has as its default, is left out.
 SLURM_CONF = """\
@@ -98,7 +99,7 @@ class Cluster:
         """node0 is a switch, too, to which the others are plugged."""
         hosts = self.folder / "hosts"
         hosts.write_text("127.0.0.1 localhost\n" + "".join(f"10.77.0.{k + 1} node{k}\n" for k in range(NODES)))
-        (self.folder / "hostfile").write_text("".join(f"node{k} slots=1\n" for k in range(NODES)))
+        (self.folder / "hostfile").write_text("".join(f"node{k} slots=1\n" for k in range(OF_SLURM)))
         set_up = "mount --bind {hosts} /etc/hosts; mount -t tmpfs tmpfs /dev/shm; hostname node{k}; ip link set lo up"
         run("bash", "-ec", set_up.format(hosts=hosts, k=0))
         run("bash", "-ec", "ip link add eth0 type bridge; ip address add 10.77.0.1/24 dev eth0; ip link set eth0 up")
@@ -177,7 +178,7 @@ class Cluster:
         """All of it, or what is missing: nodes that had crashed come back."""
         if not self.slurm:
             self._start_controller()
-        for node in range(NODES):
+        for node in range(OF_SLURM):
             if f"node{node}" not in self.slurm:
                 self.slurm[f"node{node}"] = self._daemon(f"slurmd-{node}", *self.on(node), "slurmd", "-D")
                 subprocess.run(["scontrol", "update", f"NodeName=node{node}", "State=RESUME"], capture_output=True)
@@ -187,7 +188,7 @@ class Cluster:
         key = self.folder / "munge.key"
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o400)
-        (self.folder / "slurm.conf").write_text(SLURM_CONF.format(folder=self.folder, last=NODES - 1))
+        (self.folder / "slurm.conf").write_text(SLURM_CONF.format(folder=self.folder, last=OF_SLURM - 1))
         major, minor = map(int, re.search(r"(\d+)\.(\d+)", run("slurmd", "-V")).groups())
         if (major, minor) >= (23, 11):  # those before look for control groups only where a plugin needs them
             (self.folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
@@ -204,7 +205,7 @@ class Cluster:
                 if daemon.poll() is not None:
                     raise Failed(f"Slurm's daemon {name} has ended:\n" + self.tail_of_daemons())
             states = subprocess.run(["sinfo", "-h", "-N", "-p", "main", "-o", "%T"], capture_output=True, text=True).stdout
-            return states.split() == ["idle"] * NODES
+            return states.split() == ["idle"] * OF_SLURM
         wait_until("all nodes are idle", all_idle, 60)
 
     def tail_of_daemons(self):

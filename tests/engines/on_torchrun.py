@@ -144,6 +144,27 @@ def node_lost(lab):
     training.check_end(hosts=1)
 
 
+@check("torchrun", "up to four agents come and go: all go on each time, with as many replicas")
+def four_agents(lab):
+    training = lab.training(LONG)
+
+    def wait_for_hosts(count):
+        wait_until(f"replicas are on {count} hosts", lambda: f"4 replicas on {count} hosts" in training.said(), 90)
+        training.wait_for_step(training.step() + 10)
+
+    with lab.cluster.slow_cables():
+        agents = [start(lab, training, node, "1:4") for node in (0, 1)]
+        wait_for_hosts(2)
+        agents += [start(lab, training, node, "1:4") for node in (2, 3)]
+        wait_for_hosts(4)
+        for pid in (launcher(lab, agents[2]), agents[2].pid):
+            os.kill(pid, signal.SIGKILL)
+        wait_for_hosts(3)
+    for node in (0, 1, 3):
+        lab.end(agents[node])
+    training.check_end(hosts=3)
+
+
 @check("torchrun", OFTEN % "TERMs to the agents", kind="stops")
 def often_terminated(lab):
     stop_often(lab, Terminated)
