@@ -6,5 +6,6 @@
 # A host that comes may count as a restart on the others. With PyTorch 2.6 it comes in vain while agents share a store with what
 # they start: it is not told where that is. train does not need it.
 export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
+# Without --redirects and --tee, which here change nothing, torchrun 1.13 fails on Python 3.11, as Debian 12 has them.
 exec torchrun --nnodes="$1" --nproc_per_node=1 --no_python --rdzv_backend=c10d --rdzv_endpoint="$2" --rdzv_id=train \
-  --max_restarts=10 train "${@:3}" --resume auto
+  --max_restarts=10 --redirects=1:1 --tee=1:1 train "${@:3}" --resume auto

@@ -41,14 +41,14 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE PriorityTier=1 GraceTi
 PartitionName=urgent Nodes=ALL MaxTime=INFINITE PriorityTier=2 PreemptMode=OFF
 """
 
-# As ssh: a command on another node, in the shell of a login there. mpirun starts its daemons by it.
+# As ssh: a command on another node, in the shell of a login there, whose PATH is the system's. mpirun starts its daemons by it.
 SSH = """\
 #!/bin/bash
 while [[ $1 == -* ]]; do shift; done
 node=$1
 shift
 exec nsenter --target "$(cat "{folder}/$node.pid")" --net --uts --mount --root --wd="$HOME" \\
-  env -i HOME="$HOME" PATH="$PATH" TMPDIR="$TMPDIR" bash -c "$*"
+  env -i HOME="$HOME" PATH=/usr/local/bin:/usr/bin:/bin TMPDIR="$TMPDIR" bash -c "$*"
 """
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import shutil
 import signal
 
 from checks import SHIPPED, check
@@ -37,7 +38,7 @@ class Plain(Shipped):
 
     def start(self):
         self.job = self.lab.start(self.training, "mpirun", "--hostfile", os.environ["HOSTFILE"], "-N", 1, "--bind-to", "none",
-                                  "train", *self.training.flags, "--resume", "auto")
+                                  shutil.which("train"), *self.training.flags, "--resume", "auto")
 
     def stop(self):
         self.job.send_signal(self.number)

@@ -1,5 +1,4 @@
-"""torchrun, also where only Debian's PyTorch is: with Python 3.11 its 1.13 fails to read its own default, and its 2.6 asks for
-a library that Debian has built it without."""
+"""torchrun, also where only Debian's PyTorch is: its 2.6 asks for a library that Debian has built it without."""
 
 import torch.distributed
 
@@ -12,9 +11,6 @@ class TCPStore(torch.distributed.TCPStore):
 if "use_libuv" in torch.distributed.TCPStore.__init__.__doc__:
     torch.distributed.TCPStore = TCPStore
 
-from torch.distributed.elastic.multiprocessing.api import Std  # noqa: E402
 from torch.distributed.run import main  # noqa: E402
 
-if getattr(Std, "from_str", int)("0") is None:
-    Std.from_str = classmethod(lambda cls, text: cls(int(text)))
 main()
