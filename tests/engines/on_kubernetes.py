@@ -25,7 +25,7 @@ class Pods:
         self.name = name  # of a pod, with {} for its index
         self.by_engine = by_engine  # the variables of a pod, by its index
         text = (SHIPPED / manifest).read_text()
-        for inside, outside in (("/shared/mlp.yaml", training.flags[1]), ("/shared/mlp", str(training.output)),
+        for inside, outside in (("/config/mlp.yaml", training.flags[1]), ("/shared/mlp", str(training.output)),
                                 ("/etc/lockstep", str(training.folder / "secret"))):
             assert inside in text, f"{manifest} says nothing of {inside}"
             text = text.replace(inside, outside)
