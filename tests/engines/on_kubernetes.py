@@ -131,4 +131,4 @@ def often_deleted(lab):
 
 @check("kubernetes", "a second is too short for a save: the run says so, and goes on from the checkpoint before", kind="stops")
 def cut_off_by_kubelet(lab):
-    cut_off(lab, functools.partial(INDEXED_JOB, grace_s=1), disk_s=1.5)
+    cut_off(lab, functools.partial(INDEXED_JOB, grace_s=1), disk_s=1)

@@ -23,6 +23,11 @@ def start_both(lab, training, hosts="2"):
     return [start(lab, training, node, hosts) for node in (0, 1)]
 
 
+def end_both(lab, agents, status=0):
+    for agent in agents:
+        lab.end(agent, status)
+
+
 class Terminated:
     """TERM to both agents."""
 
@@ -40,8 +45,7 @@ class Terminated:
         self.end(status=None)
 
     def end(self, status=0):
-        for agent in self.agents:
-            self.lab.end(agent, status)
+        end_both(self.lab, self.agents, status)
 
 
 class Interrupted(Terminated):
@@ -69,16 +73,14 @@ def launcher(lab, agent):
 @check("torchrun", "torchrun trains the example with the bits of one host")
 def example(lab):
     training = lab.training(EXAMPLE)
-    for agent in start_both(lab, training):
-        lab.end(agent)
+    end_both(lab, start_both(lab, training))
     training.check_end(hosts=2)
 
 
 @check("torchrun", "torchrun trains the perceptron with the bits of one host")
 def perceptron(lab):
     training = lab.training(PERCEPTRON)
-    for agent in start_both(lab, training):
-        lab.end(agent)
+    end_both(lab, start_both(lab, training))
     training.check_end(hosts=2)
 
 
@@ -100,8 +102,7 @@ def worker_killed(lab):
         training.wait_for_step(30)
         os.kill(launcher(lab, agents[1]), signal.SIGKILL)
         wait_until("it goes on", training.resumptions)
-    for agent in agents:
-        lab.end(agent)
+    end_both(lab, agents)
     training.check_end(hosts=2)
 
 
@@ -172,4 +173,4 @@ def often_terminated(lab):
 
 @check("torchrun", "its 30 s are too short for a save: the run says so, and goes on from the checkpoint before", kind="stops")
 def cut_off_by_agents(lab):
-    cut_off(lab, Terminated, disk_s=10)
+    cut_off(lab, Terminated, disk_s=7)

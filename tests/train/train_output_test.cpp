@@ -1,5 +1,6 @@
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -145,6 +146,26 @@ TEST_CASE(
     check_status(program.wait(), 0);
     CHECK_THAT(terminal.text(), ContainsSubstring("step 2/2") && !ContainsSubstring("\x1b["));
     CHECK(result_of(folder.path() / "run").at("engine") == nlohmann::json{{"name", "mpi"}});
+  }
+  // While its first save goes on, nobody knows how long that takes.
+  const TemporaryFolder stopped_twice;
+  std::string before = "there is no checkpoint yet";
+  for (int start = 0; start < 2; ++start) {
+    Terminal terminal(160);
+    ChildProgram program([&] {
+      become_task(terminal, "60");
+      return training(stopped_twice.path(), endless("processes") + Flags{"--resume", "auto"} +
+                                                set("trainer.log_every=100"))();
+    });
+    REQUIRE(terminal.shows("step [0-9]+/1000000000"));
+    ::kill(program.pid(), SIGTERM);
+    check_status(program.wait(), 143);
+    CHECK_THAT(terminal.text(),
+               ContainsSubstring("mpirun kills processes 60 s after SIGTERM; " + before) &&
+                   ContainsSubstring(" s; mpirun kills processes 60 s after SIGTERM\r\n"));
+    const auto step =
+        read_json(stopped_twice.path() / "run/checkpoints/latest/manifest.json")["step"];
+    before = str("step ", step.get<std::int64_t>(), "'s checkpoint is whole\r\n");
   }
   for (const bool has_time : {true, false}) {
     const TemporaryFolder folder;

@@ -420,9 +420,13 @@ class Trainer::Run {
     if (!stops && (!lacks || has_told_save_)) return;
     has_told_save_ = save_s.has_value();
     std::string text = engines::grace_text(*grace, save_s);
-    if (!lacks) return reporter_.print(text);
-    if (stops) text += str("; step ", checkpoints_.whole_step(), "'s checkpoint is whole");
-    reporter_.warn(text);
+    // Where this save may come to no end, what is there counts.
+    const std::int64_t whole = checkpoints_.whole_step();
+    if (stops && (lacks || !save_s)) {
+      text += whole < 0 ? "; there is no checkpoint yet"
+                        : str("; step ", whole, "'s checkpoint is whole");
+    }
+    lacks ? reporter_.warn(text) : reporter_.print(text);
   }
 
   // Whether the run only stops, as RunOptions::stop_after says: it can go on.
