@@ -147,7 +147,8 @@ def node_lost(lab):
 
 @check("torchrun", "up to four agents come and go: all go on each time, with as many replicas")
 def four_agents(lab):
-    training = lab.training(LONG)
+    # More steps than pass while agents begin.
+    training = lab.training([*LONG, "--set", "trainer.steps=1200", "--set", "checkpoint.every=100"])
 
     def wait_for_hosts(count):
         wait_until(f"replicas are on {count} hosts", lambda: f"4 replicas on {count} hosts" in training.said(), 90)
