@@ -9,9 +9,6 @@ from stopping import OFTEN, cut_off, gap, stop_often, stop_once
 from training import EXAMPLE, LONG, PERCEPTRON
 from waiting import Failed, wait_until
 
-# From one agent to two: on one host there is no cable, and steps take as long as they take.
-LONG_ALONE = [*LONG, "--set", "trainer.steps=12000", "--set", "trainer.log_every=20", "--set", "checkpoint.every=4000"]
-
 
 def start(lab, training, node, hosts="2"):
     """Starts an agent, which sees soon that another one is lost."""
@@ -106,19 +103,6 @@ def worker_killed(lab):
     training.check_end(hosts=2)
 
 
-@check("torchrun", "an agent joins: a checkpoint, and they go on with as many replicas")
-def agent_joins(lab):
-    training = lab.training(LONG_ALONE)
-    agents = [start(lab, training, 0, "1:2")]
-    training.wait_for_step()
-    agents.append(start(lab, training, 1, "1:2"))
-    wait_until("it goes on", training.resumptions, 180)
-    training.check_went_on()
-    for agent in agents:
-        lab.end(agent, seconds=300)
-    training.check_end(hosts=2)
-
-
 @check("torchrun", "an agent dies: the run goes on to its end")
 def agent_dies(lab):
     training = lab.training(LONG)
@@ -145,7 +129,7 @@ def node_lost(lab):
     training.check_end(hosts=1)
 
 
-@check("torchrun", "up to four agents come and go: all go on each time, with as many replicas")
+@check("torchrun", "agents join, up to four, and one is lost: all go on each time, with as many replicas")
 def four_agents(lab):
     # More steps than pass while agents begin.
     training = lab.training([*LONG, "--set", "trainer.steps=1200", "--set", "checkpoint.every=100"])
@@ -159,6 +143,7 @@ def four_agents(lab):
         wait_for_hosts(2)
         agents += [start(lab, training, node, "1:4") for node in (2, 3)]
         wait_for_hosts(4)
+        training.check_went_on()
         for pid in (launcher(lab, agents[2]), agents[2].pid):
             os.kill(pid, signal.SIGKILL)
         wait_for_hosts(3)
