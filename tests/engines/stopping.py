@@ -54,14 +54,14 @@ def stop_often(lab, way):
     go_on(training, way)
 
 
-def cut_off(lab, way, disk_s):
+def cut_off(lab, way, disk_s, rate="4mbit"):
     """Saves take longer than the engine waits until it kills. The run says so once it has saved, and when it stops; it goes on
     from a checkpoint that is whole, which it names if it is stopped before it has saved again. `disk_s`: how long the disk takes
-    each time, eight times in a save."""
+    each time, eight times in a save. `rate`: of the cables, on which a step takes less than the engine waits."""
     training = lab.training(LONG)
     way = way(lab, training)
-    told = r"the last save took \S+ s, but \S+ kills processes \S+ s after SIGTERM: .*gives? more"
-    with lab.cluster.slow_cables("4mbit"), lab.cluster.slow_disk(disk_s):
+    told = r"the last save took \S+ s, but \S+ kills processes \S+ s after SIGTERM: .*(?:gives? more|SIGUSR1)"
+    with lab.cluster.slow_cables(rate), lab.cluster.slow_disk(disk_s):
         way.start()
         wait_until("it tells of a save that takes too long", lambda: re.search(told, training.said()), 180)
         way.stop()
