@@ -195,6 +195,29 @@ TEST_CASE("tasks of a step know what they are for, and end together where that d
   CHECK(fs::is_empty(folder.path()));
 }
 
+TEST_CASE("hosts refuses the flags that a run refuses, below what it has looked at") {
+  const TemporaryFolder folder;
+  const auto said = [&](const Flags& flags) {
+    return train(folder.path(), Flags{"hosts"} + flags);
+  };
+  const Ended alone = said({});
+  CHECK(alone.status == 0);
+  CHECK(lines_of(alone.out).back() == "this host alone");
+  const Ended partial = said({"--nnodes", "2", "--node-rank", "0"});
+  check_status(partial, 2);
+  CHECK_THAT(partial.out, ContainsSubstring("--nnodes ") && !ContainsSubstring("alone"));
+  CHECK_THAT(partial.err, ContainsSubstring("--nnodes needs --rendezvous HOST:PORT"));
+}
+
+TEST_CASE("a job of fewer replicas than hosts is refused with the number that it needs") {
+  const TemporaryFolder folder;
+  for (const Ended& end : on_hosts(folder, 2, small_job() + Flags{"--replicas", "1"})) {
+    check_status(end, 2);
+    CHECK_THAT(end.err, ContainsSubstring("2 hosts need at least 2 replicas and workers, one on "
+                                          "each; there are 1 and 1\n"));
+  }
+}
+
 TEST_CASE("a command runs in one task of a step, and those of its host end with its status") {
   const TemporaryFolder folder;
   const auto ended = in_slurm_step(folder, {2, 1}, {"inspect", "nothing"});

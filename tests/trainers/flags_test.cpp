@@ -107,6 +107,8 @@ TEST_CASE("an engine's variables say which host this is, and flags win one by on
         "--meet-timeout needs --nnodes of at least 2");
   CHECK(refusal({"--engine", "none", "--nnodes", "2"}) ==
         "--nnodes needs --node-rank I, this host's number");
+  CHECK(refusal({"--engine", "none", "--node-rank", "1"}) ==
+        "--node-rank needs --nnodes H, the number of hosts");
   ::setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
   CHECK(refusal({}) ==
         "mpirun has started 2 tasks on 1 host and does not tell of which job, by which these would "

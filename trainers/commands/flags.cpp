@@ -74,7 +74,8 @@ std::string after_flags() {
   const std::string train = str("  ", program_name(), " --config ", configs_folder());
   return str("Other commands; each has its own --help:\n",
              table_text(others, "l", str("  ", program_name(), " ")),
-             "Of several tasks that an engine has started, one runs it; --engine none: each.\n"
+             "Where an engine has started several tasks, one of them runs such a command; with\n"
+             "--engine none each does.\n"
              "\nExit status: 0 done; 2 arguments, config or an input file; 3 a replica died, timed "
              "out or fell\nout of step; 1 any other error; 130 Ctrl-C; 129 SIGHUP; 143 SIGTERM, "
              "SIGUSR1, SIGUSR2, SIGXCPU.\n\nExamples:\n",
@@ -129,15 +130,19 @@ void check_hosts(const HostOptions& hosts, bool has_engine) {
   (void)comm::HostAndPort::parse(hosts.rendezvous);
 }
 
-// Puts where this process is into its flags.
-void take_whereabouts(Flags& flags) {
-  HostOptions& hosts = flags.hosts;
+auto whole_number() {
+  return integer(0, 1'000'000);
+}
+
+}  // namespace
+
+void take_place(const engines::Whereabouts& where, HostOptions& hosts) {
   check_numbers(hosts);
-  flags.where = whereabouts_of(hosts, flags.engine);
-  const engines::Whereabouts& where = flags.where;
   require(where.refusal.empty(), where.refusal);
   engines::require_known_tasks(where, program_name());
   const bool is_told = where.engine != engines::Engine::none;
+  require(is_told || hosts.count != kNotGiven || hosts.rank == kNotGiven,
+          "--node-rank needs --nnodes H, the number of hosts");
   if (is_told) {
     hosts.count = where.hosts;
     hosts.rank = where.host;
@@ -157,12 +162,6 @@ void take_whereabouts(Flags& flags) {
   hosts.rank = std::max<std::int64_t>(hosts.rank, 0);
   hosts.replicas = std::max<std::int64_t>(hosts.replicas, 0);
 }
-
-auto whole_number() {
-  return integer(0, 1'000'000);
-}
-
-}  // namespace
 
 bool looks_like_config(const std::string& word) {
   std::error_code missing;
@@ -189,8 +188,8 @@ std::vector<Flag> place_flags(HostOptions& hosts, std::optional<engines::Engine>
       {"--rendezvous", "HOST:PORT", "Where the hosts meet: host 0 listens there",
        sets(hosts.rendezvous, not_empty("is empty"))},
       {"--engine", "NAME",
-       "Whose environment says which host this is where these flags don't: auto (default), "
-       "none, slurm, mpi, torchrun or k8s",
+       "Which engine's variables say what these flags don't: auto (those that are there; the "
+       "default), none, slurm, mpi, torchrun or k8s",
        sets(engine, engines::parse_engine)}};
 }
 
@@ -343,7 +342,8 @@ Flags parse_flags(int argc, const char* const* argv) {
   require(!flags.config.empty() || is_found, "--config FILE is needed: --resume ", flags.resume,
           " finds no ", flags.resume == "auto" ? "run" : "checkpoint", " that has one; see ",
           line.program, " --help");
-  take_whereabouts(flags);
+  flags.where = whereabouts_of(flags.hosts, flags.engine);
+  take_place(flags.where, flags.hosts);
   require(flags.overrides.size() <= kMostOverrides, flags.overrides.size(),
           " flags set keys of the config; ", kMostOverrides, " may: write a config");
   return flags;

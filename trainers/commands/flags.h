@@ -49,6 +49,10 @@ inline constexpr std::int64_t kNotGiven = -1;
 [[nodiscard]] engines::Whereabouts whereabouts_of(const HostOptions& given,
                                                   std::optional<engines::Engine> engine);
 
+/// Puts the host's place, by `where` and by what of it is given there already, into `hosts`.
+/// ValueError where this process may not run, or lacks flags for a job of several hosts.
+void take_place(const engines::Whereabouts& where, HostOptions& hosts);
+
 /// Rows that several commands have; the numbers are kNotGiven before.
 [[nodiscard]] std::vector<Flag> place_flags(HostOptions& hosts,
                                             std::optional<engines::Engine>& engine);
