@@ -59,7 +59,11 @@ LinkSpeed LinkSpeed::parse(std::string_view text) {
 }
 
 std::ostream& operator<<(std::ostream& out, const LinkSpeed& speed) {
-  return out << formatted("%.3g ms, %.3g MB/s", speed.latency * 1e3, speed.bytes_per_second * 1e-6);
+  const double megabytes = speed.bytes_per_second * 1e-6;
+  out << formatted("%.3g ms, ", speed.latency * 1e3);
+  constexpr double kThousand = 999.5;  // from here on three digits would have an exponent
+  return out << (megabytes < kThousand ? formatted("%.3g MB/s", megabytes)
+                                       : formatted("%.3g GB/s", megabytes * 1e-3));
 }
 
 LinkSpeed measure_links(Communicator& group) {
