@@ -55,8 +55,8 @@ void check_options(const LaunchOptions& options) {
   require(!hosts.rendezvous.empty(), "launch: ", hosts.count,
           " hosts need a rendezvous, HOST:PORT");
   const std::int64_t workers = options.workers == 0 ? options.replicas : options.workers;
-  require(workers >= hosts.count, "launch: ", counted(options.replicas, "replica"), " on ",
-          counted(workers, "worker"), " and ", hosts.count, " hosts; each host has one at least");
+  require(workers >= hosts.count, "launch: ", hosts.count, " hosts need at least ", hosts.count,
+          " replicas and workers, one on each; there are ", options.replicas, " and ", workers);
   require(hosts.replicas >= 0 && hosts.replicas <= options.replicas, "launch: hosts.replicas is ",
           hosts.replicas, " of ", options.replicas, "; it must be from 1 to that, or 0");
   require(options.mode == LaunchMode::processes,

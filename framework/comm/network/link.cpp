@@ -439,7 +439,7 @@ class Connector {
     }
     require<CommError>(
         is_same(answer.mac, greeting_mac(secret_, kListenerLabel, greeted, answer.name)), to.text(),
-        " has another secret");
+        " has another secret: the hosts need the same one");
     require<CommError>(answer.name == name_, to.text(), " is of another job (",
                        answer.name == JobName{} ? "of no engine" : text_of(answer.name), ")");
     const Secret key(greeting_mac(secret_, kLinkLabel, greeted, name_));
