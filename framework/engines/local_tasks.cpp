@@ -24,11 +24,10 @@ std::string tasks_text(const Whereabouts& where) {
 }  // namespace
 
 std::string local_job_of(const Whereabouts& where) {
-  const std::string& job = where.job.empty() ? where.local_job : where.job;
-  if (job.empty()) return "";
+  if (where.job.empty() && where.local_job.empty()) return "";
   // Several hosts of a job may be one machine. A host's tasks start again together.
-  return str(static_cast<int>(where.engine), ' ', job, ' ', where.step, ' ', where.restarts, ' ',
-             where.host);
+  return str(static_cast<int>(where.engine), ' ', where.job, ' ', where.step, ' ', where.restarts,
+             ' ', where.host, ' ', where.local_job);
 }
 
 void require_known_tasks(const Whereabouts& where, const std::string& program) {

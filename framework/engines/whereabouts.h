@@ -47,7 +47,7 @@ struct Whereabouts {
   std::int64_t local_tasks = 1;
   std::int64_t all_tasks = 0;         ///< of all hosts; 0 if the engine starts none, but pods
   std::vector<std::int64_t> tasks{};  ///< of each host; empty if that is not known
-  /// What tells this host's tasks from those of the user's other jobs where `job` is ""; or "".
+  /// What also tells this host's tasks from the user's others: jobs may have the same name; or "".
   std::string local_job{};
   std::string starter{};  ///< what starts tasks: "srun"
   /// How it starts one on each host: "srun --ntasks-per-node=1 -c CORES".

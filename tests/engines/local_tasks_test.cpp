@@ -60,8 +60,11 @@ TEST_CASE("what tells tasks of a host and job from others") {
   CHECK(!local_job_of(where).empty());
   const std::vector<std::function<void(Whereabouts&)>> changes{
       [](Whereabouts& other) { other.engine = Engine::torchrun; },
-      [](Whereabouts& other) { other.host = 1; }, [](Whereabouts& other) { other.job = "19"; },
-      [](Whereabouts& other) { other.step = "1"; }, [](Whereabouts& other) { other.restarts = 1; }};
+      [](Whereabouts& other) { other.host = 1; },
+      [](Whereabouts& other) { other.job = "19"; },
+      [](Whereabouts& other) { other.step = "1"; },
+      [](Whereabouts& other) { other.restarts = 1; },
+      [](Whereabouts& other) { other.local_job = "node0:29500"; }};
   for (const auto& change : changes) {
     Whereabouts other = where;
     change(other);
