@@ -173,7 +173,8 @@ void HostTasks::gather(const engines::Whereabouts& where, milliseconds timeout) 
     polled.wait(wait.rest(deadline));
     for (;;) {
       Descriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      if (!socket.open()) break;
+      if (!socket.open() && errno == EAGAIN) break;
+      require_done<CommError>(socket.open(), "the tasks of this host can't meet");
       if (is_same_user(other_end(socket))) strangers.push_back({std::move(socket)});
     }
     for (Stranger& stranger : strangers) {

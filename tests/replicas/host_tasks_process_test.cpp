@@ -8,9 +8,11 @@
 #include <string>
 #include <vector>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "framework/base/core_set.h"
+#include "framework/base/descriptor.h"
 #include "framework/base/errors.h"
 #include "framework/base/poll_set.h"
 #include "framework/base/text.h"
@@ -145,6 +147,25 @@ TEST_CASE("the others end at once if the first task is gone") {
                                    "), which ran the program for all its tasks, is gone without a "
                                    "status")));
   check_status(stopped->wait(), SIGTERM);
+}
+
+TEST_CASE("a limit of open files that is too low for the tasks is told at once") {
+  const auto second = standing_by(1, 2);
+  const auto first = forked([] {
+    rlimit files{};
+    (void)::getrlimit(RLIMIT_NOFILE, &files);
+    // One more than those that are open: the socket at which tasks meet.
+    const int next = Descriptor(::dup(STDIN_FILENO)).get();
+    files.rlim_cur = static_cast<rlim_t>(next) + 1;
+    (void)::setrlimit(RLIMIT_NOFILE, &files);
+    std::cout << message_of<CommError>([] {
+      const HostTasks others(task_of_this_test(0, 2), {}, 60s);
+    }) << std::flush;
+    return 0;
+  });
+  CHECK_THAT(first->wait().out,
+             ContainsSubstring("the tasks of this host can't meet: Too many open files"));
+  CHECK_THAT(second->wait().err, ContainsSubstring("is gone without a status"));
 }
 
 TEST_CASE("who does not come is named") {
