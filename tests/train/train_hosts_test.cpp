@@ -232,6 +232,12 @@ TEST_CASE("a command runs in one task of a step, and those of its host end with 
        in_slurm_step(folder, {1, 1}, {"inspect", "nothing", "--engine", "none"})) {
     check_status(end, 2);
   }
+  for (const char* const prints : {"list", "keys"}) {
+    const auto once = in_slurm_step(folder, {2, 1}, {prints});
+    for (const Ended& end : once) check_status(end, 0);
+    CHECK(!once[0].out.empty());
+    CHECK(once[1].out + once[2].out == "");
+  }
 }
 
 TEST_CASE("a job that loses a replica on any host starts again on all") {

@@ -28,9 +28,8 @@ const std::vector<Command>& commands() {
        run_trace},
       {"plan", "predict a run's time, memory and hours on more hosts", run_plan},
       {"hosts", "print which host of a job this is, and which variables say so", run_hosts, true},
-      {"list", "print the models that there are, the data sets, …", run_list, true},
-      {"keys", "print a config's keys, or those of one section, model, data set, …", run_keys,
-       true}};
+      {"list", "print the models that there are, the data sets, …", run_list},
+      {"keys", "print a config's keys, or those of one section, model, data set, …", run_keys}};
   return all;
 }
 
