@@ -127,10 +127,10 @@ TEST_CASE("a plan names what does not work first") {
                     {.hosts = {2}, .host_replicas = 512, .stages = {0}, .link = kFast}),
              ContainsSubstring("memory: a host takes "));
   Job hasty;
-  hasty.config.launch.hosts.meet_timeout = std::chrono::milliseconds(20);
+  hasty.config.launch.timeout = std::chrono::milliseconds(20);
   CHECK_THAT(hasty.jobs({.hosts = {500}, .stages = {0}, .link = kFast})[0].breaks,
              ContainsSubstring("store: host 0 sends ") &&
-                 ContainsSubstring(" s of the 0 of --meet-timeout"));
+                 ContainsSubstring(" s of the 0 of parallel.timeout_s"));
 }
 
 TEST_CASE("a plan that makes no sense is refused") {

@@ -283,11 +283,11 @@ class HostsPlan {
       return str("store: host 0 needs ", hosts_ - 1, " links, and ", *files,
                  " open files are allowed (ulimit -n)");
     }
-    const double most = std::chrono::duration<double>(config_.launch.hosts.meet_timeout).count();
+    const double most = std::chrono::duration<double>(config_.launch.timeout).count();
     if (start.seconds - profile_.first > most) {
       return str("store: host 0 sends ", start.messages, " messages at the start, which take ",
                  std::lround(start.seconds - profile_.first), " s of the ", std::lround(most),
-                 " of --meet-timeout");
+                 " of parallel.timeout_s");
     }
     return "";
   }
