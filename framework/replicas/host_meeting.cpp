@@ -254,10 +254,11 @@ class Meeting {
   }
 
   JobPlan meet_as_other(const comm::Secret& secret) {
-    // Host 0 gives up first, and tells.
     auto link = before_others([&] { return find_first(secret); });
-    const auto later =
-        Clock::now() + options_.hosts.meet_timeout + options_.timeout + milliseconds(1000);
+    // Host 0 waits no longer than this: it gives up first, and tells.
+    const auto later_than = [](milliseconds wait) {
+      return Clock::now() + wait + milliseconds(1000);
+    };
     link->limit_silence(options_.timeout);
     links_.peers().push_back({0, std::move(link)});
     const Peer& first = links_.peers()[0];
@@ -266,14 +267,16 @@ class Meeting {
     links_.tell(own_hello());
     log_info(str("host ", links_.own(), " of ", links_.hosts(), " has reached host 0 at ",
                  first.link->peer(), " and waits for the others"));
-    wait_for_begin(later, " did not say how the job begins");
+    // It may take as long to prepare as it then waits for others to do so.
+    wait_for_begin(later_than(options_.hosts.meet_timeout + options_.timeout),
+                   " did not say how the job begins");
     begins_->plan.network = network;
     try_or_tell([&] {
       if (options_.hosts.prepare) (void)options_.hosts.prepare(begins_->told);
     });
     links_.tell(Ready{});
     wait(
-        later, [&] { return links_.is_ready(first); },
+        later_than(options_.timeout), [&] { return links_.is_ready(first); },
         [&] { return str(first.name(), " did not say that the job begins"); });
     return begins_->plan;
   }

@@ -39,6 +39,17 @@ TEST_CASE("launch: again and again in one program, and what replicas change stay
   check_status(ended, 0);
 }
 
+TEST_CASE("launch: each host may take the timeout to prepare, once all have met") {
+  LaunchOptions options{.replicas = 2, .timeout = std::chrono::seconds(3)};
+  options.hosts.meet_timeout = std::chrono::seconds(1);
+  options.hosts.allow_mixed = true;  // the program's checksum takes a while
+  options.hosts.prepare = [](const std::string& of_host_0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(of_host_0.empty() ? 3500 : 2000));
+    return std::string("begin");
+  };
+  for (const Ended& ended : launched_on_hosts(meet, options, 2)) check_status(ended, 0);
+}
+
 TEST_CASE("launch: replica 0 writes as it is, lines of the others carry their index") {
   const Ended ended = launched(
       [] {
