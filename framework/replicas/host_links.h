@@ -54,7 +54,8 @@ struct Refused {
 struct Begins {
   JobPlan plan;
   std::string told;
-  LOCKSTEP_FIELDS(plan, told)
+  std::string address{};  ///< of host 0, for launchers beside it, which reach it by loopback
+  LOCKSTEP_FIELDS(plan, told, address)
 };
 /// This host is ready for the run; of host 0: all are.
 struct Ready {

@@ -237,11 +237,16 @@ class Meeting {
       auto& peers = links_.peers();
       std::erase_if(peers, [](const Peer& peer) { return peer.host == HostLinks::kUnknown; });
       std::ranges::sort(peers, {}, &Peer::host);
-      const comm::NetworkOptions network = own_network(*peers[0].link, secret);
+      // A launcher beside this one reaches it by an address by which others don't.
+      const auto from_elsewhere = std::ranges::find_if_not(
+          peers, [](const Peer& peer) { return comm::is_loopback(peer.link->own_address()); });
+      const Peer& met = from_elsewhere != peers.end() ? *from_elsewhere : peers[0];
+      const comm::NetworkOptions network = own_network(*met.link, secret);
       const auto replicas = mapped(hellos_, [](const auto& one) { return one.second.replicas; });
       const auto cores = mapped(hellos_, [](const auto& one) { return one.second.cores; });
       plan = make_plan(options_, replicas, cores);
-      links_.tell(Begins{plan, options_.hosts.prepare ? options_.hosts.prepare("") : ""});
+      links_.tell(
+          Begins{plan, options_.hosts.prepare ? options_.hosts.prepare("") : "", network.address});
       plan.network = network;
       const auto is_ready = [&](const Peer& peer) { return links_.is_ready(peer); };
       wait(
@@ -270,6 +275,9 @@ class Meeting {
     // It may take as long to prepare as it then waits for others to do so.
     wait_for_begin(later_than(options_.hosts.meet_timeout + options_.timeout),
                    " did not say how the job begins");
+    if (options_.hosts.interface.empty() && comm::is_loopback(network.address)) {
+      network.address = begins_->address;
+    }
     begins_->plan.network = network;
     try_or_tell([&] {
       if (options_.hosts.prepare) (void)options_.hosts.prepare(begins_->told);

@@ -453,7 +453,7 @@ TEST_CASE("a greeting that is not finished in time is dropped") {
   Links links;
   CHECK(listener.when() == std::chrono::milliseconds::max());
   const Descriptor stranger = connected_to(listener.port());
-  send_text(stranger, "lockstep link 3\n");
+  send_text(stranger, "lockstep link 4\n");
   REQUIRE(work(&listener, links, [&] { return listener.unproved() == 1; }));
   CHECK(listener.when() <= 50ms);
   CHECK(work(&listener, links, [&] { return listener.unproved() == 0; }));

@@ -25,6 +25,7 @@ JobOnHosts::JobOnHosts(const TestNetwork& network, const std::string& config, st
                            str(TestNetwork::address(0), ":", kPort), "--secret-file", secret,
                            "--output", "run"} +
                      flags);
+    place_.push_back(host);
   }
 }
 
@@ -43,6 +44,10 @@ void JobOnHosts::add(std::size_t host, const Flags& flags) {
   flags_.at(host) = flags_.at(host) + flags;
 }
 
+void JobOnHosts::run_beside(std::size_t host, std::size_t other) {
+  place_.at(host) = other;
+}
+
 void JobOnHosts::run_as(std::size_t host, const fs::path& program) {
   before_.at(host).back() = program;
 }
@@ -56,7 +61,7 @@ void JobOnHosts::start(std::size_t host) {
   std::vector<std::string> command = before_.at(host);
   command.insert(command.end(), flags_.at(host).begin(), flags_.at(host).end());
   programs_.at(host) =
-      std::make_unique<ChildProgram>(network_.command(host, command, folder(host)));
+      std::make_unique<ChildProgram>(network_.command(place_.at(host), command, folder(host)));
 }
 
 void JobOnHosts::start() {

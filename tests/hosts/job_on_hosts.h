@@ -34,6 +34,8 @@ class JobOnHosts {
   void replace(const std::string& flag, const std::string& value);
   void add(std::size_t host, const Flags& flags);
 
+  /// One host's launcher runs beside another's, as if both were one machine.
+  void run_beside(std::size_t host, std::size_t other);
   /// One host runs another program in place of `train`.
   void run_as(std::size_t host, const std::filesystem::path& program);
   /// One host's `train` gets a library with functions of its own.
@@ -67,6 +69,7 @@ class JobOnHosts {
   const TestNetwork& network_;
   TemporaryFolder folder_;
   std::vector<Flags> flags_;                      // host by host
+  std::vector<std::size_t> place_;                // the host of the network where it runs
   std::vector<std::vector<std::string>> before_;  // what stands before them
   std::vector<std::unique_ptr<ChildProgram>> programs_;
 };

@@ -254,7 +254,7 @@ TEST_CASE("launchers meet by names, in whatever order they are started", "[fault
   check_all_well(job, job.wait(), expected);
 }
 
-TEST_CASE("hosts meet where host 0 has its name on loopback, and another learns it late",
+TEST_CASE("hosts meet where host 0 has its name on loopback, one is beside it, one learns it late",
           "[fault]") {
   const Result expected = on_one_host(3);
   const TestNetwork network({.hosts = 3});
@@ -266,8 +266,9 @@ TEST_CASE("hosts meet where host 0 has its name on loopback, and another learns 
   };
   const std::string alone = "127.0.0.1 localhost\n";
   give_names(0, alone + "127.0.1.1 " + TestNetwork::name(0) + "\n");
-  give_names(1, alone);
+  give_names(2, alone);
   JobOnHosts job(network, kPerceptron, 3);
+  job.run_beside(1, 0);
   job.replace("--rendezvous", str(TestNetwork::name(0), ":", JobOnHosts::kPort));
   job.start();
   const bool was_told = eventually([&] {
@@ -275,11 +276,11 @@ TEST_CASE("hosts meet where host 0 has its name on loopback, and another learns 
   });
   INFO(job.all_output());
   REQUIRE(was_told);
-  std::ofstream(folder.path(TestNetwork::name(1)), std::ios::app)
+  std::ofstream(folder.path(TestNetwork::name(2)), std::ios::app)
       << TestNetwork::address(0) << " " << TestNetwork::name(0) << "\n";
   check_all_well(job, job.wait(), expected);
   CHECK_THAT(job.all_output(), ContainsSubstring("host0 is 127.0.1.1 here") &&
-                                   ContainsSubstring("this host's address is 10.77.0.1"));
+                                   !ContainsSubstring("this host's address is 127."));
 }
 
 TEST_CASE("strangers at the rendezvous change nothing", "[fault]") {

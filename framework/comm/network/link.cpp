@@ -37,7 +37,7 @@ using std::chrono::milliseconds;
 // of what launchers tell each other.
 using Protocol = std::array<char, 16>;
 constexpr Protocol kProtocol{'l', 'o', 'c', 'k', 's', 't', 'e', 'p',
-                             ' ', 'l', 'i', 'n', 'k', ' ', '3', '\n'};
+                             ' ', 'l', 'i', 'n', 'k', ' ', '4', '\n'};
 using Nonce = std::array<std::byte, 32>;
 
 struct Greeting {
@@ -136,10 +136,6 @@ std::string address_text(const sockaddr& address, socklen_t length, bool with_po
   if (!with_port) return std::string(numeric);
   return HostAndPort{std::string(numeric), static_cast<std::uint16_t>(std::stoi(port.data()))}
       .text();
-}
-
-bool is_loopback(const std::string& host) {
-  return host.starts_with("127.") || host == "::1" || host.find("localhost") != std::string::npos;
 }
 
 // Which follows from what this host knows, not from what the user has written.
@@ -245,6 +241,10 @@ HostAndPort HostAndPort::parse(std::string_view text) {
 std::string HostAndPort::text() const {
   const bool is_bracketed = host.find(':') != std::string::npos;
   return is_bracketed ? str("[", host, "]:", port) : str(host, ":", port);
+}
+
+bool is_loopback(const std::string& host) {
+  return host.starts_with("127.") || host == "::1" || host.find("localhost") != std::string::npos;
 }
 
 void keep_alive(int socket, std::int64_t probes) noexcept {

@@ -38,6 +38,9 @@ struct HostAndPort {
   [[nodiscard]] std::string text() const;
 };
 
+/// Whether a name or an address is one by which a host reaches itself alone.
+[[nodiscard]] bool is_loopback(const std::string& host);
+
 /// Where a process listens for the others of its job.
 struct NetworkOptions {
   std::string address{};  ///< numeric, of this host
