@@ -100,11 +100,15 @@ std::vector<comm::HostAndPort> places_of(const HostOptions& hosts) {
   return places;
 }
 
+std::filesystem::path secret_file(const HostOptions& hosts) {
+  return hosts.secret_file.empty() ? comm::Secret::default_file() : hosts.secret_file;
+}
+
 // Nobody makes a file that was named. The user's own is host 0's to make, and may be about to come
 // into a home that the hosts share.
 comm::Secret users_secret(const HostOptions& hosts) {
-  if (!hosts.secret_file.empty()) return comm::Secret::read(hosts.secret_file);
-  const auto file = comm::Secret::default_file();
+  const auto file = secret_file(hosts);
+  if (!hosts.secret_file.empty()) return comm::Secret::read(file);
   if (hosts.rank == 0) return comm::Secret::read_or_make(file);
   const auto deadline = Clock::now() + hosts.meet_timeout;
   MissingLine line(hosts);
@@ -231,7 +235,8 @@ class Meeting {
       }
       wait(deadline, all_are_here, [&] {
         return str(absent(), " did not come to the rendezvous ", rendezvous, " within ",
-                   options_.hosts.meet_timeout.count(), " ms");
+                   options_.hosts.meet_timeout.count(), " ms",
+                   other_secret_.empty() ? "" : "; " + other_secret_);
       });
       listener_.reset();
       auto& peers = links_.peers();
@@ -302,14 +307,25 @@ class Meeting {
     const std::string others =
         places.size() == 1 ? "" : str(" or one of ", places.size() - 1, " other ports");
     MissingLine line(hosts);
-    return comm::find_listener(
-        places, secret,
-        {.timeout = hosts.meet_timeout,
-         .job_name = hosts.job,
-         .unknown_name_hint = hosts.unknown_name_hint,
-         .tell = [&](const std::string& missing) {
-           line.tell(str("host 0 is not yet at ", hosts.rendezvous, others, ": ", missing));
-         }});
+    try {
+      return comm::find_listener(
+          places, secret,
+          {.timeout = hosts.meet_timeout,
+           .job_name = hosts.job,
+           .unknown_name_hint = hosts.unknown_name_hint,
+           .tell = [&](const std::string& missing) {
+             line.tell(str("host 0 is not yet at ", hosts.rendezvous, others, ": ", missing));
+           }});
+    } catch (const comm::OtherSecret& error) {
+      throw DataError(str(error.what(), than_own_secret(),
+                          ". Host 0 warns of this, too, and names "
+                          "its own file"));
+    }
+  }
+
+  std::string than_own_secret() const {
+    return str(" than this host, which has that of ", secret_file(options_.hosts).string(),
+               ": all hosts need the same");
   }
 
   // At the first place where nobody else listens, which it returns.
@@ -464,6 +480,10 @@ class Meeting {
     for (auto& link : listener_->progress()) {
       peers.push_back({HostLinks::kUnknown, std::move(link)});
     }
+    if (!other_secret_.empty() || listener_->other_secret().empty()) return;
+    other_secret_ =
+        str("a launcher at ", listener_->other_secret(), " has another secret", than_own_secret());
+    log_warning(other_secret_);
   }
 
   void hear(Peer& from, const HostMessage& message) {
@@ -495,6 +515,7 @@ class Meeting {
   StopSignals stop_;
   std::optional<comm::Listener> listener_;  // of host 0, until all have come
   std::map<std::size_t, Hello> hellos_;     // of host 0: of those that have come, by host
+  std::string other_secret_;                // of host 0: that somebody has one, or ""
   std::optional<Begins> begins_;
 };
 

@@ -350,6 +350,25 @@ TEST_CASE("of several places that is found where a listener has the secret") {
   CHECK(proved.size() == 1);
 }
 
+TEST_CASE("a launcher of the same job with another secret is refused soon, of another job not") {
+  Listener listener(loopback(), secret(2), comm::new_job_id(), {}, "Slurm, job 7");
+  const std::vector<HostAndPort> places{loopback(listener.port())};
+  Links proved;
+  CHECK_THAT(message_of<Timeout>([&] {
+               const comm::Search other{.timeout = 4s, .job_name = "Slurm, job 8"};
+               (void)found({&listener}, places, other, proved);
+             }),
+             EndsWith("has another secret"));
+  CHECK(listener.other_secret().empty());
+  CHECK_THAT(message_of<comm::OtherSecret>([&] {
+               const comm::Search same{.timeout = kPatience, .job_name = "Slurm, job 7"};
+               (void)found({&listener}, places, same, proved);
+             }),
+             EndsWith("has another secret"));
+  CHECK(listener.other_secret() == "127.0.0.1");
+  CHECK(proved.empty());
+}
+
 TEST_CASE("launchers of another job are passed over, and named") {
   const auto name = [](int restart) {
     return str("Slurm, job ", std::string(100, '7'), ", restart ", restart);

@@ -33,16 +33,25 @@ void check_all_refuse(JobOnHosts& job, const Lines& said) {
 
 }  // namespace
 
-TEST_CASE("launchers with another secret don't meet, and tell nobody theirs", "[fault]") {
+TEST_CASE("launchers with another secret don't meet, name its file, and tell nobody theirs",
+          "[fault]") {
   const TestNetwork network({.hosts = 2});
-  JobOnHosts job(network, kPerceptron, 2, {"--meet-timeout", "3"});
+  JobOnHosts job(network, kPerceptron, 2, {"--meet-timeout", "10"});
   const std::string other = job.new_secret("other");
   job.replace(1, "--secret-file", other);
   const std::vector<Ended> ended = job.run();
   INFO(job.all_output());
-  CHECK(ended[0].status == 3);
-  CHECK(ended[1].status != 0);
-  CHECK_THAT(ended[1].err, ContainsSubstring("has another secret"));
+  check_status(ended[0], 3);
+  CHECK_THAT(ended[0].err,
+             ContainsSubstring("lockstep: warning: a launcher at 10.77.0.2 has another secret than "
+                               "this host, which has that of /"));
+  CHECK_THAT(last_line(ended[0].err), ContainsSubstring("; a launcher at 10.77.0.2 has another"));
+  check_status(ended[1], 2);
+  CHECK(ended[1].seconds < ended[0].seconds);
+  CHECK_THAT(last_line(ended[1].err),
+             ContainsSubstring("10.77.0.1:29500 has another secret than this host, which has that "
+                               "of " +
+                               other + ": all hosts need the same"));
   CHECK(job.all_output().find(lines_of(read_text(other)).at(0)) == std::string::npos);
   CHECK(network.left_behind() == Lines{});
 }

@@ -53,7 +53,7 @@ struct Proof {
   Mac mac{};
   LOCKSTEP_FIELDS(protocol, nonce, name, mac)
 };
-// To a wrong secret one without a Mac.
+// To a wrong secret one without a Mac, and with a name only where the other end has said the same.
 struct Answer {
   JobName name{};
   Mac mac{};
@@ -68,6 +68,7 @@ constexpr milliseconds kPauseAfterLookups{500};  // in vain: whom all hosts ask 
 constexpr milliseconds kLongestTry{2000};        // at one of several places
 // At the only one: where its name has got another address meanwhile, nothing else tells.
 constexpr milliseconds kLongestTryAtOne{10'000};
+constexpr milliseconds kOtherSecret{3000};  // a launcher that is about to go has gone
 constexpr milliseconds kRest{100};
 
 Nonce new_nonce() {
@@ -437,9 +438,11 @@ class Connector {
       missing_ = "it does not answer";
       return nullptr;
     }
-    require<CommError>(
-        is_same(answer.mac, greeting_mac(secret_, kListenerLabel, greeted, answer.name)), to.text(),
-        " has another secret: the hosts need the same one");
+    if (!is_same(answer.mac, greeting_mac(secret_, kListenerLabel, greeted, answer.name))) {
+      const std::string text = to.text() + " has another secret";
+      if (answer.name == name_) throw OtherSecret(text);
+      throw CommError(text + ": the hosts need the same one");
+    }
     require<CommError>(answer.name == name_, to.text(), " is of another job (",
                        answer.name == JobName{} ? "of no engine" : text_of(answer.name), ")");
     const Secret key(greeting_mac(secret_, kLinkLabel, greeted, name_));
@@ -476,7 +479,9 @@ std::unique_ptr<Link> find_listener(const std::vector<HostAndPort>& places, cons
   Connector connector(secret, std::nullopt, job_name_of(search.job_name));
   std::vector<std::string> refusals(places.size());  // of those at whose place somebody else is
   std::string missing = "nobody answers";
+  auto refuses_at = Clock::time_point::max();
   for (;;) {
+    std::string other_secret;
     std::set<std::string_view> unknown_hosts;
     for (std::size_t i = 0; i < places.size(); ++i) {
       const HostAndPort& to = places[i];
@@ -487,6 +492,8 @@ std::unique_ptr<Link> find_listener(const std::vector<HostAndPort>& places, cons
       refusals[i].clear();
       try {
         if (auto link = connector.try_at(to, std::min(end, Clock::now() + longest))) return link;
+      } catch (const OtherSecret& error) {
+        other_secret = refusals[i] = error.what();
       } catch (const CommError& error) {
         refusals[i] = error.what();
       }
@@ -500,6 +507,10 @@ std::unique_ptr<Link> find_listener(const std::vector<HostAndPort>& places, cons
       if (refused != refusals.end()) missing = *refused;
       if (search.tell) search.tell(missing);
     }
+    const auto now = Clock::now();
+    refuses_at =
+        other_secret.empty() ? Clock::time_point::max() : std::min(refuses_at, now + kOtherSecret);
+    if (now >= refuses_at) throw OtherSecret(other_secret);
     // Seldom after a while: many hosts may look for one.
     const auto waited = std::chrono::ceil<milliseconds>(Clock::now() - begin);
     const auto pause = unknown_hosts.empty()
@@ -638,10 +649,13 @@ bool Listener::examine(Stranger& stranger, std::vector<std::unique_ptr<Link>>& p
   const Greeted greeted{job_, stranger.nonce, proof.nonce};
   const bool is_right =
       is_same(proof.mac, greeting_mac(secret_, kConnectorLabel, greeted, proof.name));
+  const bool is_of_job = proof.name == name_;
   Answer answer;
-  if (is_right) answer = {name_, greeting_mac(secret_, kListenerLabel, greeted, name_)};
+  if (is_right || is_of_job) answer.name = name_;
+  if (is_right) answer.mac = greeting_mac(secret_, kListenerLabel, greeted, name_);
   send_message(socket, encode(answer));
-  if (!is_right || proof.name != name_) return true;
+  if (is_of_job && !is_right) other_secret_ = stranger.address;
+  if (!is_of_job || !is_right) return true;
   const Secret key(greeting_mac(secret_, kLinkLabel, greeted, name_));
   proved.emplace_back(
       new Link(std::move(stranger.socket), stranger.peer, job_, key, Link::End::listener));

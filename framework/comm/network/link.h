@@ -124,6 +124,12 @@ class Link : private NonCopyable {
                                             std::chrono::milliseconds timeout,
                                             const std::optional<JobId>& job = std::nullopt);
 
+/// Who listens there is of the same job, by its name, and has another secret.
+class OtherSecret : public CommError {
+ public:
+  using CommError::CommError;
+};
+
 /// How a launcher looks for its job's host 0, which listens.
 struct Search {
   std::chrono::milliseconds timeout{};
@@ -135,7 +141,8 @@ struct Search {
 /// Connects to a Listener of the secret and the job's name, at whichever of the places, which it
 /// tries in turn. Until the timeout whatever is missing may come, and whoever else listens there
 /// may go: names that are not known are looked up again, at most twice a second, once for all their
-/// places. The Timeout says what was missing last.
+/// places. The Timeout says what was missing last. OtherSecret where that stays for 3 s: then it
+/// has to be mended by hand.
 [[nodiscard]] std::unique_ptr<Link> find_listener(const std::vector<HostAndPort>& places,
                                                   const Secret& secret, const Search& search);
 
@@ -179,6 +186,8 @@ class Listener : private NonCopyable {
   [[nodiscard]] std::chrono::milliseconds when() const;
   /// Goes on with what can be done now. Returns the links that have been proved.
   [[nodiscard]] std::vector<std::unique_ptr<Link>> progress();
+  /// The address of the last one that was of the job, by its name, and had another secret; or "".
+  [[nodiscard]] const std::string& other_secret() const noexcept { return other_secret_; }
   /// Connections that have not proved the secret.
   [[nodiscard]] std::size_t unproved() const noexcept { return strangers_.size(); }
 
@@ -198,6 +207,7 @@ class Listener : private NonCopyable {
   Descriptor socket_;
   std::uint16_t port_ = 0;
   std::string why_all_;
+  std::string other_secret_;
   std::list<Stranger> strangers_;                                     // from the oldest on
   std::optional<std::chrono::steady_clock::time_point> rests_until_;  // for want of descriptors
 };
