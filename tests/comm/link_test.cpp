@@ -1,5 +1,3 @@
-#include "framework/comm/network/link.h"
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -25,6 +23,8 @@
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
+#include "framework/comm/network/connect.h"
+#include "framework/comm/network/listener.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
 #include "tests/support/settings.h"
@@ -358,7 +358,7 @@ TEST_CASE("a launcher of the same job with another secret is refused soon, of an
                const comm::Search other{.timeout = 4s, .job_name = "Slurm, job 8"};
                (void)found({&listener}, places, other, proved);
              }),
-             EndsWith("has another secret"));
+             EndsWith("has another secret: the hosts need the same one"));
   CHECK(listener.other_secret().empty());
   CHECK_THAT(message_of<comm::OtherSecret>([&] {
                const comm::Search same{.timeout = kPatience, .job_name = "Slurm, job 7"};

@@ -9,6 +9,8 @@
 
 #include "framework/base/poll_set.h"
 #include "framework/base/record.h"
+#include "framework/comm/network/connect.h"
+#include "framework/comm/network/listener.h"
 #include "tests/catch.h"
 
 using namespace lockstep;

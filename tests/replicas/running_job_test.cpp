@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "framework/base/errors.h"
-#include "framework/comm/network/link.h"
+#include "framework/comm/network/connect.h"
+#include "framework/comm/network/listener.h"
 #include "framework/comm/store.h"
 #include "framework/replicas/host_meeting.h"
 #include "framework/watch/board.h"

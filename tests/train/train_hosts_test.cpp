@@ -24,7 +24,7 @@
 #include "framework/base/descriptor.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
-#include "framework/comm/network/link.h"
+#include "framework/comm/network/connect.h"
 #include "framework/comm/network/secret.h"
 #include "framework/engines/meeting_ports.h"
 #include "framework/telemetry/failure_record.h"

@@ -15,7 +15,7 @@
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
-#include "framework/comm/network/link.h"
+#include "framework/comm/network/host_and_port.h"
 #include "framework/engines/local_tasks.h"
 #include "framework/engines/surroundings.h"
 #include "framework/storage/checkpoint_folder.h"

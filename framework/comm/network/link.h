@@ -5,16 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
-#include <list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "framework/base/descriptor.h"
-#include "framework/base/errors.h"
 #include "framework/base/non_copyable.h"
 #include "framework/base/poll_set.h"
 #include "framework/base/record.h"
@@ -25,21 +21,6 @@ namespace lockstep::comm {
 /// Which of a user's jobs: random.
 using JobId = std::array<std::byte, 16>;
 [[nodiscard]] JobId new_job_id();
-/// What an engine calls it, filled up with zeros.
-using JobName = std::array<char, 64>;
-
-/// A host by its name or address, and a port.
-struct HostAndPort {
-  std::string host;
-  std::uint16_t port = 0;
-
-  /// "node0:29500", "[::1]:29500". ValueError, naming the text and the rule, for another form.
-  [[nodiscard]] static HostAndPort parse(std::string_view text);
-  [[nodiscard]] std::string text() const;
-};
-
-/// Whether a name or an address is one by which a host reaches itself alone.
-[[nodiscard]] bool is_loopback(const std::string& host);
 
 /// Where a process listens for the others of its job.
 struct NetworkOptions {
@@ -114,102 +95,6 @@ class Link : private NonCopyable {
   std::string in_;
   std::deque<std::string> messages_;
   std::string why_closed_;
-};
-
-/// Connects to a Listener. One that is not there yet is tried again until `timeout` is over. With
-/// `job` it must be of that job, where it has said that it listens: if nobody does any more, that
-/// is a ReplicaLost. Throws Timeout, and CommError if the name is not known, or if the other end is
-/// no Lockstep, or has another secret, job or version of the protocol.
-[[nodiscard]] std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret,
-                                            std::chrono::milliseconds timeout,
-                                            const std::optional<JobId>& job = std::nullopt);
-
-/// Who listens there is of the same job, by its name, and has another secret.
-class OtherSecret : public CommError {
- public:
-  using CommError::CommError;
-};
-
-/// How a launcher looks for its job's host 0, which listens.
-struct Search {
-  std::chrono::milliseconds timeout{};
-  std::string job_name{};           ///< as the Listener's
-  std::string unknown_name_hint{};  ///< what else to say where a name is not known
-  /// Called after each try in vain, with what is missing.
-  std::function<void(const std::string& missing)> tell{};
-};
-/// Connects to a Listener of the secret and the job's name, at whichever of the places, which it
-/// tries in turn. Until the timeout whatever is missing may come, and whoever else listens there
-/// may go: names that are not known are looked up again, at most twice a second, once for all their
-/// places. The Timeout says what was missing last. OtherSecret where that stays for 3 s: then it
-/// has to be mended by hand.
-[[nodiscard]] std::unique_ptr<Link> find_listener(const std::vector<HostAndPort>& places,
-                                                  const Secret& secret, const Search& search);
-
-/// Somebody else listens there.
-class AddressInUse : public CommError {
- public:
-  using CommError::CommError;
-};
-/// The name has no address here, or none yet.
-class NameUnknown : public CommError {
- public:
-  using CommError::CommError;
-};
-
-/// Where launchers of a job connect. Strangers get no further than a greeting, in bounded memory
-/// and time: when too many are there, the oldest of the address that has the most goes. No method
-/// blocks. For one thread, which polls.
-class Listener : private NonCopyable {
- public:
-  struct Limits {
-    std::size_t most_unproved = 64;            ///< connections that have not proved the secret
-    std::chrono::milliseconds patience{5000};  ///< for the proof
-  };
-
-  /// Listens on an address of this host; port 0 is any that is free. A name that is another host's
-  /// here, or this host's loopback (but "localhost"), can't be meant: it then listens on all
-  /// addresses. `job_name` is what tells the job from the user's others, the same for all who
-  /// connect; "": nothing. CommError, naming the address and the reason, if it can't listen:
-  /// AddressInUse, NameUnknown or another.
-  Listener(const HostAndPort& at, const Secret& secret, const JobId& job, Limits limits,
-           const std::string& job_name = {});
-  ~Listener();
-
-  [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
-  /// Why it listens on all addresses though none of them was asked for, and how to change that; ""
-  /// otherwise.
-  [[nodiscard]] const std::string& why_all() const noexcept { return why_all_; }
-  /// Adds what to poll for, until when() at most.
-  void add_to(PollSet& polled, const PollSet::Handler& handler = {}) const;
-  /// How long until something is to be done though nothing has come.
-  [[nodiscard]] std::chrono::milliseconds when() const;
-  /// Goes on with what can be done now. Returns the links that have been proved.
-  [[nodiscard]] std::vector<std::unique_ptr<Link>> progress();
-  /// The address of the last one that was of the job, by its name, and had another secret; or "".
-  [[nodiscard]] const std::string& other_secret() const noexcept { return other_secret_; }
-  /// Connections that have not proved the secret.
-  [[nodiscard]] std::size_t unproved() const noexcept { return strangers_.size(); }
-
- private:
-  struct Stranger;
-
-  void listen(const HostAndPort& at);
-  void accept_all();
-  void make_room();
-  // Whether it is done with: proved, or not to be.
-  bool examine(Stranger& stranger, std::vector<std::unique_ptr<Link>>& proved);
-
-  Secret secret_;
-  JobId job_;
-  Limits limits_;
-  JobName name_;
-  Descriptor socket_;
-  std::uint16_t port_ = 0;
-  std::string why_all_;
-  std::string other_secret_;
-  std::list<Stranger> strangers_;                                     // from the oldest on
-  std::optional<std::chrono::steady_clock::time_point> rests_until_;  // for want of descriptors
 };
 
 }  // namespace lockstep::comm

@@ -24,6 +24,8 @@
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/base/waited.h"
+#include "framework/comm/network/connect.h"
+#include "framework/comm/network/listener.h"
 #include "framework/comm/network/tcp_connection.h"
 #include "framework/comm/network_communicator.h"
 
