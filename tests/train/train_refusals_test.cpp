@@ -76,7 +76,8 @@ TEST_CASE("flags that are not understood are refused") {
       {{"--config", config, "--replicas", "0"},
        "--replicas 0: parallel.replicas: must be from 1 to 16384, is 0"},
       {{"--config", config, "--replicas", "1025"},
-       "--replicas 1025: parallel.replicas: a host runs at most 1024 of them, and 1025 would run on "
+       "--replicas 1025: parallel.replicas: a host runs at most 1024 of them, and 1025 would run "
+       "on "
        "this one"},
       {{"--config", config, "--launch", "thread"},
        "--launch thread: parallel.launch: must be one of processes, threads, is 'thread' (did you "
