@@ -113,8 +113,8 @@ TEST_CASE("a plan names what does not work first") {
   const auto breaks = [](const std::vector<std::string>& sets, const PlanRequest& request) {
     return Job(sets).jobs(request)[0].breaks;
   };
-  CHECK_THAT(breaks({}, {.hosts = {1100}, .stages = {0}, .link = kFast}),
-             ContainsSubstring("config: parallel: replicas must be from 1 to 1024, not 1100"));
+  CHECK_THAT(breaks({}, {.hosts = {17}, .host_replicas = 1024, .stages = {0}, .link = kFast}),
+             ContainsSubstring("config: parallel: replicas must be from 1 to 16384, not 17408"));
   CHECK(breaks({"data.samples=100"}, {.hosts = {128}, .stages = {0}, .link = kFast}) ==
         "batch: there are 100 samples for 128 replicas");
   CHECK(breaks({"trainer.global_batch=64"}, {.hosts = {128}, .stages = {0}, .link = kFast}) ==
