@@ -36,19 +36,19 @@ endif()
 foreach(file doc/lockstep/README.md doc/lockstep/LICENSE doc/lockstep/CHANGELOG.md doc/lockstep/framework/training/zero.h
              doc/lockstep/trainers/bench/README.md lockstep/configs/cluster/slurm.sbatch lockstep/configs/cluster/hostfile
              man/man1/train.1.gz)
-  if(NOT EXISTS ${WORK}/lockstep/share/${file})
+  if(NOT EXISTS ${WORK}/.local/share/${file})
     message(FATAL_ERROR "share/${file} is not installed")
   endif()
 endforeach()
 run(bash -c "source $1/share/bash-completion/completions/train && COMP_WORDS=(train exp) COMP_CWORD=1 && _train $1/bin/train &&
              echo \${COMPREPLY[*]} && COMP_WORDS=(train eval --ch) COMP_CWORD=2 && _train $1/bin/train && echo \${COMPREPLY[*]}"
-    completion ${WORK}/lockstep)
+    completion ${WORK}/.local)
 if(NOT output STREQUAL "export\n--checkpoint\n")
   message(FATAL_ERROR "train's words are completed otherwise:\n${output}")
 endif()
-run(${WORK}/lockstep/bin/train --config ${WORK}/lockstep/share/lockstep/configs/pmean_linear.yaml --print-config)
-run(${WORK}/lockstep/bin/train --help)
-if(NOT output MATCHES " /[^ ]*/lockstep/share/lockstep/configs/pmean_linear.yaml ")
+run(${WORK}/.local/bin/train --config ${WORK}/.local/share/lockstep/configs/pmean_linear.yaml --print-config)
+run(${WORK}/.local/bin/train --help)
+if(NOT output MATCHES " /[^ ]*/[.]local/share/lockstep/configs/pmean_linear.yaml ")
   message(FATAL_ERROR "train --help does not name the folder of configs:\n${output}")
 endif()
 
@@ -68,11 +68,11 @@ if(dpkg_deb)
   endforeach()
 endif()
 
-write_own_headers(${WORK}/lockstep/include/lockstep ${WORK}/own)
+write_own_headers(${WORK}/.local/include/lockstep ${WORK}/own)
 function(build folder)
   run(${CMAKE_COMMAND} -S ${SOURCE}/tests/consumer/${folder} -B ${WORK}/build/${folder} -G Ninja -DSOURCE=${SOURCE}
       -DOWN=${WORK}/own -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0
-      "-DCMAKE_PREFIX_PATH=${WORK}/lockstep;$ENV{CMAKE_PREFIX_PATH}")
+      "-DCMAKE_PREFIX_PATH=${WORK}/.local;$ENV{CMAKE_PREFIX_PATH}")
   run(${CMAKE_COMMAND} --build ${WORK}/build/${folder} ${ARGN})
 endfunction()
 build(.)
