@@ -17,7 +17,7 @@
 namespace lockstep {
 
 inline constexpr std::int64_t kMostReplicas = 16'384;
-inline constexpr std::int64_t kMostReplicasOfHost = 1024;  ///< more are a slip of the pen
+inline constexpr std::int64_t kMostReplicasOfHost = 1024;  ///< more are taken for a typing error
 
 /// A job for `train`; config_table() says what each value means. Options that don't belong to the
 /// chosen model, data set, optimizer or schedule have their defaults. What launch() and ZeroTrainer
