@@ -10,16 +10,17 @@
 
 namespace lockstep::engines {
 
-bool is_too_short(const StopGrace& grace, std::optional<double> save_s) {
-  return save_s && *save_s > grace.seconds;
+bool is_too_short(const StopGrace& grace, const StopWork& work) {
+  return work.save_s && work.step_s + *work.save_s > grace.seconds;
 }
 
-std::string grace_text(const StopGrace& grace, std::optional<double> save_s) {
-  const bool lacks = is_too_short(grace, save_s);
-  return str(
-      save_s ? formatted("the last save took %.3g s%s ", *save_s, lacks ? ", but" : ";") : "",
-      grace.who, formatted(" kills processes %.3g s after SIGTERM", grace.seconds),
-      lacks && !grace.longer.empty() ? ": " + grace.longer : "");
+std::string grace_text(const StopGrace& grace, const StopWork& work) {
+  const bool lacks = is_too_short(grace, work);
+  return str(work.save_s ? formatted("the last save took %.3g s and the last step %.3g s%s ",
+                                     *work.save_s, work.step_s, lacks ? ", but" : ";")
+                         : "",
+             grace.who, formatted(" kills processes %.3g s after SIGTERM", grace.seconds),
+             lacks && !grace.longer.empty() ? ": " + grace.longer : "");
 }
 
 double kill_wait_in(const std::filesystem::path& slurm_conf) {

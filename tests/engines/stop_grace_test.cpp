@@ -6,19 +6,21 @@
 using namespace lockstep;
 using namespace lockstep::engines;
 
-TEST_CASE("a run tells the last save's time beside the engine's, and what gives more") {
+TEST_CASE("a run tells the last save's and step's time beside the engine's, and what gives more") {
   const StopGrace grace{1, "mpirun", "mpirun --mca x SECONDS gives more"};
-  CHECK(grace_text(grace, std::nullopt) == "mpirun kills processes 1 s after SIGTERM");
-  CHECK(grace_text(grace, 0.0421) ==
-        "the last save took 0.0421 s; mpirun kills processes 1 s after SIGTERM");
-  CHECK(grace_text(grace, 4.2) ==
-        "the last save took 4.2 s, but mpirun kills processes 1 s after SIGTERM: mpirun --mca x "
-        "SECONDS gives more");
-  CHECK(grace_text({0.25, "mpiexec", ""}, 12) ==
-        "the last save took 12 s, but mpiexec kills processes 0.25 s after SIGTERM");
-  CHECK(is_too_short(grace, 1.1));
-  CHECK_FALSE(is_too_short(grace, 1));
-  CHECK_FALSE(is_too_short(grace, std::nullopt));
+  CHECK(grace_text(grace, {2, std::nullopt}) == "mpirun kills processes 1 s after SIGTERM");
+  CHECK(grace_text(grace, {0.5, 0.0421}) ==
+        "the last save took 0.0421 s and the last step 0.5 s; mpirun kills processes 1 s after "
+        "SIGTERM");
+  CHECK(grace_text(grace, {0.1, 4.2}) ==
+        "the last save took 4.2 s and the last step 0.1 s, but mpirun kills processes 1 s after "
+        "SIGTERM: mpirun --mca x SECONDS gives more");
+  CHECK(grace_text({0.25, "mpiexec", ""}, {12, 0.1}) ==
+        "the last save took 0.1 s and the last step 12 s, but mpiexec kills processes 0.25 s after "
+        "SIGTERM");
+  CHECK(is_too_short(grace, {0.5, 0.75}));
+  CHECK_FALSE(is_too_short(grace, {0.5, 0.5}));
+  CHECK_FALSE(is_too_short(grace, {2, std::nullopt}));
 }
 
 TEST_CASE("Slurm's KillWait is read from its configuration") {

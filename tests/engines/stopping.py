@@ -60,7 +60,7 @@ def cut_off(lab, way, disk_s, rate="4mbit"):
     each time, eight times in a save. `rate`: of the cables, on which a step takes less than the engine waits."""
     training = lab.training(LONG)
     way = way(lab, training)
-    told = r"the last save took \S+ s, but \S+ kills processes \S+ s after SIGTERM: .*(?:gives? more|SIGUSR1)"
+    told = r"the last save took \S+ s and the last step \S+ s, but \S+ kills processes \S+ s after SIGTERM: .*(?:gives? more|SIGUSR1)"
     with lab.cluster.slow_cables(rate), lab.cluster.slow_disk(disk_s):
         way.start()
         wait_until("it tells of a save that takes too long", lambda: re.search(told, training.said()), 180)

@@ -1,5 +1,6 @@
 #include "tests/train/faulty_parts.h"
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -7,13 +8,17 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <signal.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/modules/linear.h>
+#include <unistd.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -24,6 +29,7 @@
 #include "framework/objectives/objectives.h"
 #include "framework/optim/optimizer.h"
 #include "framework/optim/optimizers.h"
+#include "framework/replicas/launch.h"
 #include "framework/training/process_generator.h"
 #include "models/model.h"
 
@@ -50,6 +56,12 @@ class FailingBackward : public torch::autograd::Function<FailingBackward> {
   }
 };
 
+// Where the launcher is the parent of replicas. Returns once replicas may know.
+void stop_job() {
+  (void)::kill(::getppid(), SIGTERM);
+  while (!stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 class Encoder : public torch::nn::Module {
  public:
   Encoder(std::int64_t middle, std::int64_t outputs)
@@ -62,7 +74,7 @@ class Encoder : public torch::nn::Module {
 // shape: fc2 takes 6 values of fc1's 8. view: after fc1, of a size that does not fit. dtype: fc1
 // gets float64. throws: an exception of its own, after fc1. rows: one for all samples. training: in
 // training mode alone. waits: as shape, behind a collective. backward: a derivative. making: there
-// is no model. wide: five outputs for two classes.
+// is no model. wide: five outputs for two classes. stop: none, but step 3 asks the job to stop.
 class Faulty : public Model {
  public:
   explicit Faulty(const std::string& fault)
@@ -79,12 +91,15 @@ class Faulty : public Model {
     if (fault_ == "rows") x = x.narrow(0, 0, 1);
     if (fault_ == "training" && is_training()) x = x.slice(1, 0, 5);
     if (fault_ == "waits") x = x + psum(at::zeros({1}), "data");
+    if (fault_ == "stop" && is_training() && c10::GradMode::is_enabled() && ++steps_ == 3)
+      stop_job();
     if (fault_ == "backward") x = FailingBackward::apply(x);
     return encoder_->fc2->forward(x);
   }
 
  private:
   std::string fault_;
+  int steps_ = 0;  // that it has been trained
   std::shared_ptr<Encoder> encoder_;
 };
 
@@ -181,7 +196,7 @@ void register_faulty_parts() {
       "faulty", "throws",
       [](FaultOptions& options) {
         return fault_keys(options, "shape", "view", "dtype", "throws", "rows", "training", "waits",
-                          "backward", "making", "wide");
+                          "backward", "making", "wide", "stop");
       },
       [](const FaultOptions& options, const SampleType& /*sample*/,
          const Key& key) -> std::shared_ptr<Model> {

@@ -36,6 +36,18 @@ Flags job(const std::string& variant, std::int64_t steps) {
 
 }  // namespace
 
+TEST_CASE("a signal in the midst of a step has the run end with that step's checkpoint") {
+  const TemporaryFolder folder;
+  folder.write("stop.yaml",
+               "model: {name: faulty, fault: stop}\n"
+               "data: {name: faulty, batch_size: 4}\n"
+               "parallel: {replicas: 2}\n"
+               "trainer: {steps: 8}\n");
+  const Ended end = own_train(folder.path(), {"--config", "stop.yaml", "--output", "run"});
+  check_status(end, 143);
+  CHECK_THAT(end.out, ContainsSubstring("stopped after step 3 of 8, with a checkpoint: "));
+}
+
 TEST_CASE("Ctrl-C and SIGTERM end a run at a step, with a checkpoint from which it goes on") {
   const TemporaryFolder folder;
   constexpr std::int64_t kSteps = 200;

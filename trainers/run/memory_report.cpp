@@ -335,7 +335,7 @@ std::string memory_text(const MemoryReport& report) {
   return str("memory a replica:    ", join(parts), "; in brackets as predicted\n",
              "memory of the host:  ", text_of_bytes(report.measured.host.total()), " (",
              text_of_bytes(report.predicted.host.total()), ") for these, ",
-             text_of_bytes(report.rest), " more since the start",
+             text_of_bytes(std::max<std::int64_t>(report.rest, 0)), " more since the start",
              report.activations == 0
                  ? ""
                  : str("; activations of a microbatch ", text_of_bytes(report.activations)));

@@ -1,6 +1,7 @@
 #include "trainers/run/trainer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <exception>
@@ -218,12 +219,13 @@ class Trainer::Run {
 
   // One step with what follows it. Returns whether the run is to stop.
   bool step() {
-    if (stop_requested()) zero_->tell(kToldStop);
     checkpoints_.before_step();
     reporter_.make_room();
     {
       const auto span = recorded(watch::SpanKind::step, state_.steps + 1);
+      const auto begin = std::chrono::steady_clock::now();
       train();
+      step_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     }
     if (resume_ != nullptr && state_.steps == course_.first_step + 1) {
       const std::string change = waive_convolutions(*resume_);
@@ -338,6 +340,7 @@ class Trainer::Run {
     const double loss = state_.loss.item<double>();
     const bool is_finite = std::isfinite(loss);
     zero_->tell_number(loss);
+    if (stop_requested()) zero_->tell(kToldStop);
     if (!is_finite) feed_.check_samples("the loss", step);
     try {
       state_.report = zero_->step(state_.lr);
@@ -410,19 +413,19 @@ class Trainer::Run {
     return true;
   }
 
-  // How long a save takes, beside the time that the engine leaves for one: where the run stops, and
-  // once before where it will not do.
+  // How long a step and a save take, beside the time that the engine leaves for them: where the run
+  // stops, and once before where it will not do.
   void tell_grace(bool stops) {
     const std::optional<engines::StopGrace>& grace = options_.where.grace;
     if (!grace || !config_.checkpoint.saves()) return;
-    const auto save_s = checkpoints_.last_save_s();
-    const bool lacks = engines::is_too_short(*grace, save_s);
+    const engines::StopWork work{step_s_, checkpoints_.last_save_s()};
+    const bool lacks = engines::is_too_short(*grace, work);
     if (!stops && (!lacks || has_told_save_)) return;
-    has_told_save_ = save_s.has_value();
-    std::string text = engines::grace_text(*grace, save_s);
+    has_told_save_ = work.save_s.has_value();
+    std::string text = engines::grace_text(*grace, work);
     // Where this save may come to no end, what is there counts.
     const std::int64_t whole = checkpoints_.whole_step();
-    if (stops && (lacks || !save_s)) {
+    if (stops && (lacks || !work.save_s)) {
       text += whole < 0 ? "; there is no checkpoint yet"
                         : str("; step ", whole, "'s checkpoint is whole");
     }
@@ -591,6 +594,7 @@ class Trainer::Run {
 
   std::optional<telemetry::OperatorSpans> operators_;
   std::optional<CoresWatch> cores_;  // of the replica that tells, if it has several math threads
+  double step_s_ = 0;                // of the last step
   bool has_told_save_ = false;       // how long a save takes, beside the engine's time to stop
   ReplicaMemory memory_{.resident_at_start = resident_at_start()};
   const Config& config_;
