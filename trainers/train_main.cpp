@@ -174,7 +174,8 @@ void tell_whereabouts(const engines::Whereabouts& where) {
   const bool is_by_engine = engines::is_engine(where.engine);
   if (is_relaunched() || where.local_rank > 0) return;
   if (!is_by_engine && where.alone_because.empty()) return;
-  log_info(is_by_engine ? engines::text_of(where) : where.alone_because);
+  if (!is_by_engine) return log_warning(where.alone_because);
+  log_info(engines::text_of(where));
   if (where.local_tasks > 1) log_info(engines::text_of_task(where));
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -76,9 +77,12 @@ class Reader {
             kFlags.contains(name) ? "" : "; --engine none does not read it");
     return *number;
   }
-  // Of one that may be missing.
-  [[nodiscard]] std::int64_t count(const Variable& variable, std::int64_t otherwise = 0) {
-    return look(variable) ? number(variable.name, 0, kMostTasks) : otherwise;
+  // Of one that may be missing: a count, or seconds where an engine's own are only told.
+  [[nodiscard]] std::int64_t count(const Variable& variable) {
+    return look(variable) ? number(variable.name, 0, kMostTasks) : 0;
+  }
+  [[nodiscard]] double seconds(const Variable& variable, double otherwise) {
+    return parse_number<double>(look(variable).value_or("")).value_or(otherwise);
   }
 
  private:
@@ -94,13 +98,16 @@ struct Dialect {
   std::size_t markers;  // so many of them, the first ones, are set by this engine alone
   // Takes what they say. Why they don't speak of this process, or "".
   std::string (*take)(Reader& reader, Whereabouts& found);
+  // What tells how many hosts or tasks there are; nullptr: a shell may have these variables, too.
+  const char* count = nullptr;
   // What one says where it is set but others are missing; nullptr: that they are.
   std::string (*partly)(Reader& reader) = nullptr;
 };
 
 // Host 0 is at `host`, and its first free port of 8 is the one.
 void meet_at(Whereabouts& found, const std::string& host, std::int64_t first_port) {
-  const std::string bracketed = host.find(':') == std::string::npos ? host : str("[", host, "]");
+  const bool is_ipv6 = host.find(':') != std::string::npos && !host.starts_with('[');
+  const std::string bracketed = is_ipv6 ? str("[", host, "]") : host;
   for (std::int64_t port = first_port; port < std::min<std::int64_t>(first_port + 8, 65536);
        ++port) {
     found.rendezvous.push_back(str(bracketed, ":", port));
@@ -131,19 +138,20 @@ std::string take_torchrun(Reader& reader, Whereabouts& found) {
     found.tasks.assign(static_cast<std::size_t>(found.hosts), found.local_tasks);
   }
   found.more_cores = "it has those of its torchrun, which binds nothing itself";
-  const std::int64_t grace =
-      reader.count({"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "seconds between SIGTERM and SIGKILL"}, 30);
-  found.grace = {static_cast<double>(grace), "torchrun",
-                 "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=SECONDS gives more, for torchrun of PyTorch 2.12 "
-                 "and later"};
+  found.grace = {
+      reader.seconds({"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "seconds between SIGTERM and SIGKILL"}, 30),
+      "torchrun",
+      "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=SECONDS gives more, for torchrun of PyTorch 2.12 "
+      "and later"};
   const std::string job = reader.text("TORCHELASTIC_RUN_ID");
   if (job != "none") found.job = job;  // torchrun's own default
   found.local_job = reader.text("MASTER_ADDR") + ":" + reader.text("MASTER_PORT");
   found.restarts = reader.count({"TORCHELASTIC_RESTART_COUNT", "restarts"});
   const auto agent = reader.look(
       {"TORCHELASTIC_USE_AGENT_STORE", "if True, the agent listens at MASTER_PORT itself"});
+  const std::int64_t above = agent == "True" ? 1 : 0;
   meet_at(found, reader.text("MASTER_ADDR"),
-          reader.number("MASTER_PORT", 1, 65535) + (agent == "True" ? 1 : 0));
+          reader.number("MASTER_PORT", 1, 65535 - above) + above);
   return "";
 }
 
@@ -179,10 +187,10 @@ void meet_by_open_mpi(Whereabouts& found, const std::string& uri) {
 // Open MPI 5 waits for a quarter of a second, and nothing changes that: odls_base_default_fns.c of
 // PRRTE 3 and 4.
 void take_grace_of_open_mpi(Reader& reader, Whereabouts& found, bool is_4) {
-  const std::int64_t of_4 = reader.count(
+  const double of_4 = reader.seconds(
       {"OMPI_MCA_odls_base_sigkill_timeout", "Open MPI 4's seconds between SIGTERM and SIGKILL"},
       1);
-  found.grace = {is_4 ? static_cast<double>(of_4) : 0.25, "mpirun",
+  found.grace = {is_4 ? of_4 : 0.25, "mpirun",
                  is_4 ? "mpirun --mca odls_base_sigkill_timeout SECONDS gives more; SIGUSR1 to "
                         "mpirun stops the run without that"
                       : "SIGUSR1 to mpirun, in place of SIGTERM, stops the run without that"};
@@ -221,18 +229,20 @@ std::string take_open_mpi(Reader& reader, Whereabouts& found) {
   return "";
 }
 
-std::string take_mpich(Reader& reader, Whereabouts& found) {
+void take_hydra(Whereabouts& found) {
   found.starter = "mpiexec";
   found.one_task_a_host = "mpiexec -ppn 1";
   found.more_cores = "mpiexec -bind-to none gives it all";
+}
+
+std::string take_mpich(Reader& reader, Whereabouts& found) {
+  take_hydra(found);
   take_mpi(reader, found, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS");
   return "";
 }
 
 std::string take_mvapich(Reader& reader, Whereabouts& found) {
-  found.starter = "mpiexec";
-  found.one_task_a_host = "mpiexec -ppn 1";
-  found.more_cores = "mpiexec -bind-to none gives it all";
+  take_hydra(found);
   take_mpi(reader, found, "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
            "MV2_COMM_WORLD_LOCAL_SIZE");
   return "";
@@ -275,9 +285,16 @@ std::string take_slurm(Reader& reader, Whereabouts& found) {
   found.host = reader.number("SLURM_NODEID", 0, found.hosts - 1);
   (void)reader.number("SLURM_PROCID", 0, all - 1);
   const auto hosts = static_cast<std::size_t>(found.hosts);
-  const std::vector<std::string> names = node_names(reader.text("SLURM_STEP_NODELIST"));
+  const auto parsed = [&](const char* name, const auto& parse) {
+    try {
+      return parse(reader.text(name));
+    } catch (const ValueError& error) {
+      throw ValueError(str(name, ": ", error.what(), "; --engine none does not read it"));
+    }
+  };
+  const std::vector<std::string> names = parsed("SLURM_STEP_NODELIST", node_names);
   const std::string tasks = reader.text("SLURM_STEP_TASKS_PER_NODE");
-  found.tasks = numbers_of_nodes(tasks);
+  found.tasks = parsed("SLURM_STEP_TASKS_PER_NODE", numbers_of_nodes);
   require(names.size() == hosts && found.tasks.size() == hosts, "SLURM_STEP_NUM_NODES is ", hosts,
           ", but SLURM_STEP_NODELIST has ", names.size(), " and SLURM_STEP_TASKS_PER_NODE ",
           found.tasks.size());
@@ -328,7 +345,10 @@ std::string take_pytorch_job(Reader& reader, Whereabouts& found) {
 std::string take_indexed_job(Reader& reader, Whereabouts& found) {
   take_container(found);
   found.hosts = reader.number(kHosts, 1, kMostHosts);
-  found.host = reader.number("JOB_COMPLETION_INDEX", 0, found.hosts - 1);
+  found.host = reader.number("JOB_COMPLETION_INDEX", 0, kMostHosts);
+  require(found.host < found.hosts, "JOB_COMPLETION_INDEX is ", found.host, ", but ",
+          reader.given_as(kHosts), " says ", counted(found.hosts, "pod"),
+          ": give it the Job's `completions`");
   if (found.hosts == 1 || reader.look({kRendezvous, "where the hosts meet"})) return "";
   const std::string own = reader.here().host_name();
   const std::size_t dot = std::min(own.find('.'), own.size());
@@ -348,7 +368,8 @@ const std::vector<Dialect>& dialects() {
       {Engine::own,
        {{kHosts, "hosts"}, {kHost, "this host's number"}, {kRendezvous, "where the hosts meet"}},
        1,
-       [](Reader& /*reader*/, Whereabouts& /*found*/) { return std::string(); }},
+       [](Reader& /*reader*/, Whereabouts& /*found*/) { return std::string(); },
+       kHosts},
       {Engine::torchrun,
        {{"TORCHELASTIC_RUN_ID", "the job, of torchrun"},
         {"GROUP_RANK", "this host's number"},
@@ -359,28 +380,32 @@ const std::vector<Dialect>& dialects() {
         {"MASTER_ADDR", "host 0"},
         {"MASTER_PORT", "where host 0 listens"}},
        1,
-       take_torchrun},
+       take_torchrun,
+       "WORLD_SIZE"},
       {Engine::mpi,
        {{"OMPI_COMM_WORLD_RANK", "this task's number, by Open MPI"},
         {"OMPI_COMM_WORLD_SIZE", "tasks in all"},
         {"OMPI_COMM_WORLD_LOCAL_RANK", "this task's number on its host"},
         {"OMPI_COMM_WORLD_LOCAL_SIZE", "tasks on this host"}},
        1,
-       take_open_mpi},
+       take_open_mpi,
+       "OMPI_COMM_WORLD_SIZE"},
       {Engine::mpi,
        {{"PMI_RANK", "this task's number, by MPICH"},
         {"PMI_SIZE", "tasks in all"},
         {"MPI_LOCALRANKID", "this task's number on its host"},
         {"MPI_LOCALNRANKS", "tasks on this host"}},
        1,
-       take_mpich},
+       take_mpich,
+       "PMI_SIZE"},
       {Engine::mpi,
        {{"MV2_COMM_WORLD_RANK", "this task's number, by MVAPICH"},
         {"MV2_COMM_WORLD_SIZE", "tasks in all"},
         {"MV2_COMM_WORLD_LOCAL_RANK", "this task's number on its host"},
         {"MV2_COMM_WORLD_LOCAL_SIZE", "tasks on this host"}},
        1,
-       take_mvapich},
+       take_mvapich,
+       "MV2_COMM_WORLD_SIZE"},
       {Engine::slurm,
        {{"SLURM_JOB_ID", "the job, of Slurm"},
         {"SLURM_STEP_ID", "the job's step: what one srun has started"},
@@ -393,6 +418,7 @@ const std::vector<Dialect>& dialects() {
         {"SLURM_LOCALID", "this task's number on its host"}},
        1,
        take_slurm,
+       nullptr,
        not_by_srun},
       {Engine::kubernetes,
        {{"PET_NNODES", "pods, by Kubeflow's trainer"},
@@ -400,7 +426,8 @@ const std::vector<Dialect>& dialects() {
         {"PET_MASTER_ADDR", "pod 0"},
         {"PET_MASTER_PORT", "where pod 0 listens"}},
        1,
-       take_kubeflow_trainer},
+       take_kubeflow_trainer,
+       "PET_NNODES"},
       {Engine::kubernetes,
        {{"WORLD_SIZE", "pods, by a PyTorchJob of Kubeflow"},
         {"RANK", "this pod's number"},
@@ -408,39 +435,43 @@ const std::vector<Dialect>& dialects() {
         {"MASTER_PORT", "where pod 0 listens"},
         {kPod, "whether this is a pod: others set RANK as well"}},
        2,
-       take_pytorch_job},
+       take_pytorch_job,
+       "WORLD_SIZE"},
       {Engine::kubernetes,
        {{"JOB_COMPLETION_INDEX", "this pod's number, by an Indexed Job or JobSet"},
         {kHosts, "pods, which Kubernetes does not tell"}},
        1,
-       take_indexed_job}};
+       take_indexed_job,
+       kHosts}};
   return all;
 }
 
-// Flags and variables of Lockstep's win one by one over what an engine says. Who counts hosts
-// otherwise than the engine, or numbers them, has each task be one. Of one host this is host 0, and
-// its tasks stay together.
+// Flags and variables of Lockstep's win one by one over what an engine says. Who numbers hosts has
+// each task be one. Of one host this is host 0, and its tasks stay together.
 void take_own(Reader& reader, Whereabouts& found) {
   const auto hosts = reader.look({kHosts, "hosts"});
   const auto host = reader.look({kHost, "this host's number"});
   const auto rendezvous = reader.look({kRendezvous, "where the hosts meet"});
   if (reader.look({kGrace, "seconds between SIGTERM and SIGKILL here"})) {
     if (!found.grace) found.grace = {.who = found.starter.empty() ? "the engine" : found.starter};
-    found.grace->seconds = static_cast<double>(reader.number(kGrace, 0, kMostTasks));
+    found.grace->seconds = reader.seconds({kGrace, ""}, -1);
+    require(found.grace->seconds >= 0, kGrace, " is ", cut(reader.text(kGrace)),
+            ", but must be a number of seconds");
   }
   const std::int64_t of_engine = found.hosts;
   if (hosts) found.hosts = reader.number(kHosts, 1, kMostHosts);
   if (host) {
     found.host = reader.number(kHost, 0, kMostHosts);
-  } else if (found.hosts == 1) {
-    found.host = 0;
-  }
-  if (host || (found.hosts != of_engine && found.hosts > 1)) {
     found.local_rank = 0;
     found.local_tasks = 1;
     found.all_tasks = 0;
     found.tasks.clear();
   } else if (found.hosts != of_engine) {
+    require(found.hosts == 1, reader.given_as(kHosts), " is ", found.hosts, ", but ",
+            found.starter.empty() ? "the engine" : found.starter, " has started ",
+            counted(of_engine, "host"), ": --node-rank I says which of the ", found.hosts,
+            " this task is");
+    found.host = 0;
     found.all_tasks = found.local_tasks;
     found.tasks = {found.local_tasks};
   }
@@ -468,7 +499,16 @@ void take_meeting(Reader& reader, Whereabouts& found) {
 
 // Whether a user says that this host is alone: then there is nothing to tell.
 bool is_said_to_be_alone(Reader& reader) {
-  return reader.look({kHosts, "hosts"}) == "1" && !reader.look({kHost, "this host's number"});
+  return reader.look({kHosts, "hosts"}) == "1";
+}
+
+// Whether others, which have as little of this dialect's variables, would all train the same.
+bool is_one_of_many(const Dialect& dialect, Reader& reader) {
+  if (dialect.count == nullptr || reader.look({dialect.count, ""}) == "1") return false;
+  // What flags lack the command line tells.
+  if (reader.given_as(dialect.count) != dialect.count) return false;
+  // srun sets PMI_… as well, also for a shell.
+  return dialect.take != take_mpich || !reader.look({"SLURM_JOB_ID", "the job, of Slurm"});
 }
 
 // What the variables of this dialect say, if they are complete and speak of this process. Otherwise
@@ -502,7 +542,12 @@ constexpr Name kNames[] = {{Engine::none, "none", "nobody"},
                            {Engine::slurm, "slurm", "Slurm"},
                            {Engine::mpi, "mpi", "MPI"},
                            {Engine::torchrun, "torchrun", "torchrun"},
-                           {Engine::kubernetes, "k8s", "Kubernetes"}};
+                           {Engine::kubernetes, "k8s", "Kubernetes"},
+                           {Engine::own, "", "flags or LOCKSTEP_…"}};
+
+const Name& named(Engine engine) {
+  return *std::ranges::find(kNames, engine, &Name::engine);
+}
 
 // "job 18, step 0, restart 1", as far as it is known.
 std::string job_text(const std::string& job, const std::string& step, std::int64_t restarts) {
@@ -515,10 +560,12 @@ std::string job_text(const std::string& job, const std::string& step, std::int64
 
 // Of the engine that is asked for, where it is not there.
 std::string not_there(Engine wanted, const std::string& because) {
-  const auto name = std::ranges::find(kNames, wanted, &Name::engine);
-  const auto first = std::ranges::find(dialects(), wanted, &Dialect::engine);
-  return str("--engine ", name->flag, ": ",
-             because.empty() ? str(first->needed[0].name, " is not set") : because,
+  std::vector<std::string> markers;
+  for (const Dialect& dialect : dialects()) {
+    if (dialect.engine == wanted) markers.emplace_back(dialect.needed[0].name);
+  }
+  return str("--engine ", named(wanted).flag, ": ",
+             because.empty() ? str(join(markers, " or "), " is not set") : because,
              "; --engine none or auto run without it");
 }
 
@@ -526,8 +573,9 @@ std::string not_there(Engine wanted, const std::string& because) {
 
 std::optional<Engine> parse_engine(const std::string& name) {
   if (name == "auto") return std::nullopt;
-  const auto found = std::ranges::find(kNames, name, &Name::flag);
-  require(found != std::end(kNames), "must be auto, ", join(mapped(kNames, &Name::flag)), ", is ",
+  const auto asked = std::span(kNames).first(std::size(kNames) - 1);  // nobody asks for flags
+  const auto found = std::ranges::find(asked, name, &Name::flag);
+  require(found != asked.end(), "must be auto, ", join(mapped(asked, &Name::flag)), ", is ",
           cut(name));
   return found->engine;
 }
@@ -536,6 +584,7 @@ Whereabouts find_whereabouts(const Surroundings& here, std::optional<Engine> wan
   Reader reader(here, wanted == Engine::none);
   Whereabouts found;
   std::string because;  // the innermost one's reason
+  std::string of_many;  // that of the innermost one by which this is one of many
   try {
     for (const Dialect& dialect : dialects()) {
       const bool is_asked = !wanted || dialect.engine == *wanted ||
@@ -549,12 +598,20 @@ Whereabouts find_whereabouts(const Surroundings& here, std::optional<Engine> wan
         break;
       }
       if (because.empty()) because = reason;
+      const bool is_of_many = !reason.empty() && is_one_of_many(dialect, reader);
+      if (of_many.empty() && is_of_many) of_many = reason;
     }
     if (found.engine == Engine::none) {
+      const auto host = here.variables.find(kHost);
+      const bool has_host = host != here.variables.end() && !host->second.empty();
+      require(wanted || !has_host || reader.look({kHosts, "hosts"}), kHost, " is set, but ", kHosts,
+              " is not");
       if (wanted && wanted != Engine::none) throw ValueError(not_there(*wanted, because));
-      if (!because.empty() && !is_said_to_be_alone(reader)) {
-        found.alone_because = because + ": this host alone";
-      }
+      const bool is_alone = because.empty() || is_said_to_be_alone(reader);
+      require(is_alone || of_many.empty(), of_many,
+              "; --nnodes, --node-rank and --rendezvous say which host this is, and --engine none "
+              "that it is alone");
+      if (!is_alone) found.alone_because = because + ": this host alone";
     }
   } catch (const ValueError& error) {
     found.refusal = error.what();
@@ -564,8 +621,7 @@ Whereabouts find_whereabouts(const Surroundings& here, std::optional<Engine> wan
 }
 
 std::string name_of(Engine engine) {
-  const auto* const name = std::ranges::find(kNames, engine, &Name::engine);
-  return name == std::end(kNames) ? "" : name->flag;
+  return named(engine).flag;
 }
 
 bool is_logged_by_engine(const Surroundings& here) {
@@ -577,9 +633,7 @@ bool is_logged_by_engine(const Surroundings& here) {
 std::string text_of(const Whereabouts& where) {
   if (where.engine == Engine::none) return "this host alone";
   const std::string of_job = job_text(cut(where.job), where.step, where.restarts);
-  const auto* const name = std::ranges::find(kNames, where.engine, &Name::engine);
-  return str("host ", where.host, " of ", where.hosts, ", by ",
-             name == std::end(kNames) ? "flags or LOCKSTEP_…" : name->text,
+  return str("host ", where.host, " of ", where.hosts, ", by ", named(where.engine).text,
              of_job.empty() ? "" : str(" (", of_job, ")"),
              where.local_tasks > 1 ? str(", ", where.local_tasks, " tasks here") : "",
              where.rendezvous.empty() ? "" : "; they meet at " + where.rendezvous[0]);
@@ -587,9 +641,8 @@ std::string text_of(const Whereabouts& where) {
 
 std::string job_of(const Whereabouts& where) {
   if (where.job.empty()) return "";
-  const auto* const name = std::ranges::find(kNames, where.engine, &Name::engine);
   return str(
-      name->text, ", ",
+      named(where.engine).text, ", ",
       job_text(where.job, where.step, where.engine == Engine::torchrun ? 0 : where.restarts));
 }
 

@@ -65,8 +65,9 @@ struct Whereabouts {
 
 /// Where this process is. Of the engines whose variables are complete the innermost says so: flags
 /// and LOCKSTEP_…, torchrun, MPI, a step of Slurm, pods of Kubernetes. `wanted` looks for one
-/// alone; Engine::none for flags alone. Values that can't be are a refusal; nothing is thrown for
-/// them.
+/// alone; Engine::none for flags alone. Values that can't be are a refusal, as are some variables
+/// of an engine whose others are missing, where this may be one of many hosts or tasks; nothing is
+/// thrown for them.
 [[nodiscard]] Whereabouts find_whereabouts(const Surroundings& here,
                                            std::optional<Engine> wanted = std::nullopt);
 

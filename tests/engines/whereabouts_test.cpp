@@ -184,21 +184,11 @@ TEST_CASE("a partial set of variables is a host alone, with a line that says so"
        "in Slurm job 18 of 2 nodes, but not started by srun: this host alone"},
       {"ssh into an allocated node", "SLURM_JOB_ID=18",
        "in Slurm job 18, but not started by srun: this host alone"},
-      {"torchrun's, of which some are lost", "TORCHELASTIC_RUN_ID=x MASTER_ADDR=a MASTER_PORT=1",
-       "TORCHELASTIC_RUN_ID is set, but GROUP_RANK, GROUP_WORLD_SIZE, LOCAL_RANK, "
-       "LOCAL_WORLD_SIZE, WORLD_SIZE are not: this host alone"},
-      {"MPICH's without a place on the host", "PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0",
-       "PMI_RANK is set, but MPI_LOCALNRANKS is not: this host alone"},
-      {"RANK where there are no pods", "RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1",
+      {"one task of a launcher with some of MPICH's", "PMI_RANK=0 PMI_SIZE=1",
+       "PMI_RANK is set, but MPI_LOCALRANKID, MPI_LOCALNRANKS are not: this host alone"},
+      {"RANK where there is one", "RANK=0 WORLD_SIZE=1 MASTER_ADDR=a MASTER_PORT=1",
        "WORLD_SIZE is set, but KUBERNETES_SERVICE_HOST is not: this host alone"},
-      {"an elastic PyTorchJob, for torchrun", kTrainer + "PET_NNODES=1:4",
-       "PET_NNODES is 1:4, a range, for torchrun: this host alone"},
-      {"an Indexed Job that does not tell its pods", kPod + "JOB_COMPLETION_INDEX=1",
-       "JOB_COMPLETION_INDEX is set, but LOCKSTEP_NNODES is not: this host alone"},
-      {"some of our own", "LOCKSTEP_NNODES=2",
-       "LOCKSTEP_NNODES is set, but LOCKSTEP_NODE_RANK, LOCKSTEP_RENDEZVOUS are not: this host "
-       "alone"},
-      {"of two engines the inner one", kBatchShell + "PMI_RANK=0",
+      {"srun's PMI_… in a batch script: of two engines the inner one", kBatchShell + "PMI_RANK=0",
        "PMI_RANK is set, but PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS are not: this host alone"}};
   for (const Case& each : cases) {
     INFO(each.what);
@@ -208,6 +198,38 @@ TEST_CASE("a partial set of variables is a host alone, with a line that says so"
     CHECK(where.hosts == 1);
   }
   CHECK(said(found("RANK=0")) == "this host alone");  // which others may mean otherwise
+}
+
+TEST_CASE("one of many hosts or tasks that does not know which it is does not run") {
+  const std::vector<Case> cases{
+      {"torchrun's, of which some are lost", "TORCHELASTIC_RUN_ID=x MASTER_ADDR=a MASTER_PORT=1",
+       "TORCHELASTIC_RUN_ID is set, but GROUP_RANK, GROUP_WORLD_SIZE, LOCAL_RANK, "
+       "LOCAL_WORLD_SIZE, WORLD_SIZE are not"},
+      {"a launcher with some of MPICH's", "PMI_RANK=0 PMI_SIZE=2",
+       "PMI_RANK is set, but MPI_LOCALRANKID, MPI_LOCALNRANKS are not"},
+      {"a launcher with some of torchrun's", "RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1",
+       "WORLD_SIZE is set, but KUBERNETES_SERVICE_HOST is not"},
+      {"pods of an elastic job, for torchrun", kTrainer + "PET_NNODES=1:4",
+       "PET_NNODES is 1:4, a range, for torchrun"},
+      {"pods of an Indexed Job that does not tell how many", kPod + "JOB_COMPLETION_INDEX=1",
+       "JOB_COMPLETION_INDEX is set, but LOCKSTEP_NNODES is not"},
+      {"pods of a Job that is not Indexed", kPod + "LOCKSTEP_NNODES=2",
+       "LOCKSTEP_NNODES is set, but LOCKSTEP_NODE_RANK, LOCKSTEP_RENDEZVOUS are not"},
+      {"a host that does not know where to meet", "LOCKSTEP_NNODES=2 LOCKSTEP_NODE_RANK=1",
+       "LOCKSTEP_NNODES is set, but LOCKSTEP_RENDEZVOUS is not"},
+      {"the same in a batch script", kBatchShell + "LOCKSTEP_NNODES=2 LOCKSTEP_NODE_RANK=1",
+       "LOCKSTEP_NNODES is set, but LOCKSTEP_RENDEZVOUS is not"}};
+  for (const Case& each : cases) {
+    INFO(each.what);
+    CHECK(said(found(each.variables)) ==
+          str("refused: ", each.said,
+              "; --nnodes, --node-rank and --rendezvous say which host this is, and --engine none "
+              "that it is alone"));
+    CHECK(said(found(each.variables, Engine::none)) == "this host alone");
+  }
+  for (const std::string alone : {"PMI_RANK=0 PMI_SIZE=2 ", "RANK=0 WORLD_SIZE=2 "}) {
+    CHECK(said(found(alone + "LOCKSTEP_NNODES=1")) == "this host alone");
+  }
 }
 
 TEST_CASE("a command by hand in a shell of srun --pty is a host alone, srun --pty train is not") {
@@ -235,7 +257,8 @@ TEST_CASE("variables that contradict each other are refused") {
       {"other tasks", kTask1 + "SLURM_STEP_TASKS_PER_NODE=3,1",
        "SLURM_STEP_NUM_TASKS is 2, but SLURM_STEP_TASKS_PER_NODE is 3,1"},
       {"a list that is none", kTask1 + "SLURM_STEP_NODELIST=node[0-",
-       "the list 'node[0-', behind its first 7 letters: expected a number"},
+       "SLURM_STEP_NODELIST: the list 'node[0-', behind its first 7 letters: expected a number; "
+       "--engine none does not read it"},
       {"several tasks on hosts that MPI does not tell",
        "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=0 "
        "OMPI_COMM_WORLD_LOCAL_SIZE=2",
@@ -246,6 +269,14 @@ TEST_CASE("variables that contradict each other are refused") {
        "OMPI_COMM_WORLD_LOCAL_SIZE=1 PRTE_LAUNCHED=1 PMIX_NAMESPACE=4711@1",
        "mpirun has started 2 hosts and does not say where the first is: add --rendezvous "
        "HOST:PORT, an address of host 0 and a free port there"},
+      {"a pod beyond the hosts", kPod + "JOB_COMPLETION_INDEX=2 LOCKSTEP_NNODES=2",
+       "JOB_COMPLETION_INDEX is 2, but LOCKSTEP_NNODES says 2 pods: give it the Job's "
+       "`completions`"},
+      {"a host, and nobody says of how many", "LOCKSTEP_NODE_RANK=1 LOCKSTEP_RENDEZVOUS=a:1",
+       "LOCKSTEP_NODE_RANK is set, but LOCKSTEP_NNODES is not"},
+      {"other hosts than srun's", kTask1 + "LOCKSTEP_NNODES=4",
+       "LOCKSTEP_NNODES is 4, but srun has started 2 hosts: --node-rank I says which of the 4 "
+       "this task is"},
       {"an Indexed Job without a Service", kPod + "JOB_COMPLETION_INDEX=2 LOCKSTEP_NNODES=4",
        "this pod is called train-1.meet.default.svc.cluster.local, and not JOB-2.DOMAIN, from "
        "which host 0's name would follow: give the job a headless Service and the pods its name "
@@ -276,15 +307,14 @@ TEST_CASE("flags win one by one over variables of ours, and these over an engine
         "refused: --node-rank is x, but must be a whole number from 0 to 1000000");
 }
 
-TEST_CASE(
-    "tasks are as the engine has started them unless hosts are counted or numbered otherwise") {
+TEST_CASE("tasks are as the engine has started them unless hosts are numbered otherwise") {
   Surroundings here = surroundings(kCyclic + "SLURM_PROCID=2 SLURM_NODEID=0 SLURM_LOCALID=1");
   here.flags = {{"--nnodes", "2"}};
   CHECK(said(find_whereabouts(here)) ==
         "host 0 of 2, by Slurm (job 18, step 3), 3 tasks here; they meet at node0:62595");
   CHECK(find_whereabouts(here).tasks == std::vector<std::int64_t>{3, 1});
   const std::vector<std::map<std::string, std::string>> each_task_a_host{
-      {{"--nnodes", "4"}}, {{"--node-rank", "0"}}, {{"--nnodes", "2"}, {"--node-rank", "1"}}};
+      {{"--node-rank", "0"}}, {{"--nnodes", "4"}, {"--node-rank", "1"}}};
   for (const auto& flags : each_task_a_host) {
     here.flags = flags;
     const Whereabouts where = find_whereabouts(here);
@@ -312,6 +342,7 @@ TEST_CASE("of one host this is host 0, alone, with nothing to tell") {
   CHECK(said(find_whereabouts(here)) == "this host alone");
   CHECK(said(find_whereabouts(here, Engine::none)) == "this host alone");
   CHECK(said(found("LOCKSTEP_NNODES=1")) == "this host alone");
+  CHECK(said(found("LOCKSTEP_NNODES=1 LOCKSTEP_NODE_RANK=0")) == "this host alone");
   CHECK(said(found(kBatchShell + "LOCKSTEP_NNODES=1")) == "this host alone");
   here.variables = variables(kTask1);
   CHECK(said(find_whereabouts(here)) == "host 0 of 1, by Slurm (job 18, step 0)");
@@ -331,8 +362,8 @@ TEST_CASE("an engine can be asked for, or none") {
         "refused: --engine slurm: in Slurm job 18 of 2 nodes, but not started by srun; --engine "
         "none or auto run without it");
   CHECK(said(found("", Engine::mpi)) ==
-        "refused: --engine mpi: OMPI_COMM_WORLD_RANK is not set; --engine none or auto run "
-        "without it");
+        "refused: --engine mpi: OMPI_COMM_WORLD_RANK or PMI_RANK or MV2_COMM_WORLD_RANK is not "
+        "set; --engine none or auto run without it");
   Surroundings here = surroundings(both);
   here.flags = {{"--nnodes", "3"}, {"--node-rank", "0"}, {"--rendezvous", "a:1"}};
   CHECK(said(find_whereabouts(here, Engine::none)) ==
@@ -363,6 +394,9 @@ TEST_CASE("tasks of a host know each other's number") {
         std::vector<std::int64_t>{2, 2});
   CHECK(found(kTorchrun + "MASTER_PORT=65534 TORCHELASTIC_USE_AGENT_STORE=True").rendezvous ==
         std::vector<std::string>{"node0:65535"});
+  for (const std::string host : {"::1", "[::1]"}) {
+    CHECK(found(kTorchrun + "MASTER_ADDR=" + host).rendezvous[0] == "[::1]:29500");
+  }
 }
 
 TEST_CASE("a job has a name that tells it from the user's others, the same on all hosts") {
@@ -414,6 +448,7 @@ TEST_CASE("each engine's time between SIGTERM and SIGKILL is known, and what giv
   CHECK_THAT(grace_of(slurm + "none.conf").longer, ContainsSubstring("sbatch --signal=TERM@"));
   CHECK(grace_of(kTorchrun).seconds == 30);
   CHECK(grace_of(kTorchrun + "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=120").seconds == 120);
+  CHECK(grace_of(kTorchrun + "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=x").seconds == 30);
   CHECK(grace_of(kTask1 + kTorchrun).who == "torchrun");
   const std::string mpirun = kOpenMpi + "OMPI_COMM_WORLD_RANK=1 ";
   CHECK(grace_of(mpirun).seconds == 1);
@@ -429,8 +464,8 @@ TEST_CASE("each engine's time between SIGTERM and SIGKILL is known, and what giv
   for (const std::string& pod : pods) {
     CHECK(grace_of(pod).seconds == 30);
     CHECK_THAT(grace_of(pod).longer, ContainsSubstring("terminationGracePeriodSeconds"));
-    const StopGrace told = grace_of(pod + "LOCKSTEP_STOP_GRACE=300");
-    CHECK(told.seconds == 300);
+    const StopGrace told = grace_of(pod + "LOCKSTEP_STOP_GRACE=2.5");
+    CHECK(told.seconds == 2.5);
     CHECK(told.who == "Kubernetes");
   }
   const std::string mpich = "PMI_RANK=0 PMI_SIZE=1 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1 ";
@@ -438,8 +473,7 @@ TEST_CASE("each engine's time between SIGTERM and SIGKILL is known, and what giv
   CHECK(grace_of(mpich + "LOCKSTEP_STOP_GRACE=5").who == "mpiexec");
   CHECK_FALSE(found("LOCKSTEP_STOP_GRACE=5").grace.has_value());
   CHECK(said(found(kPyTorchJob + "LOCKSTEP_STOP_GRACE=5m")) ==
-        "refused: LOCKSTEP_STOP_GRACE is 5m, but must be a whole number from 0 to 1000000000; "
-        "--engine none does not read it");
+        "refused: LOCKSTEP_STOP_GRACE is 5m, but must be a number of seconds");
 }
 
 TEST_CASE("each engine has its own way to give a task more cores, and a name") {

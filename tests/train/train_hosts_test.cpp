@@ -203,6 +203,9 @@ TEST_CASE("hosts refuses the flags that a run refuses, below what it has looked 
   const Ended alone = said({});
   CHECK(alone.status == 0);
   CHECK(lines_of(alone.out).back() == "this host alone");
+  check_status(said({"--nnodes", "2", "--node-rank", "0", "--rendezvous", "a:1", "--host-replicas",
+                     "2", "--secret-file", "mine", "--meet-timeout", "5", "--interface", "lo"}),
+               0);
   const Ended partial = said({"--nnodes", "2", "--node-rank", "0"});
   check_status(partial, 2);
   CHECK_THAT(partial.out, ContainsSubstring("--nnodes ") && !ContainsSubstring("alone"));

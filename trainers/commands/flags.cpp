@@ -127,7 +127,8 @@ void check_hosts(const HostOptions& hosts, bool has_engine) {
   require(hosts.rank != kNotGiven, "--nnodes needs --node-rank I, this host's number");
   require(!hosts.rendezvous.empty(),
           "--nnodes needs --rendezvous HOST:PORT, an address of host 0 and a free port there");
-  (void)comm::HostAndPort::parse(hosts.rendezvous);
+  require(comm::HostAndPort::parse(hosts.rendezvous).port != 0, "--rendezvous is ",
+          hosts.rendezvous, ": all hosts need to know the port");
 }
 
 auto whole_number() {
@@ -190,7 +191,24 @@ std::vector<Flag> place_flags(HostOptions& hosts, std::optional<engines::Engine>
       {"--engine", "NAME",
        "Which engine's variables say what these flags don't: auto (those that are there; the "
        "default), none, slurm, mpi, torchrun or k8s",
-       sets(engine, engines::parse_engine)}};
+       sets(engine, engines::parse_engine)},
+      {"--host-replicas", "K",
+       "How many of the replicas run on this host (default: an even share, or its tasks')",
+       sets(hosts.replicas, whole_number())},
+      {"--secret-file", "FILE",
+       "The hosts' common secret (default: LOCKSTEP_SECRET_FILE, or "
+       "~/.config/lockstep/secret, "
+       "which host 0 makes)",
+       sets(hosts.secret_file, not_empty("is empty"))},
+      {"--meet-timeout", "S",
+       "How many seconds the hosts may take to meet (default: 60; under Kubernetes 600)",
+       sets(hosts.meet_timeout,
+            [](const std::string& text) {
+              return std::chrono::seconds(integer(1, 1'000'000)(text));
+            })},
+      {"--interface", "NAME",
+       "Network interface for replicas' bytes (default: that of the rendezvous)",
+       sets(hosts.interface, not_empty("is empty"))}};
 }
 
 Flag checkpoint_flag(std::optional<std::string>& checkpoint) {
@@ -284,23 +302,6 @@ CommandLine train_command_line(Flags& flags) {
             "How many times at most to start again, from the newest checkpoint, after a replica is "
             "lost",
             sets(flags.max_restarts, whole_number())},
-           {"--host-replicas", "K",
-            "How many of the replicas run on this host (default: an even share, or its tasks')",
-            sets(hosts.replicas, whole_number())},
-           {"--secret-file", "FILE",
-            "The hosts' common secret (default: LOCKSTEP_SECRET_FILE, or "
-            "~/.config/lockstep/secret, "
-            "which host 0 makes)",
-            sets(hosts.secret_file, not_empty("is empty"))},
-           {"--meet-timeout", "S",
-            "How many seconds the hosts may take to meet (default: 60; under Kubernetes 600)",
-            sets(hosts.meet_timeout,
-                 [](const std::string& text) {
-                   return std::chrono::seconds(integer(1, 1'000'000)(text));
-                 })},
-           {"--interface", "NAME",
-            "Network interface for replicas' bytes (default: that of the rendezvous)",
-            sets(hosts.interface, not_empty("is empty"))},
            {"--print-config", "", "Print the config with all its values and end",
             sets(flags.print_config)},
            {"--dry-run", "", "Print what memory the job will take, and end", sets(flags.dry_run)},
@@ -316,7 +317,7 @@ CommandLine train_command_line(Flags& flags) {
             }}},
       .more = after_flags()};
   const auto place = place_flags(hosts, flags.engine);
-  line.flags.insert(std::ranges::find(line.flags, "--host-replicas", &Flag::name), place.begin(),
+  line.flags.insert(std::ranges::find(line.flags, "--print-config", &Flag::name), place.begin(),
                     place.end());
   add_parallel_flags(line, flags.overrides);
   return line;

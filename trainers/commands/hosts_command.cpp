@@ -36,7 +36,7 @@ int run_hosts(int argc, const char* const* argv) {
   const auto refusal = thrown_by([&] { take_place(where, given); });
   if (!refusal) {
     text += (where.alone_because.empty() ? text_of(where) : where.alone_because) + "\n";
-    if (where.grace) text += grace_text(*where.grace, std::nullopt) + "\n";
+    if (where.grace) text += grace_text(*where.grace, {}) + "\n";
     if (where.local_tasks > 1) text += engines::text_of_task(where) + "\n";
   }
   const int status = print(text);
