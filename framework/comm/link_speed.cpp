@@ -51,9 +51,10 @@ LinkSpeed LinkSpeed::parse(std::string_view text) {
       std::sscanf(whole.c_str(), "%lf ms, %lf %cB/s%n", &milliseconds, &megabytes, &unit, &end);
   if (unit == 'G') megabytes *= 1e3;
   constexpr double kMost = 1e9;
+  constexpr double kLeast = 1e-3;  // 1 kB/s
   require(count == 3 && (unit == 'M' || unit == 'G') &&
               static_cast<std::size_t>(end) == whole.size() && milliseconds >= 0 &&
-              milliseconds <= kMost && megabytes > 0 && megabytes <= kMost,
+              milliseconds <= kMost && megabytes >= kLeast && megabytes <= kMost,
           "'", text, "' is no speed of a link, such as '0.21 ms, 117 MB/s'");
   return {.latency = milliseconds * 1e-3, .bytes_per_second = megabytes * 1e6};
 }
@@ -88,6 +89,17 @@ LinkSpeed measure_links(Communicator& group) {
   // Where latencies vary, what remains could be nothing.
   const double moving = std::max(seconds - latencies * latency, seconds / 4);
   return {.latency = latency, .bytes_per_second = static_cast<double>(sent.size()) / moving};
+}
+
+double seconds_to_measure(const LinkSpeed& speed) {
+  const auto seconds_of = [&](std::size_t bytes) {
+    return speed.latency + static_cast<double>(bytes) / speed.bytes_per_second;
+  };
+  const double enough = std::max(kLongEnough, kManyLatencies * speed.latency);
+  std::size_t size = kFirst;
+  double all = 2 * kSmallMessages * speed.latency + seconds_of(size);
+  while (seconds_of(size) < enough && size < kLargest) all += seconds_of(size *= 4);
+  return all + 2 * seconds_of(size);
 }
 
 }  // namespace lockstep::comm

@@ -113,8 +113,9 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
                 "--hosts: expected numbers such as 1,2,4, found '1,x'");
   check_refused(folder.path(), plan + Flags{"--link", "10", "--hosts", "0"},
                 "numbers of hosts are from 1 to 16384, not 0");
-  check_refused(folder.path(), plan + Flags{"--link", "fast"},
-                "--link: 'fast' is no speed of a link, such as '0.21 ms, 117 MB/s'");
+  check_refused(
+      folder.path(), plan + Flags{"--link", "fast"},
+      "--link: 'fast' is no speed of a link, such as '0.21 ms, 117 MB/s', and none of 1, 10, …");
   check_refused(folder.path(), plan + Flags{"--link", "10", "--to", "none/plan.svg"},
                 "--to none/plan.svg: there is no folder none");
   check_refused(folder.path(), {"eval"}, "--checkpoint DIR is needed; see train eval --help");

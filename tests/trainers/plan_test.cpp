@@ -34,23 +34,23 @@ struct Job {
         data(load_data(config.data, data_context(config))) {}
 
   [[nodiscard]] Plan plan(const PlanRequest& request) const {
-    return plan_of(config, data, kProfile, request);
+    return plan_of(config, data, profile, request);
   }
   [[nodiscard]] std::vector<PlannedJob> jobs(const PlanRequest& request) const {
     return plan(request).jobs;
   }
 
   // The last layer's gradients come first.
-  static inline const StepProfile kProfile{.samples = 8,
-                                           .steps = 5,
-                                           .data = 0.001,
-                                           .forward = 0.010,
-                                           .backward = 0.020,
-                                           .rest = 0.001,
-                                           .update = 0.004,
-                                           .first = 1,
-                                           .ready = {0.020, 0.019, 0.005, 0.004},
-                                           .activations = 1000};
+  StepProfile profile{.samples = 8,
+                      .steps = 5,
+                      .data = 0.001,
+                      .forward = 0.010,
+                      .backward = 0.020,
+                      .rest = 0.001,
+                      .update = 0.004,
+                      .first = 1,
+                      .ready = {0.020, 0.019, 0.005, 0.004},
+                      .activations = 1000};
 };
 
 constexpr comm::LinkSpeed kFast{.latency = 1e-5, .bytes_per_second = 1e10};
@@ -67,10 +67,15 @@ TEST_CASE("on one host a job takes what was measured") {
   CHECK(alone.steps == 500);
   CHECK(alone.hours == Approx((1 + 500 * alone.step_s) / 3600));
   CHECK(alone.breaks.empty());
-  // Replicas of a host share the update.
-  const PlannedJob four = Job().jobs({.hosts = {1}, .host_replicas = 4, .stages = {3}})[0];
+  // Replicas of a host share the update. Those for which it has no cores take turns.
+  Job job;
+  const PlanRequest of_four{.hosts = {1}, .host_replicas = 4, .stages = {3}};
+  job.profile.replicas = 4;
+  const PlannedJob four = job.jobs(of_four)[0];
   CHECK(four.step_s == Approx(alone.step_s - 0.003));
   CHECK(four.steps == 125);
+  job.profile.replicas = 2;
+  CHECK(job.jobs(of_four)[0].step_s == Approx(2 * four.step_s));
 }
 
 TEST_CASE("more hosts take fewer steps and wait for their links, the slower the longer") {
@@ -125,7 +130,7 @@ TEST_CASE("a plan names what does not work first") {
              ContainsSubstring("batch: ") && ContainsSubstring("leaves no step"));
   CHECK_THAT(breaks({"model.hidden=[1000000]"},
                     {.hosts = {2}, .host_replicas = 512, .stages = {0}, .link = kFast}),
-             ContainsSubstring("memory: a host takes "));
+             ContainsSubstring("memory: host 0 takes "));
   Job hasty;
   hasty.config.launch.timeout = std::chrono::milliseconds(20);
   CHECK_THAT(hasty.jobs({.hosts = {500}, .stages = {0}, .link = kFast})[0].breaks,
@@ -143,7 +148,8 @@ TEST_CASE("a plan that makes no sense is refused") {
         "replicas of a host are from 1 to 1024, not 0");
   CHECK(refusal({.hosts = {1}, .stages = {4}}) == "ZeRO stages are 0 to 3, not 4");
   CHECK(message_of<ValueError>([] { (void)link_called("40"); }) ==
-        "'40' is no speed of a link, such as '0.21 ms, 117 MB/s'");
+        "'40' is no speed of a link, such as '0.21 ms, 117 MB/s', and none of 1, 10, 25, 100 "
+        "(Ethernet's Gbit/s)");
   CHECK(link_called("0.05 ms, 1.2 GB/s") == comm::LinkSpeed{0.05e-3, 1.2e9});
   CHECK(link_called("1").bytes_per_second == Approx(117.7e6).epsilon(1e-3));
 }

@@ -47,6 +47,13 @@ std::vector<Number> numbers_of(const std::string& text) {
   return numbers;
 }
 
+std::filesystem::path picture_file(const std::string& name) {
+  const std::filesystem::path file = name;
+  require(file.extension() == ".svg" && !std::filesystem::is_directory(file), cut(name),
+          ": must be a file called ….svg");
+  return file;
+}
+
 }  // namespace
 
 int run_plan(int argc, const char* const* argv) {
@@ -72,7 +79,7 @@ int run_plan(int argc, const char* const* argv) {
              "10, 25 or 100 for Ethernet of so many Gbit/s (default: parallel.link)",
              sets(link, plan::link_called)},
             {"--to", "FILE.svg", "Write a picture, too; in place of one that is there",
-             sets(picture)},
+             sets(picture, picture_file)},
             table_format_flag(format)},
        .more = kPlanHelp});
   if (!read) return 0;

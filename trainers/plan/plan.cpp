@@ -41,10 +41,12 @@ constexpr double kPayload = 1448.0 / 1538;
 // Some hosts, at all stages.
 class HostsPlan {
  public:
-  HostsPlan(const Config& config, const DataSets& data, const StepProfile& profile,
+  HostsPlan(const Config& config, const DataSets& data,
+            const training::ModuleParameters& parameters, const StepProfile& profile,
             const PlanRequest& request, std::int64_t hosts)
       : config_(config),
         data_(data),
+        parameters_(parameters),
         profile_(profile),
         request_(request),
         hosts_(hosts),
@@ -80,10 +82,11 @@ class HostsPlan {
                        counted(replicas_, "replica"));
       return job;
     }
+    job.breaks = refusal_of(config);
+    if (!job.breaks.empty()) return job;
     job.steps = steps_of(config, sampler);
     job.samples = std::min(sampler.size, sampler.batch_size * replicas_);
-    const auto model = make_model(config, data_.train->type());
-    const auto [work, calls] = step_of(config, *model, job);
+    const auto [work, calls] = step_of(config, job);
     const StepTime time = step_time(work, calls);
     job.step_s = time.seconds;
     job.exposed_s = time.exposed;
@@ -102,7 +105,8 @@ class HostsPlan {
                                                        part_of_batch(config));
     const std::int64_t of_host = use.host.total() + request_.host_replicas * activations;
     job.memory = of_host / request_.host_replicas;
-    job.breaks = problem_of(config, job, of_host);
+    // Host 0's launcher has the job's layout once for each other host until it is sent.
+    job.breaks = problem_of(job, of_host + job.start.bytes);
   }
 
   [[nodiscard]] bool overlaps() const { return hosts_ > 1 && config_.zero.overlap != Overlap::off; }
@@ -125,17 +129,17 @@ class HostsPlan {
     return total_steps(config, Sampler(options));
   }
 
-  std::pair<StepWork, StepCalls> step_of(const Config& config, Model& model, PlannedJob& job) {
+  std::pair<StepWork, StepCalls> step_of(const Config& config, PlannedJob& job) {
     const int stage = job.stage;
-    const training::ModuleParameters parameters = training::module_parameters(model);
-    require(profile_.ready.size() == parameters.tensors.size(), "the plan's profile is of ",
-            profile_.ready.size(), " parameters, and the model trains ", parameters.tensors.size());
-    const double part = part_of_batch(config);
+    // Replicas for which a host has no cores at once take turns.
+    const double turns = std::max(
+        1.0, static_cast<double>(request_.host_replicas) / static_cast<double>(profile_.replicas));
+    const double part = turns * part_of_batch(config);
     StepWork work{.data = part * profile_.data,
                   .forward = part * profile_.forward,
                   .backward = part * profile_.backward,
                   .rest = hosts_ == 1 || request_.host_replicas == 1 ? profile_.rest : 0,
-                  .update = profile_.update,
+                  .update = turns * profile_.update,
                   .microbatches = microbatches(config),
                   .reduces_every_microbatch =
                       config.zero.reduce_every_microbatch && microbatches(config) > 1};
@@ -144,7 +148,7 @@ class HostsPlan {
         static_cast<double>(stage == 0 || hosts_ == 1 ? request_.host_replicas : replicas_);
     if (hosts_ == 1) return {work, {}};
     const tree::FlatLayout layout = training::flat_layout(
-        parameters, backward_order(), config.zero.bucket_mb, link_cost(), replicas_, stage == 3);
+        parameters_, backward_order(), config.zero.bucket_mb, link_cost(), replicas_, stage == 3);
     const bool halves = config.zero.compression != Compression::none;
     for (const tree::FlatBucket& bucket : layout.buckets()) {
       const at::ScalarType type = training::gradient_dtype(bucket);
@@ -157,7 +161,7 @@ class HostsPlan {
       double last = 0;
       for (const std::size_t item : bucket.items) {
         last = std::max(last, profile_.ready[item]);
-        made.may_be_late = made.may_be_late && parameters.block_of[item] != 0;
+        made.may_be_late = made.may_be_late && parameters_.block_of[item] != 0;
       }
       made.ready = part * last;
       // The forward goes the backward's way from its end.
@@ -223,20 +227,25 @@ class HostsPlan {
     start.messages = others * (2 + job.connections);
     start.bytes = others * (size(replicas::Begins{plan, ""}) + size(replicas::Ready{}) +
                             job.connections * published);
-    constexpr double kToMeet = 8, kToMeasure = 40, kToConnect = 6;  // latencies
-    start.seconds += (kToMeet + kToMeasure + kToConnect * static_cast<double>(job.connections)) *
-                         request_.link.latency +
-                     kMeasured + static_cast<double>(start.messages) * comm::kPerMessage +
-                     static_cast<double>(start.bytes) / request_.link.bytes_per_second;
+    // Latencies: TCP's and the greeting's, and what launchers say; an address asked for, and these.
+    constexpr double kToMeet = 8, kToConnect = 6;
+    start.seconds +=
+        (kToMeet + kToConnect * static_cast<double>(job.connections)) * request_.link.latency +
+        comm::seconds_to_measure(request_.link) +
+        static_cast<double>(start.messages) * comm::kPerMessage +
+        static_cast<double>(start.bytes) / request_.link.bytes_per_second;
     return start;
   }
 
-  [[nodiscard]] std::string problem_of(const Config& config, const PlannedJob& job,
-                                       std::int64_t of_host) const {
-    if (std::string text = refusal_of(config); !text.empty()) return text;
+  [[nodiscard]] std::string problem_of(const PlannedJob& job, std::int64_t of_host) const {
+    const std::int64_t samples = data_.train->size();
+    if (replicas_ > samples) {
+      return str("batch: there are ", counted(samples, "sample"), " for ",
+                 counted(replicas_, "replica"));
+    }
     const auto left = static_cast<std::int64_t>(memory_of_host());
     if (of_host > left) {
-      return str("memory: a host takes ", text_of_bytes(of_host), ", and this one has ",
+      return str("memory: host 0 takes ", text_of_bytes(of_host), ", and this one has ",
                  text_of_bytes(left), " left");
     }
     if (std::string text = problem_of_store(job.start); !text.empty()) return text;
@@ -270,10 +279,7 @@ class HostsPlan {
     } catch (const ValueError& error) {
       return "batch: " + first_line(error);
     }
-    const std::int64_t samples = data_.train->size();
-    if (replicas_ <= samples) return "";
-    return str("batch: there are ", counted(samples, "sample"), " for ",
-               counted(replicas_, "replica"));
+    return "";
   }
 
   // Host 0's launcher has a link to each other one.
@@ -292,11 +298,11 @@ class HostsPlan {
     return "";
   }
 
-  static constexpr double kMeasured = 0.15;     // seconds of measuring the links, at most
   static constexpr std::size_t kOwnFiles = 64;  // that a launcher has beside its links
 
   Config config_;
   const DataSets& data_;
+  const training::ModuleParameters& parameters_;
   const StepProfile& profile_;
   const PlanRequest& request_;
   std::int64_t hosts_;
@@ -323,13 +329,16 @@ void check_request(const PlanRequest& request) {
 Plan plan_of(const Config& config, const DataSets& data, const StepProfile& profile,
              const PlanRequest& request) {
   check_request(request);
+  const auto model = make_model(config, data.train->type());
+  const training::ModuleParameters parameters = training::module_parameters(*model);
+  require(profile.ready.size() == parameters.tensors.size(), "the plan's profile is of ",
+          profile.ready.size(), " parameters, and the model trains ", parameters.tensors.size());
   Plan plan{.request = request, .profile = profile};
   for (const std::int64_t hosts : request.hosts) {
-    HostsPlan on_hosts(config, data, profile, plan.request, hosts);
+    HostsPlan on_hosts(config, data, parameters, profile, plan.request, hosts);
     std::ranges::move(on_hosts.jobs(request.stages), std::back_inserter(plan.jobs));
   }
-  plan.parameters =
-      sum_of(make_model(config, data.train->type())->parameters(), &at::Tensor::numel);
+  plan.parameters = sum_of(model->parameters(), &at::Tensor::numel);
   return plan;
 }
 
@@ -342,7 +351,14 @@ comm::LinkSpeed link_called(const std::string& text) {
   constexpr std::array<Ethernet, 4> kKinds{
       {{"1", 1e-4, 1}, {"10", 5e-5, 10}, {"25", 3e-5, 25}, {"100", 2e-5, 100}}};
   const auto kind = std::ranges::find(kKinds, text, &Ethernet::name);
-  if (kind == kKinds.end()) return comm::LinkSpeed::parse(text);
+  if (kind == kKinds.end()) {
+    try {
+      return comm::LinkSpeed::parse(text);
+    } catch (const ValueError& error) {
+      throw ValueError(str(error.what(), ", and none of ", join(mapped(kKinds, &Ethernet::name)),
+                           " (Ethernet's Gbit/s)"));
+    }
+  }
   return {.latency = kind->latency, .bytes_per_second = kind->gigabits * 1e9 / 8 * kPayload};
 }
 

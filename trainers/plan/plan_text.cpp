@@ -59,9 +59,9 @@ std::string growth_text(const Plan& plan) {
   const auto most = std::ranges::max_element(plan.jobs, {}, &PlannedJob::hosts);
   if (most->hosts == 1 || most->step_s == 0) return "";
   return str("On ", counted(most->hosts, "host"), " the replicas of each connect to ",
-             most->connections, " others at most. Host 0's launcher has a link to each of the ",
-             most->hosts - 1, " others, and sends ", most->start.messages, " messages, ",
-             text_of_bytes(most->start.bytes),
+             counted(most->connections, "other"), " at most. Host 0's launcher has ",
+             counted(most->hosts - 1, "link"), " to others, and sends ", most->start.messages,
+             " messages, ", text_of_bytes(most->start.bytes),
              ", at the start.\nWhat replicas tell each other in each step grows with their number, "
              "too.\n");
 }

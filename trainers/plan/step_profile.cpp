@@ -20,6 +20,7 @@
 #include "framework/training/module_parameters.h"
 #include "framework/training/tensor_memory.h"
 #include "framework/training/zero.h"
+#include "framework/watch/slow_replica.h"
 #include "trainers/config/config_options.h"
 #include "trainers/run/evaluate.h"
 #include "trainers/run/sample_place.h"
@@ -34,12 +35,6 @@ constexpr std::size_t kFewest = 3, kMost = 50;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 // One replica's steps.
@@ -96,14 +91,16 @@ class Steps {
   [[nodiscard]] StepProfile profile() const {
     StepProfile profile{.samples = config_.data_use.batch_size,
                         .steps = std::ssize(seconds_.at("update")),
-                        .data = median(seconds_.at("data")),
-                        .forward = median(seconds_.at("forward")),
+                        .data = watch::median_of(seconds_.at("data")),
+                        .forward = watch::median_of(seconds_.at("forward")),
                         .activations = activations_};
-    for (const auto& each : ready_) profile.ready.push_back(each.empty() ? 0 : median(each));
+    for (const auto& each : ready_)
+      profile.ready.push_back(each.empty() ? 0 : watch::median_of(each));
     profile.backward = std::ranges::max(profile.ready);
-    profile.rest = std::max(0.0, median(seconds_.at("backward")) - profile.backward);
+    profile.rest = std::max(0.0, watch::median_of(seconds_.at("backward")) - profile.backward);
     // They have shared it.
-    profile.update = median(seconds_.at("update")) * static_cast<double>(config_.launch.replicas);
+    profile.update =
+        watch::median_of(seconds_.at("update")) * static_cast<double>(config_.launch.replicas);
     return profile;
   }
 
