@@ -31,6 +31,7 @@
 #include "framework/comm/network/listener.h"
 #include "framework/comm/network/secret.h"
 #include "framework/replicas/first_failure.h"
+#include "framework/replicas/long_wait.h"
 #include "framework/replicas/machine.h"
 #include "framework/replicas/stop_signals.h"
 #include "framework/storage/checksum.h"
@@ -43,8 +44,6 @@ using Clock = HostLinks::Clock;
 using Peer = HostLinks::Peer;
 using std::chrono::milliseconds;
 
-// What is missing for a shorter time is not worth a line.
-constexpr milliseconds kMoment{2000};
 constexpr milliseconds kPauseBetweenTries{100};
 
 void tell_missing(const HostOptions& hosts, const std::string& missing) {
@@ -52,23 +51,6 @@ void tell_missing(const HostOptions& hosts, const std::string& missing) {
                static_cast<double>(hosts.meet_timeout.count()) / 1000,
                " s at most (--meet-timeout): ", missing));
 }
-
-// Where something is tried again and again: says once what is missing.
-class MissingLine {
- public:
-  explicit MissingLine(const HostOptions& hosts) : hosts_(hosts) {}
-
-  void tell(const std::string& missing) {
-    if (is_told_ || Clock::now() < begin_ + kMoment) return;
-    is_told_ = true;
-    tell_missing(hosts_, missing);
-  }
-
- private:
-  const HostOptions& hosts_;
-  const Clock::time_point begin_ = Clock::now();
-  bool is_told_ = false;
-};
 
 // A network interface's addresses by family (AF_INET, AF_INET6). ValueError if it has none.
 std::map<int, std::string> addresses_of_interface(const std::string& name) {
@@ -107,17 +89,19 @@ std::filesystem::path secret_file(const HostOptions& hosts) {
 
 // Nobody makes a file that was named. The user's own is host 0's to make, and may be about to come
 // into a home that the hosts share.
-comm::Secret users_secret(const HostOptions& hosts) {
+comm::Secret users_secret(const HostOptions& hosts, Clock::time_point deadline) {
   const auto file = secret_file(hosts);
   if (!hosts.secret_file.empty()) return comm::Secret::read(file);
   if (hosts.rank == 0) return comm::Secret::read_or_make(file);
-  const auto deadline = Clock::now() + hosts.meet_timeout;
-  MissingLine line(hosts);
+  LongWait wait;
   std::error_code missing;
   while (!std::filesystem::exists(file, missing) && Clock::now() < deadline) {
-    line.tell(str("there is no secret ", file.string(),
-                  " yet. Host 0 makes it on first use; where ",
-                  "homes are not shared, copy it from there, as one shares a key of ssh"));
+    if (wait.is_to_tell()) {
+      tell_missing(hosts, str("there is no secret ", file.string(),
+                              " yet. Host 0 makes it on first use; where ",
+                              "homes are not shared, copy it from there, as one shares a key of "
+                              "ssh"));
+    }
     std::this_thread::sleep_until(std::min(deadline, Clock::now() + kPauseBetweenTries));
   }
   try {
@@ -190,7 +174,8 @@ class Meeting {
         who_(links.own() == 0 ? "" : str("host ", links.own(), ": ")) {}
 
   JobPlan meet() {
-    const comm::Secret secret = before_others([&] { return users_secret(options_.hosts); });
+    const comm::Secret secret =
+        before_others([&] { return users_secret(options_.hosts, deadline_); });
     // Before anybody is met.
     if (!options_.hosts.interface.empty()) (void)addresses_of_interface(options_.hosts.interface);
     return links_.own() == 0 ? meet_as_first(secret) : meet_as_other(secret);
@@ -224,17 +209,17 @@ class Meeting {
  private:
   JobPlan meet_as_first(const comm::Secret& secret) {
     const std::string rendezvous = before_others([&] { return listen(secret); });
-    const auto deadline = Clock::now() + options_.hosts.meet_timeout;
     log_info(str("host 0 of ", links_.hosts(), " waits for the others at ", rendezvous));
     JobPlan plan;
     try_or_tell([&] {
       hellos_[0] = own_hello();
       const auto all_are_here = [&] { return hellos_.size() == links_.hosts(); };
-      const auto soon = Clock::now() + kMoment;
-      if (soon < deadline && !hear_all_until(soon, all_are_here)) {
+      LongWait long_wait;
+      (void)hear_all_until(Clock::now() + long_wait.rest(deadline_), all_are_here);
+      if (long_wait.is_to_tell() && !all_are_here()) {
         tell_missing(options_.hosts, str("nothing yet of ", absent()));
       }
-      wait(deadline, all_are_here, [&] {
+      wait(deadline_, all_are_here, [&] {
         return str(absent(), " did not come to the rendezvous ", rendezvous, " within ",
                    options_.hosts.meet_timeout.count(), " ms",
                    other_secret_.empty() ? "" : "; " + other_secret_);
@@ -307,15 +292,18 @@ class Meeting {
     const auto places = places_of(hosts);
     const std::string others =
         places.size() == 1 ? "" : str(" or one of ", places.size() - 1, " other ports");
-    MissingLine line(hosts);
+    LongWait wait;
     try {
       return comm::find_listener(
           places, secret,
-          {.timeout = hosts.meet_timeout,
+          {.begin = begin_,
+           .timeout = hosts.meet_timeout,
            .job_name = hosts.job,
            .unknown_name_hint = hosts.unknown_name_hint,
            .tell = [&](const std::string& missing) {
-             line.tell(str("host 0 is not yet at ", hosts.rendezvous, others, ": ", missing));
+             if (!wait.is_to_tell()) return;
+             tell_missing(hosts,
+                          str("host 0 is not yet at ", hosts.rendezvous, others, ": ", missing));
            }});
     } catch (const comm::OtherSecret& error) {
       throw DataError(str(error.what(), than_own_secret(),
@@ -333,8 +321,7 @@ class Meeting {
   std::string listen(const comm::Secret& secret) {
     const HostOptions& hosts = options_.hosts;
     const auto places = places_of(hosts);
-    const auto deadline = Clock::now() + hosts.meet_timeout;
-    MissingLine line(hosts);
+    LongWait wait;
     for (bool is_first = true;; is_first = false) {
       std::string missing;
       std::string unknown_host;
@@ -352,10 +339,10 @@ class Meeting {
           unknown_host = at.host;
         }
       }
-      require<Timeout>(Clock::now() < deadline, missing, ", for ", hosts.meet_timeout.count(),
+      require<Timeout>(Clock::now() < deadline_, missing, ", for ", hosts.meet_timeout.count(),
                        " ms");
-      line.tell(missing);
-      std::this_thread::sleep_until(std::min(deadline, Clock::now() + kPauseBetweenTries));
+      if (wait.is_to_tell()) tell_missing(hosts, missing);
+      std::this_thread::sleep_until(std::min(deadline_, Clock::now() + kPauseBetweenTries));
     }
   }
 
@@ -514,6 +501,9 @@ class Meeting {
   const LaunchOptions& options_;
   const std::string who_;  // what an error of this host begins with on others
   StopSignals stop_;
+  const Clock::time_point begin_ = Clock::now();
+  // When all are to have met, whatever was missing before.
+  const Clock::time_point deadline_ = begin_ + options_.hosts.meet_timeout;
   std::optional<comm::Listener> listener_;  // of host 0, until all have come
   std::map<std::size_t, Hello> hellos_;     // of host 0: of those that have come, by host
   std::string other_secret_;                // of host 0: that somebody has one, or ""

@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -24,17 +25,17 @@
 #include "framework/base/text.h"
 #include "framework/comm/store.h"
 #include "framework/engines/local_tasks.h"
+#include "framework/replicas/long_wait.h"
 #include "framework/replicas/stop_signals.h"
 #include "framework/storage/checksum.h"
 
 namespace lockstep::replicas {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = LongWait::Clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBetweenTries{20};
-constexpr milliseconds kBeforeTelling{2000};  // who is missing
 // Of longer facts the beginning is compared, and how long they are.
 constexpr std::size_t kMostOfFact = 8192;
 
@@ -80,16 +81,33 @@ ucred other_end(const Descriptor& socket) {
                           "the system does not tell who is at the other end of a socket");
   return other;
 }
+std::string process_text(const ucred& other) {
+  return str("process ", other.pid, " of user ", other.uid);
+}
 bool is_same_user(const ucred& other) {
   return other.uid == ::geteuid();
+}
+
+// Open where somebody listens.
+Descriptor connected_to(const MeetingPoint& point) {
+  Descriptor socket = make_socket(SOCK_NONBLOCK);  // it may have no room for one more
+  if (::connect(socket.get(), point.get(), point.size) != 0) return Descriptor();
+  require_done<CommError>(::fcntl(socket.get(), F_SETFL, 0) == 0,
+                          "the tasks of this host can't meet");
+  return socket;
 }
 
 // The name may be in use for a moment: by tasks that this job had before.
 Descriptor listen_at(const MeetingPoint& point, std::int64_t tasks, Clock::time_point deadline) {
   Descriptor socket = make_socket(SOCK_NONBLOCK);
   while (::bind(socket.get(), point.get(), point.size) != 0) {
-    const bool may_end = errno == EADDRINUSE && Clock::now() < deadline;
-    require_done<CommError>(may_end, "the tasks of this host can't meet");
+    require_done<CommError>(errno == EADDRINUSE, "the tasks of this host can't meet");
+    if (Clock::now() >= deadline) {
+      const Descriptor other = connected_to(point);
+      throw CommError(str("the tasks of this host can't meet: ",
+                          other.open() ? process_text(other_end(other)) : "another process",
+                          " has their place; --engine none makes each a run of its own"));
+    }
     ::poll(nullptr, 0, poll_time(kBetweenTries));
   }
   require_done<CommError>(::listen(socket.get(), static_cast<int>(tasks)) == 0,
@@ -112,23 +130,9 @@ std::string tasks_named(const std::vector<std::int64_t>& ranks) {
   return str(ranks.size() == 1 ? "task " : "tasks ", join(ranks));
 }
 
-// Says who is missing, once, when it takes long.
-class LongWait {
- public:
-  [[nodiscard]] milliseconds rest(Clock::time_point deadline) const {
-    const auto end = is_told_ ? deadline : std::min(deadline, begin_ + kBeforeTelling);
-    return std::chrono::ceil<milliseconds>(end - Clock::now());
-  }
-  void tell(const std::string& missing) {
-    if (is_told_ || Clock::now() < begin_ + kBeforeTelling) return;
-    is_told_ = true;
-    log_info(str("waits for ", missing, " on this host"));
-  }
-
- private:
-  Clock::time_point begin_ = Clock::now();
-  bool is_told_ = false;
-};
+void tell_missing(const std::string& tasks) {
+  log_info(str("waits for ", tasks, " on this host"));
+}
 
 }  // namespace
 
@@ -162,7 +166,7 @@ void HostTasks::gather(const engines::Whereabouts& where, milliseconds timeout) 
     require<Timeout>(Clock::now() < deadline, tasks_named(missing()), " of ", where.local_tasks,
                      ", which ", where.starter, " has started on this host, did not come within ",
                      timeout.count(), " ms; --engine none makes each a run of its own");
-    wait.tell(str(tasks_named(missing()), " of ", where.local_tasks));
+    if (wait.is_to_tell()) tell_missing(str(tasks_named(missing()), " of ", where.local_tasks));
     PollSet polled;
     polled.add(listener.get());
     for (Stranger& stranger : strangers) {
@@ -171,16 +175,18 @@ void HostTasks::gather(const engines::Whereabouts& where, milliseconds timeout) 
       });
     }
     polled.wait(wait.rest(deadline));
-    for (;;) {
+    for (std::int64_t taken = 0; taken < where.local_tasks; ++taken) {
       Descriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      if (!socket.open() && errno == EAGAIN) break;
+      if (!socket.open() && (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR)) break;
       require_done<CommError>(socket.open(), "the tasks of this host can't meet");
       if (is_same_user(other_end(socket))) strangers.push_back({std::move(socket)});
     }
     for (Stranger& stranger : strangers) {
       if (!stranger.said || stranger.said->empty()) continue;  // an empty one has gone
       const auto lent = decode<Lent>(*stranger.said, "what a task lends");
-      require(lent.rank > 0 && lent.rank < where.local_tasks && !tasks_.contains(lent.rank),
+      require(lent.rank < where.local_tasks, "a task of this host has local rank ", lent.rank,
+              ", and there are ", where.local_tasks);
+      require(lent.rank > 0 && !tasks_.contains(lent.rank),
               "two tasks of this job have local rank ", lent.rank, " on this host");
       tasks_[lent.rank] = {std::move(stranger.socket), lent.facts};
       cores_ |= lent.cores;
@@ -224,19 +230,19 @@ Descriptor connect_to_first(const engines::Whereabouts& where, const StopSignals
   const auto deadline = Clock::now() + timeout;
   LongWait wait;
   for (;;) {
-    Descriptor socket = make_socket(0);
+    Descriptor socket = connected_to(point);
     std::string problem;
-    if (::connect(socket.get(), point.get(), point.size) == 0) {
+    if (socket.open()) {
       const ucred other = other_end(socket);
       if (is_same_user(other)) return socket;
-      problem = str(": user ", other.uid, " has its place");
+      problem = str(": ", process_text(other), " has its place");
     }
     if (stop.signal() != 0) throw Stopped(stop.signal());
     require<Timeout>(Clock::now() < deadline, "task 0 of ", where.local_tasks, ", which ",
                      where.starter, " has started on this host, did not come within ",
                      timeout.count(), " ms", problem,
                      "; --engine none makes each a run of its own");
-    wait.tell(str("task 0 of ", where.local_tasks));
+    if (wait.is_to_tell()) tell_missing(str("task 0 of ", where.local_tasks));
     wait_for({stop.descriptor(), POLLIN, 0}, kBetweenTries);
   }
 }

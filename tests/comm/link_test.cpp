@@ -183,6 +183,18 @@ TEST_CASE("HOST:PORT names a host and a port") {
   }
 }
 
+TEST_CASE("a loopback's names are known, and others are not") {
+  for (const std::string name : {"127.0.0.1", "127.0.1.1", "::1", "localhost", "localhost6",
+                                 "localhost.localdomain", "a.localhost", "ip6-localhost"}) {
+    INFO(name);
+    CHECK(comm::is_loopback(name));
+  }
+  for (const std::string name : {"10.0.0.1", "node0", "notlocalhost-3", "fe80::1"}) {
+    INFO(name);
+    CHECK_FALSE(comm::is_loopback(name));
+  }
+}
+
 TEST_CASE("a link carries whole messages of any length in order, both ways") {
   const JobId job = comm::new_job_id();
   Listener listener(loopback(), secret(), job, {});

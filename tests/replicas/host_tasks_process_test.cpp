@@ -117,6 +117,32 @@ TEST_CASE("two tasks of one rank are not one job's") {
         "two tasks of this job have local rank 1 on this host");
 }
 
+TEST_CASE("a task beyond those that the first one knows is told") {
+  const auto sixth = standing_by(5, 6);
+  CHECK(message_of<ValueError>([] { const HostTasks others(task_of_this_test(0, 3), {}, 60s); }) ==
+        "a task of this host has local rank 5, and there are 3");
+}
+
+TEST_CASE("a process that has the tasks' place is named") {
+  const auto other = forked([] {
+    const HostTasks waits(task_of_this_test(0, 2), {}, 60s);
+    return 0;
+  });
+  std::string told;
+  CHECK(eventually([&] {
+    try {
+      const HostTasks others(task_of_this_test(0, 2), {}, 20ms);
+    } catch (const Timeout&) {  // the other one has not begun
+    } catch (const CommError& error) {
+      told = error.what();
+    }
+    return !told.empty();
+  }));
+  CHECK(told == str("the tasks of this host can't meet: process ", other->pid(), " of user ",
+                    ::geteuid(), " has their place; --engine none makes each a run of its own"));
+  CHECK(::kill(other->pid(), SIGKILL) == 0);
+}
+
 TEST_CASE("the others stand by through a signal that is the first task's, too") {
   const auto second = standing_by(1, 2);
   const auto first = first_until_stopped(2);

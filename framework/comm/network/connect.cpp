@@ -160,8 +160,7 @@ std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milli
 
 std::unique_ptr<Link> find_listener(const std::vector<HostAndPort>& places, const Secret& secret,
                                     const Search& search) {
-  const auto begin = Clock::now();
-  const auto end = begin + search.timeout;
+  const auto end = search.begin + search.timeout;
   const milliseconds longest = places.size() == 1 ? kLongestTryAtOne : kLongestTry;
   Connector connector(secret, std::nullopt, job_name_of(search.job_name));
   std::vector<std::string> refusals(places.size());  // of those at whose place somebody else is
@@ -199,7 +198,7 @@ std::unique_ptr<Link> find_listener(const std::vector<HostAndPort>& places, cons
         other_secret.empty() ? Clock::time_point::max() : std::min(refuses_at, now + kOtherSecret);
     if (now >= refuses_at) throw OtherSecret(other_secret);
     // Seldom after a while: many hosts may look for one.
-    const auto waited = std::chrono::ceil<milliseconds>(Clock::now() - begin);
+    const auto waited = std::chrono::ceil<milliseconds>(Clock::now() - search.begin);
     const auto pause = unknown_hosts.empty()
                            ? std::clamp(waited / 20, kPauseBetweenTries, kPauseAfterLookups)
                            : kPauseAfterLookups;

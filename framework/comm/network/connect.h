@@ -30,7 +30,8 @@ class OtherSecret : public CommError {
 
 /// How a launcher looks for its job's host 0, which listens.
 struct Search {
-  std::chrono::milliseconds timeout{};
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+  std::chrono::milliseconds timeout{};  ///< since then
   std::string job_name{};           ///< as the Listener's
   std::string unknown_name_hint{};  ///< what else to say where a name is not known
   /// Called after each try in vain, with what is missing.

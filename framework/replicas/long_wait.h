@@ -1,0 +1,33 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+namespace lockstep::replicas {
+
+/// A wait for something that is tried again and again: if it takes long, who waits says once what
+/// is missing. One thread.
+class LongWait {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Whether it is time to say so: true at most once.
+  [[nodiscard]] bool is_to_tell() {
+    if (is_told_ || Clock::now() < begin_ + kMoment) return false;
+    return is_told_ = true;
+  }
+  /// How long to wait until there is something to say, or the deadline has come.
+  [[nodiscard]] std::chrono::milliseconds rest(Clock::time_point deadline) const {
+    const auto end = is_told_ ? deadline : std::min(deadline, begin_ + kMoment);
+    return std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+  }
+
+ private:
+  // What is missing for a shorter time is not worth a line.
+  static constexpr std::chrono::milliseconds kMoment{2000};
+
+  const Clock::time_point begin_ = Clock::now();
+  bool is_told_ = false;
+};
+
+}  // namespace lockstep::replicas
