@@ -32,8 +32,8 @@ class OtherSecret : public CommError {
 struct Search {
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   std::chrono::milliseconds timeout{};  ///< since then
-  std::string job_name{};           ///< as the Listener's
-  std::string unknown_name_hint{};  ///< what else to say where a name is not known
+  std::string job_name{};               ///< as the Listener's
+  std::string unknown_name_hint{};      ///< what else to say where a name is not known
   /// Called after each try in vain, with what is missing.
   std::function<void(const std::string& missing)> tell{};
 };
