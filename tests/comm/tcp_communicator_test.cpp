@@ -191,7 +191,7 @@ class CountingStore final : public comm::Store {
 };
 
 // The figures are those of connect_tcp()'s comment.
-TEST_CASE("keys and connections grow with what the schedules need", "[tcp]") {
+TEST_CASE("keys and connections grow with what the schedules need", "[tcp][bulk]") {
   const std::vector<std::pair<int, std::uint64_t>> counts{{2, 1},  {4, 3},   {8, 7},
                                                           {16, 6}, {32, 10}, {64, 15}};
   for (const auto& [count, connections] : counts) {
@@ -200,7 +200,7 @@ TEST_CASE("keys and connections grow with what the schedules need", "[tcp]") {
     for (int rank = 0; rank < count; ++rank) {
       all.push_back(comm::connect_tcp(store, rank, count, network()));
     }
-    for (const std::size_t words : {std::size_t{256}, std::size_t{1} << 17}) {
+    for (const std::size_t words : {std::size_t{256}, std::size_t{1} << 19}) {
       const Words expected = sum_of(everyone(count), words);
       std::vector<std::future<void>> done;
       for (const auto& each : all) {

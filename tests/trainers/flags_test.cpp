@@ -95,9 +95,11 @@ TEST_CASE("an engine's variables say which host this is, and flags win one by on
   CHECK(flags.hosts.meet_timeout == std::chrono::seconds(60));
   CHECK(parse_arguments({"--config", "a.yaml", "--rendezvous", "a:1", "--meet-timeout", "5"})
             .hosts.meet_timeout == std::chrono::seconds(5));
-  CHECK(
-      parse_arguments({"--config", "a.yaml", "--rendezvous", "a:1", "--nnodes", "3"}).hosts.count ==
-      3);
+  CHECK_THAT(refusal({"--rendezvous", "a:1", "--nnodes", "3"}),
+             ContainsSubstring("mpirun has started 2 hosts: --node-rank I says which of the 3"));
+  CHECK(parse_arguments(
+            {"--config", "a.yaml", "--rendezvous", "a:1", "--nnodes", "3", "--node-rank", "2"})
+            .hosts.count == 3);
   CHECK_THAT(refusal({}), ContainsSubstring("does not say where the first is: add --rendezvous"));
   CHECK_THAT(refusal({"--engine", "slurm"}), ContainsSubstring("SLURM_JOB_ID is not set"));
   CHECK(refusal({"--engine", "lsf"}) ==

@@ -138,7 +138,7 @@ class HostsPlan {
     StepWork work{.data = part * profile_.data,
                   .forward = part * profile_.forward,
                   .backward = part * profile_.backward,
-                  .rest = hosts_ == 1 || request_.host_replicas == 1 ? profile_.rest : 0,
+                  .rest = hosts_ == 1 || request_.host_replicas == 1 ? turns * profile_.rest : 0,
                   .update = turns * profile_.update,
                   .microbatches = microbatches(config),
                   .reduces_every_microbatch =
