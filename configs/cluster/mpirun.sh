@@ -6,7 +6,6 @@
 # On these signals mpirun kills all hosts after a second, or a quarter of one: too soon for a checkpoint. On USR1 it does not. It
 # has a session of its own, which Ctrl-C does not reach.
 # Where ssh comes to, PATH is another one: the other hosts are told train's whole name.
-stopped=
 stop() {
   stopped=yes
   [[ ! $! ]] || kill -USR1 $!
@@ -14,7 +13,6 @@ stop() {
 trap stop TERM INT HUP
 setsid mpirun --hostfile "${HOSTFILE-$(dirname "$0")/hostfile}" -N 1 --bind-to none "$(command -v train || echo train)" \
   "$@" --resume auto &
-[[ ! $stopped ]] || kill -USR1 $!  # it came before
 # A signal ends wait, too: then it waits again.
 until stopped=; wait $!; status=$?; [[ ! $stopped ]]; do :; done
 exit $status

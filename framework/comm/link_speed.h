@@ -31,7 +31,8 @@ class Communicator;
 /// them are in use: each replica sends to the next one. The slowest counts. All replicas call this
 /// and get the same.
 [[nodiscard]] LinkSpeed measure_links(Communicator& group);
-/// How long that takes on such links, in seconds: 0.01 at 10 Gbit/s, at most about 0.4.
+/// How long that takes on such links, in seconds: 0.01 at 10 Gbit/s, 0.3 at 100 Mbit/s, more
+/// where a message of 64 KiB or latencies take longer.
 [[nodiscard]] double seconds_to_measure(const LinkSpeed& speed);
 
 }  // namespace lockstep::comm

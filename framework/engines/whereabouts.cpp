@@ -1,6 +1,7 @@
 #include "framework/engines/whereabouts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <iterator>
@@ -32,6 +33,22 @@ const std::map<std::string, std::string> kFlags{{kHosts, "--nnodes"},
                                                 {kSecretFile, "--secret-file"}};
 constexpr const char* kGrace = "LOCKSTEP_STOP_GRACE";
 constexpr const char* kPod = "KUBERNETES_SERVICE_HOST";
+
+struct Name {
+  Engine engine;
+  const char* flag;  // as --engine takes it
+  const char* text;
+};
+constexpr Name kNames[] = {{Engine::none, "none", "nobody"},
+                           {Engine::slurm, "slurm", "Slurm"},
+                           {Engine::mpi, "mpi", "MPI"},
+                           {Engine::torchrun, "torchrun", "torchrun"},
+                           {Engine::kubernetes, "k8s", "Kubernetes"},
+                           {Engine::own, "", "flags or LOCKSTEP_…"}};
+
+const Name& named(Engine engine) {
+  return *std::ranges::find(kNames, engine, &Name::engine);
+}
 
 struct Variable {
   const char* name;
@@ -77,12 +94,14 @@ class Reader {
             kFlags.contains(name) ? "" : "; --engine none does not read it");
     return *number;
   }
-  // Of one that may be missing: a count, or seconds where an engine's own are only told.
+  // Of one that may be missing: a count; or seconds, `otherwise` also where they are none, since
+  // an engine's are only told.
   [[nodiscard]] std::int64_t count(const Variable& variable) {
     return look(variable) ? number(variable.name, 0, kMostTasks) : 0;
   }
   [[nodiscard]] double seconds(const Variable& variable, double otherwise) {
-    return parse_number<double>(look(variable).value_or("")).value_or(otherwise);
+    const auto seconds = parse_number<double>(look(variable).value_or(""));
+    return seconds && std::isfinite(*seconds) && *seconds >= 0 ? *seconds : otherwise;
   }
 
  private:
@@ -460,18 +479,18 @@ void take_own(Reader& reader, Whereabouts& found) {
   }
   const std::int64_t of_engine = found.hosts;
   if (hosts) found.hosts = reader.number(kHosts, 1, kMostHosts);
-  if (host) {
-    found.host = reader.number(kHost, 0, kMostHosts);
+  if (host) found.host = reader.number(kHost, 0, kMostHosts);
+  if (host && found.hosts > 1) {
     found.local_rank = 0;
     found.local_tasks = 1;
     found.all_tasks = 0;
     found.tasks.clear();
   } else if (found.hosts != of_engine) {
     require(found.hosts == 1, reader.given_as(kHosts), " is ", found.hosts, ", but ",
-            found.starter.empty() ? "the engine" : found.starter, " has started ",
+            found.starter.empty() ? named(found.engine).text : found.starter, " has started ",
             counted(of_engine, "host"), ": --node-rank I says which of the ", found.hosts,
-            " this task is");
-    found.host = 0;
+            " this task is; --engine none makes each a run of its own");
+    if (!host) found.host = 0;
     found.all_tasks = found.local_tasks;
     found.tasks = {found.local_tasks};
   }
@@ -502,10 +521,11 @@ bool is_said_to_be_alone(Reader& reader) {
   return reader.look({kHosts, "hosts"}) == "1";
 }
 
-// Whether others, which have as little of this dialect's variables, would all train the same.
+// Whether this may be one of several processes that lack the same variables, and that would all
+// train alone.
 bool is_one_of_many(const Dialect& dialect, Reader& reader) {
   if (dialect.count == nullptr || reader.look({dialect.count, ""}) == "1") return false;
-  // What flags lack the command line tells.
+  // Who reads flags tells which of them are missing.
   if (reader.given_as(dialect.count) != dialect.count) return false;
   // srun sets PMI_… as well, also for a shell.
   return dialect.take != take_mpich || !reader.look({"SLURM_JOB_ID", "the job, of Slurm"});
@@ -533,22 +553,6 @@ std::optional<Whereabouts> take(const Dialect& dialect, Reader& reader, std::str
   return std::nullopt;
 }
 
-struct Name {
-  Engine engine;
-  const char* flag;  // as --engine takes it
-  const char* text;
-};
-constexpr Name kNames[] = {{Engine::none, "none", "nobody"},
-                           {Engine::slurm, "slurm", "Slurm"},
-                           {Engine::mpi, "mpi", "MPI"},
-                           {Engine::torchrun, "torchrun", "torchrun"},
-                           {Engine::kubernetes, "k8s", "Kubernetes"},
-                           {Engine::own, "", "flags or LOCKSTEP_…"}};
-
-const Name& named(Engine engine) {
-  return *std::ranges::find(kNames, engine, &Name::engine);
-}
-
 // "job 18, step 0, restart 1", as far as it is known.
 std::string job_text(const std::string& job, const std::string& step, std::int64_t restarts) {
   std::vector<std::string> parts;
@@ -565,7 +569,9 @@ std::string not_there(Engine wanted, const std::string& because) {
     if (dialect.engine == wanted) markers.emplace_back(dialect.needed[0].name);
   }
   return str("--engine ", named(wanted).flag, ": ",
-             because.empty() ? str(join(markers, " or "), " is not set") : because,
+             !because.empty()      ? because
+             : markers.size() == 1 ? markers[0] + " is not set"
+                                   : str("none of ", join(markers), " is set"),
              "; --engine none or auto run without it");
 }
 
@@ -602,15 +608,18 @@ Whereabouts find_whereabouts(const Surroundings& here, std::optional<Engine> wan
       if (of_many.empty() && is_of_many) of_many = reason;
     }
     if (found.engine == Engine::none) {
-      const auto host = here.variables.find(kHost);
-      const bool has_host = host != here.variables.end() && !host->second.empty();
-      require(wanted || !has_host || reader.look({kHosts, "hosts"}), kHost, " is set, but ", kHosts,
-              " is not");
+      if (!wanted && reader.look({kHost, "this host's number"}) &&
+          reader.given_as(kHost) == kHost) {
+        require(reader.look({kHosts, "hosts"}).has_value(), kHost, " is set, but ", kHosts,
+                " is not; --engine none reads neither");
+        if (is_said_to_be_alone(reader)) (void)reader.number(kHost, 0, 0);
+      }
       if (wanted && wanted != Engine::none) throw ValueError(not_there(*wanted, because));
       const bool is_alone = because.empty() || is_said_to_be_alone(reader);
-      require(is_alone || of_many.empty(), of_many,
-              "; --nnodes, --node-rank and --rendezvous say which host this is, and --engine none "
-              "that it is alone");
+      require(
+          is_alone || of_many.empty(), of_many,
+          "; --engine none makes it a run of its own; --nnodes, --node-rank and --rendezvous say "
+          "which host of a training it is");
       if (!is_alone) found.alone_because = because + ": this host alone";
     }
   } catch (const ValueError& error) {

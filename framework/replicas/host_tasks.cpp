@@ -90,7 +90,7 @@ bool is_same_user(const ucred& other) {
 
 // Open where somebody listens.
 Descriptor connected_to(const MeetingPoint& point) {
-  Descriptor socket = make_socket(SOCK_NONBLOCK);  // it may have no room for one more
+  Descriptor socket = make_socket(SOCK_NONBLOCK);  // the listener's queue may be full
   if (::connect(socket.get(), point.get(), point.size) != 0) return Descriptor();
   require_done<CommError>(::fcntl(socket.get(), F_SETFL, 0) == 0,
                           "the tasks of this host can't meet");

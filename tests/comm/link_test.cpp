@@ -189,7 +189,7 @@ TEST_CASE("a loopback's names are known, and others are not") {
     INFO(name);
     CHECK(comm::is_loopback(name));
   }
-  for (const std::string name : {"10.0.0.1", "node0", "notlocalhost-3", "fe80::1"}) {
+  for (const std::string name : {"10.0.0.1", "node0", "notlocalhost-3", "localhost-3", "fe80::1"}) {
     INFO(name);
     CHECK_FALSE(comm::is_loopback(name));
   }

@@ -223,8 +223,8 @@ TEST_CASE("one of many hosts or tasks that does not know which it is does not ru
     INFO(each.what);
     CHECK(said(found(each.variables)) ==
           str("refused: ", each.said,
-              "; --nnodes, --node-rank and --rendezvous say which host this is, and --engine none "
-              "that it is alone"));
+              "; --engine none makes it a run of its own; --nnodes, --node-rank and --rendezvous "
+              "say which host of a training it is"));
     CHECK(said(found(each.variables, Engine::none)) == "this host alone");
   }
   for (const std::string alone : {"PMI_RANK=0 PMI_SIZE=2 ", "RANK=0 WORLD_SIZE=2 "}) {
@@ -273,10 +273,12 @@ TEST_CASE("variables that contradict each other are refused") {
        "JOB_COMPLETION_INDEX is 2, but LOCKSTEP_NNODES says 2 pods: give it the Job's "
        "`completions`"},
       {"a host, and nobody says of how many", "LOCKSTEP_NODE_RANK=1 LOCKSTEP_RENDEZVOUS=a:1",
-       "LOCKSTEP_NODE_RANK is set, but LOCKSTEP_NNODES is not"},
+       "LOCKSTEP_NODE_RANK is set, but LOCKSTEP_NNODES is not; --engine none reads neither"},
+      {"a second host of one", "LOCKSTEP_NODE_RANK=1 LOCKSTEP_NNODES=1",
+       "LOCKSTEP_NODE_RANK is 1, but must be a whole number from 0 to 0"},
       {"other hosts than srun's", kTask1 + "LOCKSTEP_NNODES=4",
        "LOCKSTEP_NNODES is 4, but srun has started 2 hosts: --node-rank I says which of the 4 "
-       "this task is"},
+       "this task is; --engine none makes each a run of its own"},
       {"an Indexed Job without a Service", kPod + "JOB_COMPLETION_INDEX=2 LOCKSTEP_NNODES=4",
        "this pod is called train-1.meet.default.svc.cluster.local, and not JOB-2.DOMAIN, from "
        "which host 0's name would follow: give the job a headless Service and the pods its name "
@@ -330,6 +332,8 @@ TEST_CASE("tasks are as the engine has started them unless hosts are numbered ot
   CHECK(this_host.local_rank == 1);
   CHECK(this_host.all_tasks == 3);
   CHECK(this_host.tasks == std::vector<std::int64_t>{3});
+  here.flags["--node-rank"] = "0";
+  CHECK(find_whereabouts(here).local_tasks == 3);
   const Whereabouts one_host = found(
       "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=2 "
       "OMPI_COMM_WORLD_LOCAL_SIZE=4 LOCKSTEP_NNODES=1");
@@ -362,7 +366,7 @@ TEST_CASE("an engine can be asked for, or none") {
         "refused: --engine slurm: in Slurm job 18 of 2 nodes, but not started by srun; --engine "
         "none or auto run without it");
   CHECK(said(found("", Engine::mpi)) ==
-        "refused: --engine mpi: OMPI_COMM_WORLD_RANK or PMI_RANK or MV2_COMM_WORLD_RANK is not "
+        "refused: --engine mpi: none of OMPI_COMM_WORLD_RANK, PMI_RANK, MV2_COMM_WORLD_RANK is "
         "set; --engine none or auto run without it");
   Surroundings here = surroundings(both);
   here.flags = {{"--nnodes", "3"}, {"--node-rank", "0"}, {"--rendezvous", "a:1"}};
@@ -513,7 +517,8 @@ TEST_CASE("what was read is told with what was made of it, and nothing else") {
   };
   CHECK(names_of(found("")) ==
         "LOCKSTEP_NNODES? TORCHELASTIC_RUN_ID? OMPI_COMM_WORLD_RANK? PMI_RANK? "
-        "MV2_COMM_WORLD_RANK? SLURM_JOB_ID? PET_NNODES? WORLD_SIZE? JOB_COMPLETION_INDEX?");
+        "MV2_COMM_WORLD_RANK? SLURM_JOB_ID? PET_NNODES? WORLD_SIZE? JOB_COMPLETION_INDEX? "
+        "LOCKSTEP_NODE_RANK?");
   CHECK(names_of(found("SLURM_JOB_ID=1", Engine::none)).empty());
   CHECK(names_of(found("PMI_RANK=0 PMI_SIZE=1 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1", Engine::mpi)) ==
         "OMPI_COMM_WORLD_RANK? PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS LOCKSTEP_NNODES? "

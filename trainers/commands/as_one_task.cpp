@@ -1,5 +1,6 @@
 #include "trainers/commands/as_one_task.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <exception>
 #include <filesystem>
@@ -86,6 +87,8 @@ int command_as_one_task(const std::string& name, std::vector<const char*> words,
   // The command meets no other hosts: it does not matter that their meeting point is not known.
   const engines::Whereabouts where =
       whereabouts_of({.count = kNotGiven, .rank = kNotGiven, .rendezvous = "nowhere"}, engine);
+  const bool asks_for_help = std::ranges::find(words, std::string_view("--help")) != words.end();
+  if (!where.refusal.empty() && asks_for_help) return run();
   require(where.refusal.empty(), where.refusal);
   const bool starts_tasks = where.engine == Engine::slurm || where.engine == Engine::mpi ||
                             where.engine == Engine::torchrun;

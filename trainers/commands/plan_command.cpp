@@ -49,7 +49,8 @@ std::vector<Number> numbers_of(const std::string& text) {
 
 std::filesystem::path picture_file(const std::string& name) {
   const std::filesystem::path file = name;
-  require(file.extension() == ".svg" && !std::filesystem::is_directory(file), cut(name),
+  std::error_code missing;
+  require(file.extension() == ".svg" && !std::filesystem::is_directory(file, missing), cut(name),
           ": must be a file called ….svg");
   return file;
 }
@@ -103,8 +104,11 @@ int run_plan(int argc, const char* const* argv) {
                                                           : usable_cores() / request.host_replicas,
                                                       1);
   of_host.launch.threads_per_replica = threads;
+  // Of a worker's replicas one runs at a time.
+  const std::int64_t workers =
+      config.launch.workers > 0 ? config.launch.workers : request.host_replicas;
   const std::int64_t at_once =
-      std::min({request.host_replicas, std::max<std::int64_t>(1, usable_cores() / threads),
+      std::min({request.host_replicas, workers, std::max<std::int64_t>(1, usable_cores() / threads),
                 data.train->size()});
   const plan::Plan planned =
       plan::plan_of(config, data, plan::measure_steps(of_host, data, at_once), request);

@@ -61,9 +61,9 @@ struct Plan {
 void check_request(const PlanRequest& request);
 
 /// Predicts the job of `config` on hosts like this one. What a replica computes is what `profile`
-/// has measured; what hosts send each other follows from the schedules, bucket sizes and pieces
-/// that they would use, over a simulated network; memory is that of --dry-run. Throws as
-/// check_request().
+/// has measured, by turns where a host has more replicas than ran at once; what hosts send each
+/// other follows from the schedules, bucket sizes and pieces that they would use, over a simulated
+/// network; memory is that of --dry-run. Throws as check_request().
 [[nodiscard]] Plan plan_of(const Config& config, const DataSets& data, const StepProfile& profile,
                            const PlanRequest& request);
 

@@ -56,8 +56,9 @@ std::string disturbance_text(const StepProfile& own) {
 
 // What grows, and how, where there are hosts.
 std::string growth_text(const Plan& plan) {
-  const auto most = std::ranges::max_element(plan.jobs, {}, &PlannedJob::hosts);
-  if (most->hosts == 1 || most->step_s == 0) return "";
+  const auto hosts_of = [](const PlannedJob& job) { return job.step_s == 0 ? 0 : job.hosts; };
+  const auto most = std::ranges::max_element(plan.jobs, {}, hosts_of);
+  if (hosts_of(*most) <= 1) return "";
   return str("On ", counted(most->hosts, "host"), " the replicas of each connect to ",
              counted(most->connections, "other"), " at most. Host 0's launcher has ",
              counted(most->hosts - 1, "link"), " to others, and sends ", most->start.messages,

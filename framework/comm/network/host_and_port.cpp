@@ -30,8 +30,9 @@ std::string HostAndPort::text() const {
 }
 
 bool is_loopback(const std::string& host) {
-  return host.starts_with("127.") || host == "::1" || host.starts_with("localhost") ||
-         host.ends_with(".localhost") || host == "ip6-localhost" || host == "ip6-loopback";
+  return host.starts_with("127.") || host == "::1" || host == "localhost" || host == "localhost4" ||
+         host == "localhost6" || host.starts_with("localhost.") || host.ends_with(".localhost") ||
+         host == "ip6-localhost" || host == "ip6-loopback";
 }
 
 std::pair<Addresses, int> addresses_of(const HostAndPort& at, int flags) {
