@@ -45,6 +45,23 @@ struct TrainedRun {
 
 }  // namespace
 
+TEST_CASE("a plan has no more replicas at once than a host has workers") {
+  const TemporaryFolder folder;
+  const Ended plan = must_train(
+      folder.path(), {"plan", "--config", config_file("pmean_linear.yaml"), "--hosts", "1",
+                      "--link", "10", "--stages", "0", "--set", "parallel.workers=1"});
+  CHECK_THAT(plan.out, ContainsSubstring(" on 1 replica of this host at once"));
+}
+
+TEST_CASE("a command tells its help also where it is one of many, and does not run there") {
+  const TemporaryFolder folder;
+  const Flags one_of_two{"LOCKSTEP_NNODES=2"};
+  check_status(own_train(folder.path(), {"inspect", "--help"}, one_of_two), 0);
+  const Ended refused = own_train(folder.path(), {"inspect", "a"}, one_of_two);
+  check_status(refused, 2);
+  CHECK_THAT(refused.err, ContainsSubstring("--engine none makes it a run of its own"));
+}
+
 TEST_CASE("each command of train has its help, and unknown ones are refused with the nearest") {
   const TemporaryFolder folder;
   const Ended all = train(folder.path(), {"--help"});
@@ -118,6 +135,8 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
       "--link: 'fast' is no speed of a link, such as '0.21 ms, 117 MB/s', and none of 1, 10, …");
   check_refused(folder.path(), plan + Flags{"--link", "10", "--to", "none/plan.svg"},
                 "--to none/plan.svg: there is no folder none");
+  check_refused(folder.path(), plan + Flags{"--link", "10", "--to", "plan.yaml"},
+                "--to: plan.yaml: must be a file called ….svg");
   check_refused(folder.path(), {"eval"}, "--checkpoint DIR is needed; see train eval --help");
   check_refused(folder.path(), {"inspect", "none"}, "checkpoint none: No such file or directory");
   check_refused(folder.path(), {"eval", "--checkpoint", "none"},
