@@ -94,11 +94,12 @@ class Reader {
             kFlags.contains(name) ? "" : "; --engine none does not read it");
     return *number;
   }
-  // Of one that may be missing: a count; or seconds, `otherwise` also where they are none, since
-  // an engine's are only told.
+  // A count that may be missing.
   [[nodiscard]] std::int64_t count(const Variable& variable) {
     return look(variable) ? number(variable.name, 0, kMostTasks) : 0;
   }
+  // Seconds that may be missing. An engine's own are only told: if they are no number, the run goes
+  // on with `otherwise`.
   [[nodiscard]] double seconds(const Variable& variable, double otherwise) {
     const auto seconds = parse_number<double>(look(variable).value_or(""));
     return seconds && std::isfinite(*seconds) && *seconds >= 0 ? *seconds : otherwise;
@@ -117,7 +118,8 @@ struct Dialect {
   std::size_t markers;  // so many of them, the first ones, are set by this engine alone
   // Takes what they say. Why they don't speak of this process, or "".
   std::string (*take)(Reader& reader, Whereabouts& found);
-  // What tells how many hosts or tasks there are; nullptr: a shell may have these variables, too.
+  // The variable that tells how many hosts or tasks there are; nullptr where a shell may have the
+  // engine's variables, too.
   const char* count = nullptr;
   // What one says where it is set but others are missing; nullptr: that they are.
   std::string (*partly)(Reader& reader) = nullptr;
@@ -465,8 +467,8 @@ const std::vector<Dialect>& dialects() {
   return all;
 }
 
-// Flags and variables of Lockstep's win one by one over what an engine says. Who numbers hosts has
-// each task be one. Of one host this is host 0, and its tasks stay together.
+// Flags and variables of Lockstep's win one by one over what an engine says. Where they number the
+// hosts, each task is a host. A host alone is host 0, and its tasks stay together.
 void take_own(Reader& reader, Whereabouts& found) {
   const auto hosts = reader.look({kHosts, "hosts"});
   const auto host = reader.look({kHost, "this host's number"});
@@ -525,7 +527,7 @@ bool is_said_to_be_alone(Reader& reader) {
 // train alone.
 bool is_one_of_many(const Dialect& dialect, Reader& reader) {
   if (dialect.count == nullptr || reader.look({dialect.count, ""}) == "1") return false;
-  // Who reads flags tells which of them are missing.
+  // The command line tells which flags are missing.
   if (reader.given_as(dialect.count) != dialect.count) return false;
   // srun sets PMI_… as well, also for a shell.
   return dialect.take != take_mpich || !reader.look({"SLURM_JOB_ID", "the job, of Slurm"});

@@ -88,7 +88,7 @@ bool is_same_user(const ucred& other) {
   return other.uid == ::geteuid();
 }
 
-// Open where somebody listens.
+// A connection. It is not open if nobody listens there.
 Descriptor connected_to(const MeetingPoint& point) {
   Descriptor socket = make_socket(SOCK_NONBLOCK);  // the listener's queue may be full
   if (::connect(socket.get(), point.get(), point.size) != 0) return Descriptor();

@@ -53,8 +53,8 @@ inline constexpr std::int64_t kNotGiven = -1;
 /// ValueError where this process may not run, or lacks flags for a job of several hosts.
 void take_place(const engines::Whereabouts& where, HostOptions& hosts);
 
-/// Rows that several commands have. Those of hosts; before, numbers are kNotGiven and the time to
-/// meet is 0.
+/// Flags that several commands have. Before they are read, the numbers of `hosts` are kNotGiven,
+/// and its time to meet is 0.
 [[nodiscard]] std::vector<Flag> place_flags(HostOptions& hosts,
                                             std::optional<engines::Engine>& engine);
 [[nodiscard]] Flag checkpoint_flag(std::optional<std::string>& checkpoint);
