@@ -6,21 +6,17 @@
 #include <system_error>
 #include <thread>
 
-#include <sched.h>
-
 #include "framework/base/control_groups.h"
+#include "framework/base/core_set.h"
 
 namespace lockstep {
 
 namespace fs = std::filesystem;
 
 std::int64_t usable_cores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  const bool is_known = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0;
-  const auto cores = is_known ? static_cast<unsigned>(CPU_COUNT(&allowed))
-                              : std::max(1U, std::thread::hardware_concurrency());
-  return std::min<std::int64_t>(cores, cores_of_control_groups());
+  std::int64_t cores = CoreSet::of_thread().size();
+  if (cores == 0) cores = std::max(1U, std::thread::hardware_concurrency());
+  return std::min(cores, cores_of_control_groups());
 }
 
 CoreTime core_time() {

@@ -12,6 +12,7 @@
 
 #include "tests/base/control_groups.h"
 #include "tests/catch.h"
+#include "tests/support/refuse_calls.h"
 
 using namespace lockstep;
 using lockstep::testing::ControlGroups;
@@ -100,4 +101,25 @@ TEST_CASE("a container's own quota counts, and files that say nothing don't") {
     CHECK(cores_of_control_groups(groups.root()) == kNoQuota);
   }
   CHECK(cores_of_control_groups("/there/is/no/such/root") == kNoQuota);
+}
+
+TEST_CASE("the affinity counts on a host with more cores than a cpu_set_t has") {
+  std::int64_t cores = 0;
+  std::thread([&] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);
+    if (::sched_setaffinity(0, sizeof one, &one) != 0) return;
+    // There the system refuses a set that is smaller than its own.
+    testing::filter_calls({
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sched_getaffinity, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[1])),
+        BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, sizeof(cpu_set_t), 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    });
+    cores = usable_cores();
+  }).join();
+  CHECK(cores == 1);
 }
