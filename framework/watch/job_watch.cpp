@@ -21,6 +21,9 @@ constexpr milliseconds kLateReading{200};
 constexpr milliseconds kGather{250};
 // Groups that a message may name.
 constexpr std::size_t kUnheld = 4096;
+// Bytes that a host may say of a worker in an answer: a board with all seats and groups takes 76
+// MiB.
+constexpr std::size_t kMostOfWorker = std::size_t{96} << 20;
 
 }  // namespace
 
@@ -85,6 +88,8 @@ void JobWatch::take(std::size_t /*from*/, const BoardLook& look) {
 void JobWatch::take(std::size_t from, const BoardWords& words) {
   std::string& come = come_[from];
   come += words.words;
+  require<DataError>(come.size() <= copy_.workers()[from].size() * kMostOfWorker, "host ", from,
+                     " says too much of its board");
   if (!words.is_last) return;
   copy_.write(std::exchange(come, {}), from);
   const bool is_answer = words.number == number_ && awaited_.erase(from) > 0;

@@ -187,6 +187,12 @@ TEST_CASE("no host says anything of another's workers, and none but host 0 judge
     CHECK_THROWS_AS(hosts.watch(0).hear(1, watch::BoardWords{1, piece, true}), DataError);
   }
   CHECK_THROWS_AS(hosts.watch(0).hear(1, watch::BoardNews{}), DataError);
+  CHECK_THROWS_WITH(
+      [&] {
+        const std::string piece(watch::BoardCopy::kPiece, 'x');
+        for (int i = 0; i < 1000; ++i) hosts.watch(0).hear(1, watch::BoardWords{1, piece, false});
+      }(),
+      "host 1 says too much of its board");
   CHECK_THROWS_AS(hosts.watch(0).hear(1, watch::BoardLook{1}), DataError);
   CHECK_THROWS_AS(hosts.watch(1).hear(0, watch::BoardWords{1, "", true}), DataError);
 }
