@@ -81,12 +81,14 @@ std::optional<std::string> SocketStore::ask(const StoreRequest& request) {
 std::string SocketStore::get(const std::string& key, std::chrono::milliseconds timeout) {
   Waited waited;
   auto pause = std::chrono::microseconds(50);
+  // 64 workers ask 640 times a second together; up to 8 see a value within 2 ms.
+  const auto longest = std::max<std::int64_t>(2000, workers_ * workers_ * 25);
   for (;;) {
     if (auto value = ask({key})) return *std::move(value);
     require<Timeout>(waited.look() < timeout, "nobody published '", key, "' within ",
                      timeout.count(), " ms");
     std::this_thread::sleep_for(pause);
-    pause = std::min(pause * 2, std::chrono::microseconds(2000));
+    pause = std::min(pause * 2, std::chrono::microseconds(longest));
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -74,8 +75,9 @@ struct StoreRequest {
 /// parent. It has no name on the host, and nothing remains of it when the processes are gone.
 class SocketStore final : public Store, private NonCopyable {
  public:
-  /// Takes over `socket`, an end of make_socket_pair().
-  explicit SocketStore(Descriptor socket) : socket_(std::move(socket)) {}
+  /// Takes over `socket`, an end of make_socket_pair(), as one of so many `workers` of the parent.
+  explicit SocketStore(Descriptor socket, std::int64_t workers = 1)
+      : socket_(std::move(socket)), workers_(workers) {}
 
   /// Throws ReplicaLost when the parent is gone.
   void set(const std::string& key, const std::string& value) override { (void)ask({key, value}); }
@@ -85,6 +87,7 @@ class SocketStore final : public Store, private NonCopyable {
   std::optional<std::string> ask(const StoreRequest& request);
 
   Descriptor socket_;
+  std::int64_t workers_;
   Mutex mutex_;  // one question at a time
 };
 

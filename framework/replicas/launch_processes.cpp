@@ -42,9 +42,11 @@ Report report_of(const FirstFailure::Cause& cause) {
 [[noreturn]] void run_as_process(const std::function<void()>& function,
                                  const LaunchOptions& options, const std::string& where,
                                  const WorkerPlace& place) {
-  // Kept to the end: the launcher takes its closing for this process' end.
-  const auto store = std::make_shared<comm::SocketStore>(Descriptor(place.store));
   const JobPlan& plan = place.plan;
+  const auto& own_host = plan.layout.hosts()[plan.layout.host_of_worker(place.index)];
+  // Kept to the end: the launcher takes its closing for this process' end.
+  const auto store =
+      std::make_shared<comm::SocketStore>(Descriptor(place.store), own_host.workers.size);
   std::shared_ptr<comm::HostMemory> memory;
   std::unique_ptr<Worker> worker;
   FirstFailure failure(0, [&](const std::string& reason) {
