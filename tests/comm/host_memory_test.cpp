@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <set>
 #include <string>
 #include <thread>
@@ -22,6 +23,7 @@
 #include "framework/comm/shared/flag.h"
 #include "tests/catch.h"
 #include "tests/comm/replicas.h"
+#include "tests/support/allocated_bytes.h"
 #include "tests/support/ended.h"
 #include "tests/support/message_of.h"
 #include "tests/support/programs.h"
@@ -51,6 +53,24 @@ TEST_CASE("a flag is waited for until it is raised, also around its end", "[shar
     CHECK(!flag.wait(start + kRounds + 1, {10, milliseconds(1)}, milliseconds(1)));
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // fail_allocation()
+TEST_CASE("a group's region can be held after memory ran out for it", "[shared]") {
+  const auto memory = make_host_memory(3);
+  int failed = 0;
+  for (std::shared_ptr<comm::HostMemory::Region> region; region == nullptr;) {
+    (void)testing::fail_allocation(failed + 1);
+    try {
+      region = memory->hold(5, 3);
+    } catch (const std::bad_alloc&) {
+      ++failed;
+    }
+    (void)testing::fail_allocation(0);
+    CHECK(memory->hold(6, 3) != region);
+  }
+  CHECK(failed > 1);
+}
+#endif
 
 TEST_CASE("who holds a group's region has what the others have", "[shared]") {
   const auto memory = make_host_memory(3);

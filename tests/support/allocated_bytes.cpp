@@ -1,10 +1,13 @@
 #include "tests/support/allocated_bytes.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 
 namespace {
 
 thread_local std::uint64_t allocated = 0;
+std::atomic<std::int64_t> until_failure = 0;
 
 }  // namespace
 
@@ -36,6 +39,9 @@ void ignore_freed(const volatile void*) {}
 // The forms for arrays and those that don't throw call this one, by the standard.
 void* operator new(std::size_t size) {
   allocated += size;
+  if (until_failure.load(std::memory_order_relaxed) > 0 && --until_failure == 0) {
+    throw std::bad_alloc();
+  }
   if (void* const memory = std::malloc(size == 0 ? 1 : size)) return memory;
   throw std::bad_alloc();
 }
@@ -52,4 +58,8 @@ void operator delete(void* memory, std::size_t) noexcept {
 
 std::uint64_t lockstep::testing::allocated_bytes() noexcept {
   return allocated;
+}
+
+std::int64_t lockstep::testing::fail_allocation(std::int64_t number) noexcept {
+  return std::max<std::int64_t>(0, until_failure.exchange(number));
 }

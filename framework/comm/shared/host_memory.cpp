@@ -253,6 +253,7 @@ std::shared_ptr<HostMemory::Region> HostMemory::hold(std::uint64_t key, std::siz
   const MutexLock own_lock(mutex_);
   if (auto known = regions_[key].lock()) return known;
   std::erase_if(regions_, [](const auto& entry) { return entry.second.expired(); });
+  std::shared_ptr<Region> region;  // ends after `lock`, since its end takes that mutex
   const Lock lock(head_->mutex);
   const auto end = head_->slots + head_->used;
   auto slot = std::find_if(head_->slots, end, [&](const Head::Slot& other) {
@@ -267,7 +268,7 @@ std::shared_ptr<HostMemory::Region> HostMemory::hold(std::uint64_t key, std::siz
     }
   }
   const auto index = static_cast<int>(slot - head_->slots);
-  auto region = std::make_shared<Region>(shared_from_this(), index, members);
+  region = std::make_shared<Region>(shared_from_this(), index, members);
   if (is_new) {
     for (std::size_t m = 0; m < members; ++m) {
       region->line(m).round.reset();
