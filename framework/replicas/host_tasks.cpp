@@ -4,7 +4,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <cstdlib>
+#include <filesystem>
 #include <list>
 #include <optional>
 #include <span>
@@ -12,7 +13,9 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -36,6 +39,7 @@ using Clock = LongWait::Clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBetweenTries{20};
+constexpr const char* kCannotMeet = "the tasks of this host can't meet";
 // Of longer facts the beginning is compared, and how long they are.
 constexpr std::size_t kMostOfFact = 8192;
 
@@ -49,27 +53,48 @@ struct Lent {
 
 struct MeetingPoint {
   sockaddr_un address{};
-  socklen_t size = 0;
 
+  // `name` in a folder, however long that folder's path is.
+  MeetingPoint(const Descriptor& folder, const std::string& name) {
+    const std::string path = str("/proc/self/fd/", folder.get(), '/', name);
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+  }
   [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
-MeetingPoint meeting_point(const engines::Whereabouts& where) {
-  storage::Checksum job;  // whose name may be longer than an address
+std::string name_of_meeting(const engines::Whereabouts& where) {
+  storage::Checksum job;  // whose name may be longer than a file's
   const std::string name = engines::local_job_of(where);
   job.add(std::as_bytes(std::span(name)));
-  const std::string path = str("lockstep-tasks/", ::geteuid(), '/', job.text());
-  MeetingPoint point;
-  point.address.sun_family = AF_UNIX;
-  // A first byte of 0 makes it abstract: nothing of it remains on the host.
-  std::memcpy(point.address.sun_path + 1, path.data(), path.size());
-  point.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
-  return point;
+  return job.text();
+}
+
+std::string folder_of_meetings() {
+  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
+  struct stat its {};
+  const bool is_own = runtime != nullptr && *runtime == '/' && ::stat(runtime, &its) == 0 &&
+                      its.st_uid == ::geteuid();
+  return str(is_own ? runtime : "/tmp", "/lockstep-", ::geteuid());
+}
+
+// It is not open if it is not there. In no other user's folder can the tasks' place be taken.
+Descriptor open_folder() {
+  const std::string path = folder_of_meetings();
+  Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder.open() && errno == ENOENT) return folder;
+  require_done<CommError>(folder.open(), kCannotMeet, " in ", path);
+  struct stat its {};
+  require<CommError>(
+      ::fstat(folder.get(), &its) == 0 && its.st_uid == ::geteuid() && (its.st_mode & 077U) == 0,
+      kCannotMeet, ": ", path, " is no folder of user ", ::geteuid(),
+      " alone (mode 0700): remove it, or set XDG_RUNTIME_DIR to one");
+  return folder;
 }
 
 Descriptor make_socket(int flags) {
   Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0));
-  require_done<CommError>(socket.open(), "the tasks of this host can't meet: no socket");
+  require_done<CommError>(socket.open(), kCannotMeet, ": no socket");
   return socket;
 }
 
@@ -81,39 +106,70 @@ ucred other_end(const Descriptor& socket) {
                           "the system does not tell who is at the other end of a socket");
   return other;
 }
-std::string process_text(const ucred& other) {
-  return str("process ", other.pid, " of user ", other.uid);
-}
-bool is_same_user(const ucred& other) {
-  return other.uid == ::geteuid();
-}
 
 // A connection. It is not open if nobody listens there.
 Descriptor connected_to(const MeetingPoint& point) {
   Descriptor socket = make_socket(SOCK_NONBLOCK);  // the listener's queue may be full
-  if (::connect(socket.get(), point.get(), point.size) != 0) return Descriptor();
-  require_done<CommError>(::fcntl(socket.get(), F_SETFL, 0) == 0,
-                          "the tasks of this host can't meet");
+  if (::connect(socket.get(), point.get(), sizeof point.address) != 0) return Descriptor();
+  require_done<CommError>(::fcntl(socket.get(), F_SETFL, 0) == 0, kCannotMeet);
   return socket;
 }
 
-// The name may be in use for a moment: by tasks that this job had before.
-Descriptor listen_at(const MeetingPoint& point, std::int64_t tasks, Clock::time_point deadline) {
-  Descriptor socket = make_socket(SOCK_NONBLOCK);
-  while (::bind(socket.get(), point.get(), point.size) != 0) {
-    require_done<CommError>(errno == EADDRINUSE, "the tasks of this host can't meet");
-    if (Clock::now() >= deadline) {
-      const Descriptor other = connected_to(point);
-      throw CommError(str("the tasks of this host can't meet: ",
-                          other.open() ? process_text(other_end(other)) : "another process",
-                          " has their place; --engine none makes each a run of its own"));
+// Where the other tasks connect. Nothing of it stays on the host.
+class Listener : private NonCopyable {
+ public:
+  // The name may be in use for a moment: by tasks that this job had before.
+  Listener(std::string name, std::int64_t tasks, Clock::time_point deadline)
+      : name_(std::move(name)) {
+    while (!listens(tasks)) {
+      if (Clock::now() >= deadline) {
+        const Descriptor other = folder_.open() ? connected_to({folder_, name_}) : Descriptor();
+        throw CommError(
+            str(kCannotMeet, ": ",
+                other.open() ? str("process ", other_end(other).pid) : "another process",
+                " has their place; --engine none makes each a run of its own"));
+      }
+      ::poll(nullptr, 0, poll_time(kBetweenTries));
     }
-    ::poll(nullptr, 0, poll_time(kBetweenTries));
   }
-  require_done<CommError>(::listen(socket.get(), static_cast<int>(tasks)) == 0,
-                          "the tasks of this host can't meet");
-  return socket;
-}
+  ~Listener() {
+    ::unlinkat(folder_.get(), name_.c_str(), 0);
+    ::rmdir(folder_of_meetings().c_str());  // unless others meet there, too
+  }
+
+  [[nodiscard]] int get() const noexcept { return socket_.get(); }
+
+ private:
+  bool listens(std::int64_t tasks) {
+    const std::string path = folder_of_meetings();
+    require_done<CommError>(::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST, kCannotMeet,
+                            " in ", path);
+    folder_ = open_folder();
+    if (!folder_.open()) return false;  // removed since
+    (void)::flock(folder_.get(), LOCK_EX);
+    // Tasks that were killed have left theirs. With the lock every other one has its listener.
+    std::error_code ignored;
+    for (const auto& left :
+         std::filesystem::directory_iterator(str("/proc/self/fd/", folder_.get(), '/'), ignored)) {
+      const std::string file = left.path().filename();
+      const bool is_open = connected_to({folder_, file}).open();
+      if (!is_open && errno == ECONNREFUSED) ::unlinkat(folder_.get(), file.c_str(), 0);
+    }
+    socket_ = make_socket(SOCK_NONBLOCK);
+    const MeetingPoint point(folder_, name_);
+    const bool is_bound = ::bind(socket_.get(), point.get(), sizeof point.address) == 0;
+    require_done<CommError>(is_bound || errno == EADDRINUSE || errno == ENOENT, kCannotMeet);
+    if (is_bound) {
+      require_done<CommError>(::listen(socket_.get(), static_cast<int>(tasks)) == 0, kCannotMeet);
+    }
+    (void)::flock(folder_.get(), LOCK_UN);
+    return is_bound;
+  }
+
+  std::string name_;
+  Descriptor folder_;
+  Descriptor socket_;
+};
 
 TaskFacts shortened_facts(const TaskFacts& facts) {
   TaskFacts all;
@@ -154,7 +210,7 @@ void HostTasks::gather(const engines::Whereabouts& where, milliseconds timeout) 
     std::optional<std::string> said{};
   };
   const auto deadline = Clock::now() + timeout;
-  const Descriptor listener = listen_at(meeting_point(where), where.local_tasks, deadline);
+  const Listener listener(name_of_meeting(where), where.local_tasks, deadline);
   const auto missing = [&] {
     auto ranks = consecutive(std::int64_t{1}, where.local_tasks - 1);
     std::erase_if(ranks, [&](std::int64_t rank) { return tasks_.contains(rank); });
@@ -178,8 +234,8 @@ void HostTasks::gather(const engines::Whereabouts& where, milliseconds timeout) 
     for (std::int64_t taken = 0; taken < where.local_tasks; ++taken) {
       Descriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!socket.open() && (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR)) break;
-      require_done<CommError>(socket.open(), "the tasks of this host can't meet");
-      if (is_same_user(other_end(socket))) strangers.push_back({std::move(socket)});
+      require_done<CommError>(socket.open(), kCannotMeet);
+      strangers.push_back({std::move(socket)});
     }
     for (Stranger& stranger : strangers) {
       if (!stranger.said || stranger.said->empty()) continue;  // an empty one has gone
@@ -226,22 +282,17 @@ namespace {
 
 Descriptor connect_to_first(const engines::Whereabouts& where, const StopSignals& stop,
                             milliseconds timeout) {
-  const MeetingPoint point = meeting_point(where);
+  const std::string name = name_of_meeting(where);
   const auto deadline = Clock::now() + timeout;
   LongWait wait;
   for (;;) {
-    Descriptor socket = connected_to(point);
-    std::string problem;
-    if (socket.open()) {
-      const ucred other = other_end(socket);
-      if (is_same_user(other)) return socket;
-      problem = str(": ", process_text(other), " has its place");
-    }
+    const Descriptor folder = open_folder();
+    Descriptor socket = folder.open() ? connected_to({folder, name}) : Descriptor();
+    if (socket.open()) return socket;
     if (stop.signal() != 0) throw Stopped(stop.signal());
     require<Timeout>(Clock::now() < deadline, "task 0 of ", where.local_tasks, ", which ",
                      where.starter, " has started on this host, did not come within ",
-                     timeout.count(), " ms", problem,
-                     "; --engine none makes each a run of its own");
+                     timeout.count(), " ms; --engine none makes each a run of its own");
     if (wait.is_to_tell()) tell_missing(str("task 0 of ", where.local_tasks));
     wait_for({stop.descriptor(), POLLIN, 0}, kBetweenTries);
   }

@@ -14,7 +14,7 @@ namespace lockstep::replicas {
 
 // Where an engine has started several tasks on a host, the one with local rank 0 runs the program.
 // The others lend it their cores, stand by, and end with its status. They find each other at a
-// socket without a file (unix(7), abstract), and each talks with the same user's processes alone.
+// socket in the user's folder lockstep-UID, in XDG_RUNTIME_DIR or /tmp, which goes with it.
 
 /// By name, what must be the same for all of them: "arguments".
 using TaskFacts = std::map<std::string, std::string>;

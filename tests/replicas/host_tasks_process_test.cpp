@@ -2,10 +2,13 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sys/resource.h>
@@ -22,6 +25,7 @@
 #include "tests/support/ended.h"
 #include "tests/support/message_of.h"
 #include "trainers/bench/testing/child_program.h"
+#include "trainers/bench/testing/temporary_folder.h"
 
 // Each task is a fork of the test.
 
@@ -138,9 +142,71 @@ TEST_CASE("a process that has the tasks' place is named") {
     }
     return !told.empty();
   }));
-  CHECK(told == str("the tasks of this host can't meet: process ", other->pid(), " of user ",
-                    ::geteuid(), " has their place; --engine none makes each a run of its own"));
+  CHECK(told == str("the tasks of this host can't meet: process ", other->pid(),
+                    " has their place; --engine none makes each a run of its own"));
   CHECK(::kill(other->pid(), SIGKILL) == 0);
+}
+
+namespace {
+
+// A folder of this user's in which the tasks' own lies, as login sessions have one.
+class RuntimeFolder {
+ public:
+  explicit RuntimeFolder(std::filesystem::path path) : path_(std::move(path)) {
+    std::filesystem::create_directories(path_);
+    ::setenv("XDG_RUNTIME_DIR", path_.c_str(), 1);
+  }
+  ~RuntimeFolder() { ::unsetenv("XDG_RUNTIME_DIR"); }
+
+  [[nodiscard]] std::filesystem::path tasks() const {
+    return path_ / str("lockstep-", ::geteuid());
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace
+
+TEST_CASE("tasks meet in a folder of their user's, of which nothing stays") {
+  const TemporaryFolder folder;
+  for (const std::string& name :
+       {std::string("run"), std::string(200, 'x')}) {  // longer than a socket's name
+    const RuntimeFolder runtime(folder.path(name));
+    const auto killed = forked([] {
+      const HostTasks waits(task_of_this_test(0, 2), {}, 60s);
+      return 0;
+    });
+    CHECK(eventually([&] {
+      return std::filesystem::exists(runtime.tasks()) &&
+             !std::filesystem::is_empty(runtime.tasks());
+    }));
+    REQUIRE(::kill(killed->pid(), SIGKILL) == 0);
+    (void)killed->wait();
+    const auto second = standing_by(1, 2);
+    const auto first = forked([] {
+      HostTasks others(task_of_this_test(0, 2), {}, 60s);
+      others.end(7);
+      return 0;
+    });
+    check_status(first->wait(), 0);
+    check_status(second->wait(), 7);
+    CHECK(!std::filesystem::exists(runtime.tasks()));
+  }
+}
+
+TEST_CASE("a folder that others may change is no place for tasks, and all of them say so") {
+  const TemporaryFolder folder;
+  const RuntimeFolder runtime(folder.path("run"));
+  std::filesystem::create_directory(runtime.tasks());
+  std::filesystem::permissions(runtime.tasks(), std::filesystem::perms::all);
+  const std::string expected =
+      str("the tasks of this host can't meet: ", runtime.tasks().string(), " is no folder of user ",
+          ::geteuid(), " alone (mode 0700): remove it, or set XDG_RUNTIME_DIR to one");
+  CHECK(message_of<CommError>([] { const HostTasks none(task_of_this_test(0, 2), {}, 60s); }) ==
+        expected);
+  CHECK(message_of<CommError>([] { (void)stand_by(task_of_this_test(1, 2), {}, 60s); }) ==
+        expected);
 }
 
 TEST_CASE("the others stand by through a signal that is the first task's, too") {
@@ -180,9 +246,9 @@ TEST_CASE("a limit of open files that is too low for the tasks is told at once")
   const auto first = forked([] {
     rlimit files{};
     (void)::getrlimit(RLIMIT_NOFILE, &files);
-    // One more than those that are open: the socket at which tasks meet.
+    // Two more than those that are open: the folder and the socket at which tasks meet.
     const int next = Descriptor(::dup(STDIN_FILENO)).get();
-    files.rlim_cur = static_cast<rlim_t>(next) + 1;
+    files.rlim_cur = static_cast<rlim_t>(next) + 2;
     (void)::setrlimit(RLIMIT_NOFILE, &files);
     std::cout << message_of<CommError>([] {
       const HostTasks others(task_of_this_test(0, 2), {}, 60s);
