@@ -34,10 +34,10 @@
 #include "framework/replicas/machine.h"
 #include "framework/replicas/process_memory.h"
 #include "framework/replicas/stop_signals.h"
+#include "framework/replicas/tensor_memory.h"
 #include "framework/telemetry/failure_record.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/run_folder.h"
-#include "framework/training/tensor_memory.h"
 #include "framework/tree/error_place.h"
 #include "trainers/commands/as_one_task.h"
 #include "trainers/commands/command_line.h"
@@ -302,7 +302,7 @@ int run_training(const Flags& flags, const Callbacks& callbacks) {
   config.launch.after_stall = [&](const std::string& warning) {
     note_stall(options.output, warning);
   };
-  training::TensorMemory::prepare();  // before replicas and what makes their batches are threads
+  replicas::TensorMemory::prepare();  // before replicas and what makes their batches are threads
   const int status = launch([&] { Trainer(config, data, options).run(); }, config.launch);
   if (flags.hosts.rank == 0) end_traces(options.output, config.telemetry.trace, status);
   return status;

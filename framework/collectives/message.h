@@ -53,10 +53,8 @@ void check_leaves(const Leaves& leaves, const AxisCall& call);
 [[nodiscard]] at::Tensor part_of(const at::Tensor& flat, std::int64_t offset,
                                  at::IntArrayRef sizes);
 
-/// A contiguous tensor for a collective's result, not initialized, like at::empty's. The memory of
-/// a large one is kept when it is freed, for the next of about that size: pages that are new to a
-/// process cost more than the collective itself (on a 2-core machine two processes touch 64 MiB of
-/// them in 35 to 100 ms, and reduce as much in 9). The memory kept is bounded. Any thread.
+/// A contiguous tensor for a collective's result, not initialized, like at::empty's. A large one is
+/// in a kept_block() (kept_blocks.h). Any thread.
 [[nodiscard]] at::Tensor result_memory(at::IntArrayRef sizes, const at::TensorOptions& options);
 
 /// Makes a new contiguous message from `message`, which it may overwrite only if that `is_copy`.

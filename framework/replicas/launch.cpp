@@ -5,7 +5,6 @@
 #include "framework/axes/environment.h"
 #include "framework/base/limits.h"
 #include "framework/base/logging.h"
-#include "framework/base/memory.h"
 #include "framework/base/mutex.h"
 #include "framework/base/process.h"
 #include "framework/base/text.h"
@@ -16,6 +15,7 @@
 #include "framework/replicas/machine.h"
 #include "framework/replicas/process_memory.h"
 #include "framework/replicas/stop_signals.h"
+#include "framework/replicas/tensor_memory.h"
 #include "framework/replicas/worker.h"
 #include "framework/replicas/worker_process.h"
 #include "framework/tree/error_place.h"
@@ -124,7 +124,7 @@ int launch(const std::function<void()>& replica, const LaunchOptions& options,
            std::source_location where) {
   check_options(options);
   prepare_process();
-  keep_freed_memory();
+  replicas::TensorMemory::prepare();
   require(current_environment() == nullptr, "launch: called inside a replica");
   if (refusal_here != nullptr) throw_refused("launch");
   // There is one signal handler for Ctrl-C, and one order of calls in a program that starts anew.

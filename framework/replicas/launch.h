@@ -144,7 +144,7 @@ struct LaunchOptions {
 ///   this process has one thread. Otherwise the program is started again with the same arguments:
 ///   the new process becomes a worker in the same (n-th) call of launch(); earlier ones return 0.
 /// - **Memory.** What a process with replicas frees stays with it, also if they are threads
-///   (keep_freed_memory() in base/memory.h).
+///   (TensorMemory::prepare() in replicas/tensor_memory.h).
 /// - **Limits** (ulimit) that are known beforehand to be too little are a ValueError with their
 ///   name and numbers: addresses (-v) and private memory (-d) for threads, BLAS and what replicas
 ///   share, files (-f) for the latter, and the first thread's stack (-s). With less than libraries

@@ -7,7 +7,6 @@
 #include <ATen/ThreadLocalState.h>
 
 #include "framework/base/errors.h"
-#include "framework/base/memory.h"
 #include "framework/base/random.h"
 #include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
@@ -16,6 +15,7 @@
 #include "framework/replicas/kept_threads.h"
 #include "framework/replicas/machine.h"
 #include "framework/replicas/prints.h"
+#include "framework/replicas/tensor_memory.h"
 #include "framework/replicas/thread_ends.h"
 #include "framework/tree/error_place.h"
 #include "framework/tree/grad.h"
@@ -190,7 +190,7 @@ void run_replica_threads(const MapCall& options,
                                      static_cast<int>(options.replicas));
   }
 
-  keep_freed_memory();
+  TensorMemory::prepare();
   const std::uint64_t forked_returns_before = forked_returns();
   const at::ThreadLocalState callers_state;
   const int callers_grad_depth = grad_depth;

@@ -12,9 +12,9 @@
 #include <torch/nn/module.h>
 
 #include "framework/base/errors.h"
-#include "framework/base/memory.h"
 #include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
+#include "framework/replicas/tensor_memory.h"
 #include "framework/training/agreement.h"
 #include "framework/training/keyed_draws.h"
 #include "framework/training/state.h"
@@ -71,7 +71,7 @@ class DeferredParameters::Values final : public StateSource {
     // The allocator's free blocks would come to be several parameters.
     constexpr std::size_t kOften = std::size_t{1} << 20;
     if (made_bytes_ < kOften) return;
-    release_freed_memory();
+    replicas::TensorMemory::release();
     made_bytes_ = 0;
   }
 

@@ -15,6 +15,7 @@
 #include "framework/comm/run_lock.h"
 #include "framework/optim/global_norm.h"
 #include "framework/replicas/launch.h"
+#include "framework/replicas/tensor_memory.h"
 #include "framework/training/agreement.h"
 #include "framework/training/bucket_sizes.h"
 #include "framework/training/buffer_plan.h"
@@ -193,7 +194,7 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
     is_updating_ = false;
     blocks_->publish();
     // The memory in which the module was made, and parts of the first step that come but once.
-    if (updates_++ == 0) release_freed_memory();
+    if (updates_++ == 0) replicas::TensorMemory::release();
   }
   span.reset();
   module_.end_step(steps_);

@@ -1,4 +1,4 @@
-#include "framework/training/tensor_memory.h"
+#include "framework/replicas/tensor_memory.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -13,6 +13,8 @@
 #include "tests/support/message_of.h"
 
 namespace lockstep::training {
+using replicas::TensorMemory;
+
 namespace {
 
 constexpr std::int64_t kSamples = 1000;

@@ -17,8 +17,8 @@
 #include "framework/collectives/psum.h"
 #include "framework/data/sampler.h"
 #include "framework/replicas/pmap.h"
+#include "framework/replicas/tensor_memory.h"
 #include "framework/training/module_parameters.h"
-#include "framework/training/tensor_memory.h"
 #include "framework/training/zero.h"
 #include "framework/watch/slow_replica.h"
 #include "trainers/config/config_options.h"
@@ -67,7 +67,7 @@ class Steps {
     const Batch batch = made_batch(samples);
     note("data", begin);
     const auto forward = Clock::now();
-    std::optional<training::TensorMemory> memory;
+    std::optional<replicas::TensorMemory> memory;
     if (count_ == 1) memory.emplace();  // the first also makes what stays
     const at::Tensor loss =
         training_loss(config_, objective_, *model_, batch, [&] { return samples; }).trained;
@@ -155,7 +155,7 @@ StepProfile measure_steps(const Config& config, const DataSets& data, std::int64
     profile = steps.profile();
     profile.first = first;
   };
-  training::TensorMemory::prepare();
+  replicas::TensorMemory::prepare();
   const CoreTime before = core_time();
   pmap(measure, {.axis_name = own.launch.axis_name,
                  .axis_size = replicas,

@@ -22,7 +22,7 @@
 #include "framework/data/sampler.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/pmap.h"
-#include "framework/training/tensor_memory.h"
+#include "framework/replicas/tensor_memory.h"
 #include "trainers/config/config_options.h"
 #include "trainers/run/evaluate.h"
 
@@ -87,7 +87,7 @@ std::vector<std::int64_t> measured_activations(const Config& config, const DataS
       require(waited < std::chrono::seconds(15), "a few samples take ", waited.count(), " s");
       const BatchSamples first{*data.train, consecutive(std::int64_t{0}, count), "training"};
       const Batch batch = made_batch(first);
-      const training::TensorMemory memory(most);
+      const replicas::TensorMemory memory(most);
       trainer.backward(
           training_loss(config, objective, *model, batch, [&] { return first; }).trained);
       bytes.push_back(memory.peak());

@@ -20,10 +20,10 @@
 #include "framework/engines/stop_grace.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/machine.h"
+#include "framework/replicas/tensor_memory.h"
 #include "framework/telemetry/digest.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/operator_spans.h"
-#include "framework/training/tensor_memory.h"
 #include "framework/training/uncounted_samples.h"
 #include "framework/tree/error_place.h"
 #include "framework/watch/recorder.h"
@@ -264,7 +264,7 @@ class Trainer::Run {
       return placed([&] { return microbatch_text(); }, [&] { return feed_.next(); });
     };
     while (const auto batch = next()) {
-      std::optional<training::TensorMemory> memory;
+      std::optional<replicas::TensorMemory> memory;
       if (is_measured) memory.emplace();
       const bool is_first = state_.steps == course_.first_step && feed_.microbatch() == 0;
       std::optional<OperationCount> operations;

@@ -21,6 +21,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
+#include "framework/replicas/tensor_memory.h"
 #include "framework/storage/checksum.h"
 #include "framework/storage/file.h"
 #include "framework/training/zero.h"
@@ -145,7 +146,7 @@ class Saving : public CheckpointTask {
     trainer_->backward(loss);
     trainer_->step(kRate);
     loss.reset();
-    release_freed_memory();
+    replicas::TensorMemory::release();
   }
 
   // Of this replica's part.

@@ -6,7 +6,7 @@
 
 #include "framework/base/scoped_value.h"
 
-namespace lockstep::training {
+namespace lockstep::replicas {
 
 /// Counts the memory of the tensors that this thread makes on the CPU while it lives, those of a
 /// backward included. Scopes nest; the inner one counts. From prepare() or the first scope on
@@ -16,8 +16,13 @@ class TensorMemory {
   /// Where they would take more than `most` bytes at a time, the allocation throws a ValueError.
   explicit TensorMemory(std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
-  /// Changes LibTorch's allocator now, while no other thread allocates.
+  /// Changes LibTorch's allocator now, while no other thread allocates, and calls
+  /// keep_freed_memory() (base/memory.h). From now on tensors of 128 KiB to 32 MiB are in a
+  /// kept_block() (collectives/kept_blocks.h), unless the program has an allocator or malloc
+  /// settings of its own.
   static void prepare();
+  /// Returns all freed blocks to the system.
+  static void release();
 
   /// The most that was in use at a time, in bytes, beside what was before. What is freed of that
   /// does not count.
@@ -30,4 +35,4 @@ class TensorMemory {
   ScopedValue<std::shared_ptr<Count>> current_;
 };
 
-}  // namespace lockstep::training
+}  // namespace lockstep::replicas

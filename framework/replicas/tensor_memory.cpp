@@ -1,10 +1,11 @@
-#include "framework/training/tensor_memory.h"
+#include "framework/replicas/tensor_memory.h"
 
 #include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -12,8 +13,9 @@
 #include "framework/base/memory.h"
 #include "framework/base/mutex.h"
 #include "framework/base/text.h"
+#include "framework/collectives/kept_blocks.h"
 
-namespace lockstep::training {
+namespace lockstep::replicas {
 
 // Any thread may free what was counted.
 struct TensorMemory::Count {
@@ -28,15 +30,21 @@ namespace {
 
 thread_local std::shared_ptr<TensorMemory::Count> current_count;
 
-// What is counted, by address, and the allocator that it comes from.
+// Of tensors that get kept blocks. Kept, a gradient of 300 MiB would count twice.
+constexpr std::size_t kSmallestBlock = std::size_t{128} << 10;
+constexpr std::size_t kLargestBlock = std::size_t{32} << 20;
+
+// What is counted, by address, and the allocator that the rest comes from.
 struct Table {
   struct Entry {
-    std::int64_t bytes;
+    c10::DataPtr memory;
+    std::int64_t bytes = 0;
     std::shared_ptr<TensorMemory::Count> count;
   };
   Mutex mutex;
   std::unordered_map<void*, Entry> entries LOCKSTEP_GUARDED_BY(mutex);
   c10::Allocator* before = nullptr;
+  bool keeps_blocks = false;
 };
 
 Table& table() {
@@ -45,15 +53,20 @@ Table& table() {
 }
 
 void free_memory(void* address) {
+  Table::Entry entry;
   {
     const MutexLock lock(table().mutex);
     const auto found = table().entries.find(address);
     if (found != table().entries.end()) {
-      found->second.count->now -= found->second.bytes;
+      entry = std::move(found->second);
       table().entries.erase(found);
     }
   }
-  table().before->raw_deallocate(address);
+  if (entry.count) {
+    entry.count->now -= entry.bytes;
+  } else if (!collectives::free_block(address)) {
+    table().before->raw_deallocate(address);
+  }
 }
 
 // LibTorch's profiler has such counts as well, but complains of memory that was there before.
@@ -70,15 +83,20 @@ class CountingAllocator final : public c10::Allocator {
 
  private:
   static c10::DataPtr counted(std::size_t bytes) {
-    if (!current_count || bytes == 0) return table().before->allocate(bytes);
+    const bool counts = current_count && bytes > 0;
     const auto size = static_cast<std::int64_t>(bytes);
-    require(size <= current_count->most - current_count->now, "tensors take more than ",
-            text_of_bytes(current_count->most));
-    void* const address = table().before->raw_allocate(bytes);
+    if (counts) {
+      require(size <= current_count->most - current_count->now, "tensors take more than ",
+              text_of_bytes(current_count->most));
+    }
+    const bool keeps = table().keeps_blocks && bytes >= kSmallestBlock && bytes <= kLargestBlock;
+    c10::DataPtr memory = keeps ? collectives::kept_block(bytes) : table().before->allocate(bytes);
+    if (!counts) return memory;
+    void* const address = memory.get();
     const std::int64_t now = current_count->now += size;
     if (now > current_count->peak) current_count->peak = now;
     const MutexLock lock(table().mutex);
-    table().entries[address] = {size, current_count};
+    table().entries[address] = {std::move(memory), size, current_count};
     return {address, address, free_memory, c10::Device(c10::DeviceType::CPU)};
   }
 };
@@ -88,9 +106,17 @@ class CountingAllocator final : public c10::Allocator {
 void TensorMemory::prepare() {
   static std::once_flag once;
   std::call_once(once, [] {
+    keep_freed_memory();
     table().before = c10::GetCPUAllocator();
+    const bool is_default = table().before == c10::GetDefaultCPUAllocator();
+    table().keeps_blocks = is_default && !has_own_malloc_settings();
     c10::SetCPUAllocator(new CountingAllocator, /*priority=*/255);
   });
+}
+
+void TensorMemory::release() {
+  collectives::give_back_blocks();
+  release_freed_memory();
 }
 
 TensorMemory::TensorMemory(std::int64_t most)
@@ -102,4 +128,4 @@ std::int64_t TensorMemory::peak() const noexcept {
   return count_->peak;
 }
 
-}  // namespace lockstep::training
+}  // namespace lockstep::replicas
