@@ -20,6 +20,7 @@ namespace lockstep {
 template <typename... Parts>
 [[nodiscard]] std::string str(const Parts&... parts) {
   std::ostringstream out;
+  out.exceptions(std::ios::badbit);  // without memory a text would be cut in silence
   (out << ... << parts);
   return out.str();
 }

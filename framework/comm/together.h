@@ -64,8 +64,9 @@ class LocalWork {
   /// nullptr for a verb that one thread does as fast.
   [[nodiscard]] static std::unique_ptr<LocalWork> of(Together::Verbs verbs);
 
-  /// Does parts that no other thread has taken, until none is left. Several threads at once.
-  void help() noexcept {
+  /// Does parts that no other thread has taken, until none is left. Several threads at once. Throws
+  /// if memory runs out.
+  void help() {
     for (std::size_t part = next_++; part < parts_; part = next_++) do_part(part);
   }
 

@@ -92,14 +92,16 @@ void LocalGroup::run_alone(const Member& member, std::uint64_t mark, const comm:
 // else is needed for it, those who wait help.
 void LocalGroup::run_last(MutexLock& lock, const Member& member, std::size_t index) {
   const std::uint64_t mark = mark_;
-  if (workers() == nullptr) work_ = comm::LocalWork::of(verbs_);
   working_ = true;
-  std::exception_ptr error;
+  std::exception_ptr error = thrown_by([&]() LOCKSTEP_REQUIRES(mutex_) {
+    if (workers() == nullptr) work_ = comm::LocalWork::of(verbs_);
+  });
   if (work_) {
     changed_.notify_all();
     help();
     while (helpers_ > 0) changed_.wait(lock);
-  } else {
+    error = error_;
+  } else if (!error) {
     mutex_.unlock();
     error = thrown_by([&] { run_outside(member, mark, verbs_); });
     mutex_.lock();
@@ -166,8 +168,9 @@ void LocalGroup::help() {
   const std::shared_ptr<comm::LocalWork> work = work_;
   ++helpers_;
   mutex_.unlock();
-  work->help();
+  const auto error = thrown_by([&] { work->help(); });
   mutex_.lock();
+  if (error) fail(error);
   --helpers_;
   changed_.notify_all();
 }

@@ -301,7 +301,8 @@ std::uint32_t BoardState::take_seat(int worker, std::string_view name) {
 
 void BoardState::free_seat(int worker, std::uint32_t index) noexcept {
   const MutexLock lock(mutex_);
-  books_[static_cast<std::size_t>(worker)].free_seats.insert(index);
+  // Without memory for the books the seat is lost.
+  (void)thrown_by([&] { books_[static_cast<std::size_t>(worker)].free_seats.insert(index); });
 }
 
 std::shared_ptr<Board::Group> BoardState::hold_group(int worker, std::uint64_t key,
@@ -333,7 +334,12 @@ std::shared_ptr<Board::Group> BoardState::hold_group(int worker, std::uint64_t k
   if (group == nullptr) {
     MemberWords* const entry = members_at(memory.worker(worker), registered.offset);
     const auto size = static_cast<int>(members.size());
-    group.reset(new Board::Group{shared_from_this(), worker, key, entry, size});
+    group = std::make_shared<Board::Group>();
+    group->state = shared_from_this();
+    group->worker = worker;
+    group->key = key;
+    group->entry = entry;
+    group->size = size;
     registered.group = group;
     memory.worker(worker).holds[registered.slot].count();
   }
@@ -397,23 +403,26 @@ void BoardState::remove_group(int worker, std::uint64_t key) noexcept {
   const auto [slot, offset, group] = books.groups.at(key);
   const std::uint64_t size = entry_words(words.arena[offset].load());
   clear(words, slot);
-  books.arena.give(offset, size);
-  books.free_groups.insert(slot);
+  // Without memory for the books the room is lost.
+  (void)thrown_by([&, slot = slot, offset = offset] {
+    books.arena.give(offset, size);
+    books.free_groups.insert(slot);
+  });
   books.groups.erase(key);
 }
 
 // A member that waits in a call of the group holds it. It reads from this entry whether this
 // worker's members have arrived, maybe long after they have gone on and let go of it.
 bool BoardState::is_held_elsewhere(int worker, std::uint64_t key,
-                                   const Registered& registered) const {
+                                   const Registered& registered) const noexcept {
   WorkerWords& words = memory.worker(worker);
   const MemberWords* entry = members_at(words, registered.offset);
   const std::uint64_t size = words.arena[registered.offset].load();
-  std::set<int> workers;
-  for (std::uint64_t i = 0; i < size; ++i) workers.insert(static_cast<int>(entry[i].worker.load()));
-  workers.erase(worker);
   const std::uint32_t slot = registered.slot;
-  return std::ranges::any_of(workers, [&](int other) {
+  int last = worker;  // mostly a worker's members are side by side
+  return std::any_of(entry, entry + size, [&](const MemberWords& member) {
+    const auto other = static_cast<int>(member.worker.load());
+    if (other == worker || std::exchange(last, other) == other) return false;
     if (!memory.is_local(other)) return words.let_go[slot].load() != words.holds[slot].load();
     const auto view = find_group(memory.worker(other), key);
     return view && view->held;

@@ -323,7 +323,7 @@ struct BoardState : std::enable_shared_from_this<BoardState>, private NonCopyabl
       LOCKSTEP_REQUIRES(mutex_);
   void remove_group(int worker, std::uint64_t key) noexcept LOCKSTEP_REQUIRES(mutex_);
   [[nodiscard]] bool is_held_elsewhere(int worker, std::uint64_t key,
-                                       const Registered& registered) const;
+                                       const Registered& registered) const noexcept;
   void sweep(int worker) noexcept LOCKSTEP_REQUIRES(mutex_);
 
   Mutex mutex_;
