@@ -454,7 +454,7 @@ TEST_CASE("what is not understood is refused, in one line and at once") {
        "--systems: unknown system 'gloo'; there are pmap, serial, libtorch, jax"},
       {{"training", "--sizes", "8"}, "unknown flag --sizes"},
       {{"training", "--measure", "step"},
-       "--measure: 'step' is unknown (did you mean 'steps'?); there are steps, launches"},
+       "--measure: 'step' is unknown (did you mean 'steps'?); there are steps, launches, memory"},
       {{"training", "--models", "mlp,vit"},
        "--models: 'vit' is unknown; there are mlp, cnn, resnet, gpt"},
       {{"training", "--data", "disk"}, "--data: 'disk' is unknown; there are memory, augmented"},

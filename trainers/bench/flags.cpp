@@ -223,10 +223,14 @@ std::vector<Flag> bench_flags(Options& options) {
         sets_list(options.sizes, float_size)}},
       {{"training", "parts"},
        {"--measure", "LIST",
-        "What of a training: steps, launches; which parts: table, replicated (default: all)",
-        sets_list(
-            options.measured,
-            one_of(options.measurement == "parts" ? all_parts() : Words{"steps", "launches"}))}},
+        "What of a training: steps, launches, memory; which parts: table, replicated (default: all "
+        "but memory)",
+        sets_list(options.measured,
+                  one_of(options.measurement == "parts" ? all_parts()
+                                                        : Words{"steps", "launches", "memory"}))}},
+      {{"training"},
+       {"--steps", "N", "Steps over which --measure memory looks at memory (default: 2000)",
+        sets(options.steps, count_between(2, 1'000'000))}},
       {{"training"},
        {"--models", "LIST",
         "Models: mlp, cnn: those of configs/fashion_mnist_*.yaml; resnet: of depth 8; gpt: 4 "

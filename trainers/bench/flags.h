@@ -42,7 +42,7 @@ struct Options {
                                   256 << 10, 1 << 20, 8 << 20, 64 << 20, 256 << 20};  ///< ascending
 
   // For training and parts.
-  std::vector<std::string> measured;  ///< "steps", "launches"; "table", "replicated"
+  std::vector<std::string> measured;  ///< "steps", "launches", "memory"; "table", "replicated"
 
   [[nodiscard]] bool measures(const std::string& what) const {
     return std::ranges::count(measured, what) > 0;
@@ -53,6 +53,7 @@ struct Options {
   std::vector<std::int64_t> stages{0, 1, 2, 3};  ///< of ZeRO
   std::vector<std::string> data{"memory"};       ///< "memory", "augmented"
   std::int64_t batch = 0;                        ///< samples a replica; 0: as the model has it
+  std::int64_t steps = 2000;                     ///< over which memory is measured
 
   // For checkpoint.
   std::int64_t parameters = 100'000'000;

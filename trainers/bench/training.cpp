@@ -71,6 +71,29 @@ TrainingResult measure_steps(const Workplace& workplace, const std::vector<Syste
   return result;
 }
 
+// Each system alone: memory after the first step, and after all.
+TrainingResult measure_growth(const Workplace& workplace, const std::vector<System>& systems,
+                              const std::string& model, std::int64_t replicas,
+                              const Options& options) {
+  TrainingResult result{.model = model, .replicas = replicas};
+  for (const System& system : systems) {
+    if (system.facts.name == kSingle) continue;
+    Crew crew(workplace, {system}, replicas);
+    (void)crew[0].prepare(model, options.batch > 0 ? options.batch : default_batch(model));
+    (void)crew[0].run(1);
+    const std::int64_t first = crew[0].memory().host_bytes;
+    constexpr std::int64_t kAtOnce = 50;  // an answer may take two minutes
+    for (std::int64_t left = options.steps - 1; left > 0; left -= kAtOnce) {
+      (void)crew[0].run(std::min(left, kAtOnce));
+    }
+    Measurement& measurement = result.measurements.emplace_back(Measurement{system.facts});
+    measurement.memory = crew[0].memory();
+    measurement.memory.first_bytes = first;
+    crew.finish();
+  }
+  return result;
+}
+
 }  // namespace
 
 std::string run_training(const Workplace& workplace, const Options& options) {
@@ -83,13 +106,15 @@ std::string run_training(const Workplace& workplace, const Options& options) {
   std::vector<System> launched;
   for (const System& system : contestants.systems) {
     const bool launches = system.facts.label == kTrain || system.facts.name == "torchrun";
-    if (!launches && options.measures("steps")) trained.push_back(system);
+    if (!launches && (options.measures("steps") || options.measures("memory")))
+      trained.push_back(system);
     if (launches && options.measures("launches")) launched.push_back(system);
   }
   std::vector<System> measured = trained;
   measured.insert(measured.end(), launched.begin(), launched.end());
   TrainingReport report{.heading = begin_report(measured, contestants.left_out),
-                        .launched_replicas = kLaunchedReplicas};
+                        .launched_replicas = kLaunchedReplicas,
+                        .steps = options.steps};
 
   const ProgressLine progress;
   const std::int64_t cores = report.heading.machine.cores;
@@ -99,9 +124,15 @@ std::string run_training(const Workplace& workplace, const Options& options) {
       if (systems.empty()) continue;
       progress.show(str(model, ": ", counted(std::ssize(systems), "system"), " of ",
                         counted(replicas, "replica")));
-      report.results.push_back(measure_steps(workplace, systems, model, replicas, options,
-                                             std::min(replicas, cores), hosts));
-      progress.print(result_text(report.results.back()));
+      if (options.measures("steps")) {
+        report.results.push_back(measure_steps(workplace, systems, model, replicas, options,
+                                               std::min(replicas, cores), hosts));
+        progress.print(result_text(report.results.back()));
+      }
+      if (options.measures("memory")) {
+        report.growths.push_back(measure_growth(workplace, systems, model, replicas, options));
+        progress.print(growth_text(report.growths.back(), options.steps));
+      }
     }
   }
   if (options.measures("launches")) {

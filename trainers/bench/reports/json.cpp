@@ -217,6 +217,16 @@ std::string to_json(const TrainingReport& report) {
   json["results"] = array_of(report.results, training_json);
   json["launches"] = {{"replicas", report.launched_replicas},
                       {"measurements", array_of(report.launches, measurement_json)}};
+  for (const TrainingResult& result : report.growths) {
+    for (const Measurement& each : result.measurements) {
+      json["memory"].push_back({{"model", result.model},
+                                {"replicas", result.replicas},
+                                {"steps", report.steps},
+                                {"system", each.system.label},
+                                {"first_bytes", each.memory.first_bytes},
+                                {"host_bytes", each.memory.host_bytes}});
+    }
+  }
   return json.dump(2) + "\n";
 }
 

@@ -76,8 +76,9 @@ using StepParts = std::array<double, kStepPartNames.size()>;
 
 /// The memory of a system's replicas.
 struct ProcessMemory {
-  std::int64_t peak_bytes = 0;  ///< of the process that had the most
-  std::int64_t host_bytes = 0;  ///< now, of all processes, pages that they share counted once
+  std::int64_t peak_bytes = 0;   ///< of the process that had the most
+  std::int64_t host_bytes = 0;   ///< now, of all processes, pages that they share counted once
+  std::int64_t first_bytes = 0;  ///< the same after the first step; of growths
 };
 
 /// The time of one system for one case.
@@ -146,7 +147,9 @@ struct TrainingReport {
   Heading heading;
   std::vector<TrainingResult> results = {};
   std::int64_t launched_replicas = 0;
-  std::vector<Measurement> launches = {};  ///< seconds from a launch to its first step
+  std::vector<Measurement> launches = {};    ///< seconds from a launch to its first step
+  std::vector<TrainingResult> growths = {};  ///< memory after the first of `steps` and after all
+  std::int64_t steps = 0;
 };
 
 /// What saving and loading take: seconds, and bytes of the replica that needs the most.

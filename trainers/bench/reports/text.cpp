@@ -329,6 +329,17 @@ std::string launches_text(const TrainingReport& report) {
              table_of(rows), ratio_table(report.launches));
 }
 
+std::string growth_text(const TrainingResult& result, std::int64_t steps) {
+  TextTable rows{{"", "MiB after a step", str("after ", steps), "more"}};
+  for (const Measurement& each : result.measurements) {
+    const std::int64_t first = each.memory.first_bytes >> 20;
+    const std::int64_t last = each.memory.host_bytes >> 20;
+    rows.push_back({each.system.label, str(first), str(last), str(last - first)});
+  }
+  return str("== memory over steps, ", result.model, ", ", counted(result.replicas, "replica"),
+             "\n\n", table_of(rows));
+}
+
 std::string result_text(const CheckpointReport& report, const CheckpointResult& result) {
   const auto bytes = static_cast<double>(report.bytes);
   const auto rate = [&](const Quartiles& seconds) {

@@ -26,6 +26,8 @@ namespace lockstep::bench {
 [[nodiscard]] std::string result_text(const TrainingResult& result);
 
 [[nodiscard]] std::string launches_text(const TrainingReport& report);
+/// The memory of one model's systems over `steps` steps.
+[[nodiscard]] std::string growth_text(const TrainingResult& result, std::int64_t steps);
 
 /// What saving and loading take, beside the limits and each peer, and loads by other numbers of
 /// replicas.
