@@ -52,6 +52,7 @@
 #include "trainers/run/hints.h"
 #include "trainers/run/memory_report.h"
 #include "trainers/run/resume.h"
+#include "trainers/run/run_summary.h"
 #include "trainers/run/run_trace.h"
 
 namespace lockstep {
@@ -99,8 +100,21 @@ LeftOut left_out_as_told() {
   return decode<LeftOut>(text.str(), "what is left out of the data");
 }
 
+// Cuts the run's files behind what the checkpoint says of them, if it is of this run.
+void cut_files(RunOptions& options) {
+  if (!options.resume) return cut_metrics(options.output, 0);
+  CheckpointInfo& info = options.resume->info;
+  std::error_code missing;
+  if (!std::filesystem::equivalent(options.resume->checkpoint.parent_path(),
+                                   checkpoints_of(options.output), missing)) {
+    for (const std::string& text : {kMetricsText, kEventFileText}) info.texts.erase(text);
+  }
+  cut_metrics(options.output, info.step, entry_of(info.texts, kMetricsText));
+  cut_summary(options.output, entry_of(info.texts, kEventFileText).value_or(""));
+}
+
 // Brings the output folder to the state in which the run goes on.
-void prepare_output(const RunOptions& options) {
+void prepare_output(RunOptions& options) {
   const std::int64_t step = options.resume ? options.resume->info.step : 0;
   const auto checkpoints = checkpoints_of(options.output);
   // In this order: a checkpoint that is still there has its metrics.
@@ -109,7 +123,7 @@ void prepare_output(const RunOptions& options) {
                     ": the run makes new ones; ", (checkpoints / "aside-step-*").string(),
                     " may be removed"));
   }
-  cut_metrics(options.output, step);
+  cut_files(options);
   // A killed run may have ended before it set the link to its best checkpoint.
   if (options.resume) {
     const auto best = entry_of(options.resume->info.counts, kBestCount);
@@ -150,6 +164,8 @@ Place find_place(const Flags& flags) {
   // Locked before its checkpoints are looked at: a run that is about to end may save one more.
   if (goes_on && flags.hosts.rank == 0 && !flags.print_config)
     place.lock.emplace(place.options.output);
+  if (place.lock && place.lock->is_held() && !flags.dry_run)
+    sweep_checkpoints(checkpoints_of(place.options.output));
   return place;
 }
 
@@ -284,6 +300,7 @@ int run_training(const Flags& flags, const Callbacks& callbacks) {
   config.launch.max_restarts = flags.max_restarts;
   config.launch.before_restart = [&, first = options.resume](std::int64_t /*restart*/) {
     const bool keeps_threads = options.resume && options.resume->keeps_threads;
+    if (flags.hosts.rank == 0) sweep_checkpoints(checkpoints_of(options.output));
     options.resume = find_resume_point("auto", options.output, flags.resume_with_changes, config);
     if (options.resume && keeps_threads) options.resume->keeps_threads = true;
     // Where the run itself has not saved anything yet, it goes on from where it began.

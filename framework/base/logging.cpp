@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "framework/base/terminal.h"
+#include "framework/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -24,13 +25,13 @@ spdlog::logger& logger() {
 }  // namespace
 
 void log_info(std::string_view message) {
-  logger().info("{}lockstep: {}", line_start(STDERR_FILENO), message);
+  logger().info("{}lockstep: {}", line_start(STDERR_FILENO), printable(message));
 }
 void log_warning(std::string_view message) {
-  logger().warn("{}lockstep: warning: {}", line_start(STDERR_FILENO), message);
+  logger().warn("{}lockstep: warning: {}", line_start(STDERR_FILENO), printable(message));
 }
 void log_error(std::string_view message) {
-  logger().error("{}lockstep: error: {}", line_start(STDERR_FILENO), message);
+  logger().error("{}lockstep: error: {}", line_start(STDERR_FILENO), printable(message));
 }
 
 void set_quiet(bool quiet) {

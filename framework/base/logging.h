@@ -4,7 +4,8 @@
 
 namespace lockstep {
 
-/// Lines for people on stderr, each starting with "lockstep: ". Any thread may call these.
+/// Lines for people on stderr, each starting with "lockstep: ", by printable(). Any thread
+/// may call these.
 void log_info(std::string_view message);
 void log_warning(std::string_view message);
 void log_error(std::string_view message);

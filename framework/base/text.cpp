@@ -52,6 +52,46 @@ std::string hexadecimal(std::uint64_t number, std::size_t digits) {
   return text;
 }
 
+std::size_t letter_size(std::string_view text) noexcept {
+  const auto byte = [&](std::size_t i) -> unsigned {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
+  const unsigned first = byte(0);
+  const unsigned second = byte(1);
+  if (first < 0x80) return 1;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  // Longer than they need to be, surrogates, and beyond the last letter.
+  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
+      (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f)) {
+    return 0;
+  }
+  const std::size_t size = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  for (std::size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xc0U) != 0x80) return 0;
+  }
+  return size;
+}
+
+std::string printable(std::string_view text, std::string_view kept) {
+  std::string shown;
+  while (!text.empty()) {
+    const std::size_t size = letter_size(text);
+    const std::string_view letter = text.substr(0, std::max<std::size_t>(size, 1));
+    const auto first = static_cast<unsigned char>(letter.front());
+    const auto last = static_cast<unsigned char>(letter.back());
+    const bool is_control = first < 0x20 || first == 0x7f || (first == 0xc2 && last < 0xa0) ||
+                            (size == 0 && first < 0xa0);
+    if (!is_control || kept.find(letter.front()) != kept.npos) {
+      shown += letter;
+    } else {
+      for (const char byte : letter)
+        shown += "\\x" + hexadecimal(static_cast<unsigned char>(byte), 2);
+    }
+    text.remove_prefix(letter.size());
+  }
+  return shown;
+}
+
 std::string_view beginning(std::string_view text, std::size_t most) noexcept {
   if (text.size() <= most) return text;
   while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0U) == 0x80) --most;

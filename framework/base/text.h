@@ -78,6 +78,13 @@ template <typename Range, typename F>
 /// The last `digits` hexadecimal digits of a number, in lower case.
 [[nodiscard]] std::string hexadecimal(std::uint64_t number, std::size_t digits);
 
+/// How many bytes the letter in UTF-8 has that a text begins with; 0 if it is none.
+[[nodiscard]] std::size_t letter_size(std::string_view text) noexcept;
+
+/// For a terminal, which control characters would command: a text with "\\x1b" in place of each of
+/// their bytes (C0, DEL and C1, also where C1 is no UTF-8), but for those that are `kept`.
+[[nodiscard]] std::string printable(std::string_view text, std::string_view kept = "\n\t");
+
 /// `text`, or its first `most` bytes, or a few less so that no UTF-8 letter is cut.
 [[nodiscard]] std::string_view beginning(std::string_view text, std::size_t most) noexcept;
 

@@ -25,6 +25,7 @@
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/psum.h"
+#include "framework/formats/json_text.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/storage/checkpoint_reader.h"
 #include "framework/storage/checksum.h"
@@ -126,7 +127,7 @@ void describe(const CheckpointInfo& info, storage::Manifest& manifest) {
 void take_figures(CheckpointInfo& info) {
   const auto text = info.texts.find(kNotFiniteText);
   if (text == info.texts.end()) return;
-  const Json others = Json::parse(text->second, nullptr, /*allow_exceptions=*/false);
+  const Json others = formats::parse_json<Json>(text->second);
   if (!others.is_object()) return;  // a program's own, from before the name was kept for figures
   for (const auto& [name, value] : others.items()) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -446,10 +447,7 @@ void CheckpointSaver::advance(std::source_location where) {
   const Outcome outcome = ended(own.work, axis);
   const bool is_end = std::exchange(own.phase, Impl::Phase::idle) == Impl::Phase::manifest;
   if (!outcome.failure.empty()) {
-    if (axis_index(axis) == 0) {
-      const std::string left = failure_of([&] { own.folder.sweep(); });
-      if (!left.empty()) log_warning(left);
-    }
+    if (axis_index(axis) == 0) sweep_checkpoints(own.folder.path());
     barrier(axis);  // another replica's error could end the job in the middle of the sweep
     throw Error(lockstep::str("the checkpoint of step ", own.info.step,
                               " can't be saved: ", outcome.failure));
@@ -595,6 +593,11 @@ void set_best_checkpoint(const fs::path& checkpoints, std::int64_t step) {
   const storage::CheckpointFolder folder(checkpoints);
   const bool is_there = std::ranges::count(folder.steps(), step) > 0;
   if (is_there && folder.best() != step) folder.set_best(step);
+}
+
+void sweep_checkpoints(const fs::path& checkpoints) {
+  const std::string left = failure_of([&] { storage::CheckpointFolder(checkpoints).sweep(); });
+  if (!left.empty()) log_warning(left);
 }
 
 }  // namespace lockstep

@@ -77,6 +77,11 @@ std::int64_t set_aside_checkpoints(const std::filesystem::path& checkpoints, std
 /// Makes `best` in the folder `checkpoints` lead to the checkpoint of this step, if it is there.
 void set_best_checkpoint(const std::filesystem::path& checkpoints, std::int64_t step);
 
+/// Removes what killed processes have left of checkpoints that they were saving or removing, and
+/// gives a whole one its name back. Nobody may be saving there. Only warns of what can't be
+/// removed.
+void sweep_checkpoints(const std::filesystem::path& checkpoints);
+
 /// Saves checkpoints of a run beside the training, in a folder that CheckpointFolder
 /// (storage/checkpoint_folder.h) describes. begin() copies the state to memory that is kept; all
 /// else happens in the background, in two phases: the files, then the manifest. After each phase,

@@ -89,7 +89,8 @@ void Meeting::leave() const noexcept {
     }
     return true;
   };
-  (void)wait_for(kFarewell, are_gone);
+  // One that has ended by its own error stays here: this replica's error, the cause, must not wait.
+  (void)wait_for(kFarewell, [&] { return are_gone() || has_ended_(); });
   fs::remove_all(folder_, ignored);
 }
 

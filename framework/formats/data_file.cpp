@@ -1,6 +1,8 @@
 #include "framework/formats/data_file.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -80,6 +82,45 @@ File open_data(const std::string& path) {
   if (file.error != 0) fail_file(path, str("it cannot be opened: ", file.reason));
   if (!file.descriptor.open()) fail_file(path, file.reason);
   return File(std::move(file.descriptor), str("data file '", path, "'"), ErrorKind::data);
+}
+
+std::string text_in(const std::filesystem::path& path) {
+  const File file = open_data(path.string());
+  const std::uint64_t size = file.size();
+  if (size > kLongestText) {
+    fail_file(path.string(), str("it has ", size, " bytes, and the most are ", kLongestText));
+  }
+  std::string text(size, '\0');
+  text.resize(file.read_some(0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+void for_each_line(const std::filesystem::path& path,
+                   const std::function<bool(std::string_view line, bool has_end)>& take) {
+  const File file = open_data(path.string());
+  std::vector<char> buffer(1 << 20);
+  std::uint64_t offset = 0;
+  std::size_t held = 0;  // bytes of the buffer: the beginning of a line
+  for (std::int64_t number = 1;;) {
+    require<DataError>(held < kLongestLine, path.string(), ":", number, ": the line has more than ",
+                       kLongestLine, " bytes");
+    if (held == buffer.size()) buffer.resize(2 * held);
+    const std::span<char> room = std::span(buffer).subspan(held);
+    const std::size_t read = file.read_some(offset, std::as_writable_bytes(room));
+    offset += read;
+    std::string_view text(buffer.data(), held + read);
+    if (read == 0) {
+      if (!text.empty()) (void)take(text, false);
+      return;
+    }
+    for (std::size_t end = text.find('\n', held); end != text.npos; end = text.find('\n')) {
+      if (!take(text.substr(0, end), true)) return;
+      text.remove_prefix(end + 1);
+      ++number;
+    }
+    held = text.size();
+    std::ranges::copy(text, buffer.begin());
+  }
 }
 
 }  // namespace lockstep::formats

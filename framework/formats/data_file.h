@@ -38,8 +38,20 @@ void do_or_tell(const OnDamage& on_damage, const std::function<void()>& work);
 /// One of that name is "./-".
 inline constexpr const char* kStandardInput = "-";
 
+/// The most bytes of a file that is read as one text, and of a line.
+inline constexpr std::size_t kLongestText = std::size_t{32} << 20;
+inline constexpr std::size_t kLongestLine = std::size_t{16} << 20;
+
 /// A regular file, or standard input, open to be read; what fails later is a DataError, too.
 /// DataError, naming the file, if it is missing, no regular file or unreadable.
 [[nodiscard]] File open_data(const std::string& path);
+
+/// All of such a file. DataError, naming it, if it is longer than kLongestText.
+[[nodiscard]] std::string text_in(const std::filesystem::path& path);
+
+/// Calls `take` with each line of such a file, without its end, and whether it has one, until it
+/// returns false. DataError, naming file and line, for one longer than kLongestLine.
+void for_each_line(const std::filesystem::path& path,
+                   const std::function<bool(std::string_view line, bool has_end)>& take);
 
 }  // namespace lockstep::formats

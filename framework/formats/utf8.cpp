@@ -5,31 +5,6 @@
 #include "framework/base/text.h"
 
 namespace lockstep::formats {
-namespace {
-
-// How many bytes the letter has that a text begins with; 0 if it is none.
-std::size_t letter_size(std::string_view text) noexcept {
-  const auto byte = [&](std::size_t i) -> unsigned {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
-  };
-  const unsigned first = byte(0);
-  const unsigned second = byte(1);
-  if (first < 0x80) return 1;
-  if (first < 0xc2 || first > 0xf4) return 0;
-  // Longer than they need to be, surrogates, and beyond the last letter.
-  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
-      (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f)) {
-    return 0;
-  }
-  const std::size_t size = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  for (std::size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xc0U) != 0x80) return 0;
-  }
-  return size;
-}
-
-}  // namespace
-
 std::size_t first_not_utf8(std::string_view text) noexcept {
   const auto is_long = [](char byte) { return static_cast<unsigned char>(byte) >= 0x80; };
   for (auto at = std::ranges::find_if(text, is_long); at != text.end();

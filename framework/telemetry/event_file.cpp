@@ -14,6 +14,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
+#include "framework/base/logging.h"
 #include "framework/base/number_text.h"
 #include "framework/base/record.h"
 #include "framework/base/text.h"
@@ -94,15 +95,30 @@ void EventFile::write(std::string_view record) {
   }
 }
 
-EventFiles::EventFiles(fs::path folder, Begin begin)
-    : folder_(std::move(folder)), begin_(std::move(begin)) {
+std::string EventFile::place() const {
+  return path_.filename().string() + " " + std::to_string(size_);
+}
+
+void EventFiles::attempt(const auto& work) {
+  try {
+    if (!are_left_out_) work();
+  } catch (const Error& error) {
+    if (!warns_) throw;
+    if (are_left_out_.exchange(true)) return;
+    log_warning(str("event files for TensorBoard are left out from here on: ", error.what()));
+  }
+}
+
+EventFiles::EventFiles(fs::path folder, Begin begin, bool warns)
+    : folder_(std::move(folder)), begin_(std::move(begin)), warns_(warns) {
   const MutexLock lock(mutex_);
-  (void)file_in("");
+  attempt([&]() LOCKSTEP_REQUIRES(mutex_) { (void)file_in(""); });
 }
 
 void EventFiles::write(const std::string& inside, std::string_view record) {
   const MutexLock lock(mutex_);
-  file_in(inside).write(record);
+  attempt([&]() LOCKSTEP_REQUIRES(mutex_) { file_in(inside).write(record); });
+  if (are_left_out_) files_.clear();  // which frees the space of removed ones
 }
 
 void EventFiles::sync() {
@@ -113,12 +129,20 @@ void EventFiles::sync() {
       if (file) files.push_back(file);
     }
   }
-  for (const auto& file : files) file->sync();
+  attempt([&] {
+    for (const auto& file : files) file->sync();
+  });
 }
 
 void EventFiles::close() {
   const MutexLock lock(mutex_);
   for (auto& [inside, file] : files_) file.reset();
+}
+
+std::string EventFiles::place() {
+  const MutexLock lock(mutex_);
+  const auto file = files_.find("");
+  return file == files_.end() || !file->second ? "" : file->second->place();
 }
 
 EventFile& EventFiles::file_in(const std::string& inside) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -32,6 +33,8 @@ class EventFile : private NonCopyable {
   void write(std::string_view record);
   /// Waits until all is on the disk.
   void sync() const { file_.sync(); }
+  /// "NAME BYTES" of the whole records.
+  [[nodiscard]] std::string place() const;
 
  private:
   std::filesystem::path path_;
@@ -46,8 +49,9 @@ class EventFiles : private NonCopyable {
   /// first.
   using Begin = std::function<std::vector<std::string>(bool is_first)>;
 
-  /// Begins the file in `folder` itself.
-  EventFiles(std::filesystem::path folder, Begin begin);
+  /// Begins the file in `folder` itself. With `warns` a file that can't be written is no Error: a
+  /// warning says so once, and nothing more is written.
+  EventFiles(std::filesystem::path folder, Begin begin, bool warns);
 
   /// Appends a record to the file in the folder `inside`, which is begun if need be. "" is the
   /// folder itself.
@@ -56,12 +60,18 @@ class EventFiles : private NonCopyable {
   void sync();
   /// Ends all files. What is written later goes to new ones.
   void close();
+  /// "NAME BYTES" of the file in the folder itself; "" without one.
+  [[nodiscard]] std::string place();
 
  private:
   EventFile& file_in(const std::string& inside) LOCKSTEP_REQUIRES(mutex_);
+  // Does what writes, unless the files are left out.
+  void attempt(const auto& work);
 
   std::filesystem::path folder_;
   Begin begin_;
+  bool warns_;
+  std::atomic<bool> are_left_out_ = false;
   Mutex mutex_;
   // Null after close().
   std::map<std::string, std::shared_ptr<EventFile>> files_ LOCKSTEP_GUARDED_BY(mutex_);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
-#include <fstream>
 #include <map>
 #include <sstream>
 #include <system_error>
@@ -14,6 +13,8 @@
 #include "framework/base/errors.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
+#include "framework/formats/data_file.h"
+#include "framework/formats/json_text.h"
 #include "framework/storage/file.h"
 
 namespace fs = std::filesystem;
@@ -22,6 +23,7 @@ namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using formats::json_at, formats::json_field;
 using Event = FailureRecord::Event;
 using Replica = FailureRecord::Replica;
 using watch::SpanKind;
@@ -97,14 +99,14 @@ Json json_of(const Event& event) {
 }
 
 Event event_of(const Json& json) {
-  Event event{.track = json.at("track").get<std::string>(),
-              .kind = json.at("kind").get<std::string>(),
-              .name = json.value("name", ""),
-              .begin_s = json.at("begin_s").get<double>(),
+  Event event{.track = json_field<std::string>(json, "track"),
+              .kind = json_field<std::string>(json, "kind"),
+              .name = json_field<std::string>(json, "name", ""),
+              .begin_s = json_field<double>(json, "begin_s"),
               .end_s = std::nullopt,
-              .bytes = json.value("bytes", std::uint64_t{0}),
-              .id = json.value("id", "")};
-  if (!json.at("end_s").is_null()) event.end_s = json.at("end_s").get<double>();
+              .bytes = json_field<std::uint64_t>(json, "bytes", 0),
+              .id = json_field<std::string>(json, "id", "")};
+  if (!json_at(json, "end_s").is_null()) event.end_s = json_field<double>(json, "end_s");
   return event;
 }
 
@@ -243,25 +245,23 @@ std::vector<fs::path> failure_files(const fs::path& folder) {
 }
 
 FailureRecord read_failure(const fs::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
+  const auto json = formats::parse_json<Json>(formats::text_in(file));
   try {
-    const Json json = Json::parse(text.str());
-    FailureRecord record{.time = json.at("time").get<std::string>(),
-                         .verdict = json.at("verdict").get<std::string>(),
-                         .versions = json.at("versions").get<std::string>(),
-                         .starts_again = json.at("starts_again").get<bool>(),
-                         .restarts = json.at("restarts").get<std::int64_t>(),
-                         .host = json.at("host").get<std::int64_t>(),
-                         .hosts = json.at("hosts").get<std::int64_t>()};
-    for (const Json& its : json.at("replicas")) {
-      Replica replica{.replica = its.at("replica").get<std::int64_t>()};
-      if (!its.at("step").is_null()) replica.step = its.at("step").get<std::int64_t>();
-      for (const Json& event : its.at("events")) replica.events.push_back(event_of(event));
+    FailureRecord record{.time = json_field<std::string>(json, "time"),
+                         .verdict = json_field<std::string>(json, "verdict"),
+                         .versions = json_field<std::string>(json, "versions"),
+                         .starts_again = json_field<bool>(json, "starts_again"),
+                         .restarts = json_field<std::int64_t>(json, "restarts"),
+                         .host = json_field<std::int64_t>(json, "host"),
+                         .hosts = json_field<std::int64_t>(json, "hosts")};
+    for (const Json& its : json_at(json, "replicas")) {
+      Replica replica{.replica = json_field<std::int64_t>(its, "replica")};
+      if (!json_at(its, "step").is_null()) replica.step = json_field<std::int64_t>(its, "step");
+      for (const Json& event : json_at(its, "events")) replica.events.push_back(event_of(event));
       record.replicas.push_back(std::move(replica));
     }
     return record;
-  } catch (const Json::exception& error) {
+  } catch (const DataError& error) {
     throw DataError(str(file.string(), " is damaged, or no record of a failure: ", error.what()));
   }
 }

@@ -1,9 +1,9 @@
 #include "framework/telemetry/metrics.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fstream>
-#include <iterator>
+#include <span>
 #include <string_view>
 #include <system_error>
 
@@ -15,6 +15,8 @@
 #include "framework/base/logging.h"
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
+#include "framework/formats/data_file.h"
+#include "framework/formats/json_text.h"
 #include "framework/telemetry/run_folder.h"
 
 namespace lockstep {
@@ -146,11 +148,15 @@ void add_job(Json& json, const RunResult& result) {
 
 // Cuts off what a full disk has left of a last line: the next would become one with it.
 void cut_unfinished_line(const std::filesystem::path& path, const File& file) {
-  std::ifstream stream(path);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  std::string text(std::min<std::uint64_t>(file.size(), formats::kLongestLine), '\0');
+  const std::uint64_t begin = file.size() - text.size();
+  text.resize(file.read_some(begin, std::as_writable_bytes(std::span(text))));
   if (text.empty() || text.back() == '\n') return;
-  const auto kept = static_cast<off_t>(text.rfind('\n') + 1);
-  require_done<Error>(::ftruncate(file.descriptor(), kept) == 0, path.string(), " can't be cut");
+  const std::uint64_t kept = begin + text.rfind('\n') + 1;
+  require<Error>(kept == 0 || kept > begin, path.string(), " ends in a line of more than ",
+                 formats::kLongestLine, " bytes");
+  require_done<Error>(::ftruncate(file.descriptor(), static_cast<off_t>(kept)) == 0, path.string(),
+                      " can't be cut");
 }
 
 // A line of a file that only grows.
@@ -169,21 +175,19 @@ Json event_json(const char* event) {
 
 // Whether a line of metrics.jsonl is whole, and of a step up to `step`.
 bool is_up_to(std::string_view text, std::int64_t step) {
-  const nlohmann::json line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto line = formats::parse_json<nlohmann::json>(text);
   const auto number = line.is_object() ? line.find("step") : line.end();
   return number != line.end() && number->is_number_integer() && *number <= step;
 }
 
 // The bytes of the file's first lines, as far as they are of steps up to `step`.
 std::uint64_t bytes_up_to(const std::filesystem::path& path, std::int64_t step) {
-  std::ifstream lines(path);
   std::uint64_t kept = 0;
-  // A last line without an end sets eof().
-  for (std::string line; std::getline(lines, line) && !lines.eof();) {
-    if (!is_up_to(line, step)) break;
-    kept += line.size() + 1;
-  }
-  require_done<Error>(lines.is_open() && !lines.bad(), path.string(), " can't be read");
+  formats::for_each_line(path, [&](std::string_view line, bool has_end) {
+    const bool is_kept = has_end && is_up_to(line, step);
+    if (is_kept) kept += line.size() + 1;
+    return is_kept;
+  });
   return kept;
 }
 
@@ -198,7 +202,7 @@ double shortest_decimal(float value) {
 MetricsWriter::MetricsWriter(const std::filesystem::path& folder)
     : folder_(folder), file_(folder / "metrics.jsonl", O_WRONLY | O_CREAT | O_APPEND) {}
 
-void MetricsWriter::write(const std::vector<std::pair<std::string, MetricValue>>& values) {
+std::string metrics_line(const std::vector<std::pair<std::string, MetricValue>>& values) {
   Json line = Json::object();
   for (const auto& [name, value] : values) {
     require(!line.contains(name), "metrics: '", name, "' is given twice");
@@ -206,7 +210,11 @@ void MetricsWriter::write(const std::vector<std::pair<std::string, MetricValue>>
   }
   std::string text;
   append(text, line, std::nullopt);
-  file_.write(text + "\n");
+  return text + "\n";
+}
+
+void MetricsWriter::write_line(const std::string& line) {
+  file_.write(line);
   check_place();
 }
 
@@ -216,14 +224,16 @@ void MetricsWriter::check_place() const {
                   " or its metrics.jsonl was removed, renamed or replaced during the run"));
 }
 
-void cut_metrics(const std::filesystem::path& folder, std::int64_t step) {
+void cut_metrics(const std::filesystem::path& folder, std::int64_t step,
+                 const std::optional<std::string>& lines) {
   const std::filesystem::path path = folder / "metrics.jsonl";
   std::error_code missing;
   if (!std::filesystem::exists(std::filesystem::symlink_status(path, missing))) return;
-  const File file(path, O_RDWR);
-  const std::uint64_t kept = bytes_up_to(path, step);
+  const File file(path, O_RDWR | O_APPEND);
+  const std::uint64_t kept = bytes_up_to(path, lines ? step - 1 : step);
   require_done<Error>(::ftruncate(file.descriptor(), static_cast<off_t>(kept)) == 0, path.string(),
                       " can't be cut");
+  if (lines) file.write(*lines);
 }
 
 std::string result_json(const RunResult& result) {

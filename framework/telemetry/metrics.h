@@ -24,6 +24,10 @@ using MetricValue = std::variant<std::int64_t, double, std::string, std::map<std
 /// static_cast<double>(0.16f) prints as 0.1599999964237213.
 [[nodiscard]] double shortest_decimal(float value);
 
+/// `{"name": value, …}` in the order given, with its end. Throws ValueError for a name given twice.
+[[nodiscard]] std::string metrics_line(
+    const std::vector<std::pair<std::string, MetricValue>>& values);
+
 /// Appends to metrics.jsonl in a run's folder, one JSON object a line. A line is handed to the
 /// kernel at once: a process that dies leaves no half lines, and `tail -f` shows each when it is
 /// due.
@@ -32,9 +36,11 @@ class MetricsWriter {
   /// Throws Error where the file can't be written.
   explicit MetricsWriter(const std::filesystem::path& folder);
 
-  /// Writes `{"name": value, …}` in the order given. Throws ValueError for a name given twice, and
-  /// as check_place().
-  void write(const std::vector<std::pair<std::string, MetricValue>>& values);
+  /// Writes metrics_line(values). Throws as it does, and as check_place().
+  void write(const std::vector<std::pair<std::string, MetricValue>>& values) {
+    write_line(metrics_line(values));
+  }
+  void write_line(const std::string& line);
 
   /// Waits until all lines are on the disk. Any thread.
   void sync() const { file_.sync(); }
@@ -48,8 +54,10 @@ class MetricsWriter {
 };
 
 /// Cuts metrics.jsonl in a run's folder behind the last line of a step up to `step`: for a run that
-/// goes on from there. What was written in part goes, too. Throws Error where it can't be done.
-void cut_metrics(const std::filesystem::path& folder, std::int64_t step);
+/// goes on from there. With `lines`, these are that step's lines from now on, whatever the file
+/// has. What was written in part goes, too. Throws Error where it can't be done.
+void cut_metrics(const std::filesystem::path& folder, std::int64_t step,
+                 const std::optional<std::string>& lines = {});
 
 /// The memory that a run took, and the prediction.
 struct MemoryReport {

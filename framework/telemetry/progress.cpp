@@ -160,8 +160,9 @@ void Progress::tick() {
 
 void Progress::print(std::string_view line) {
   const MutexLock lock(mutex_);
-  if (drawn_.empty()) return write(str(line, "\n"));
-  write(str(kRedraw, line, "\n"));
+  const std::string text = printable(line) + "\n";
+  if (drawn_.empty()) return write(text);
+  write(std::string(kRedraw) + text);
   draw();
 }
 

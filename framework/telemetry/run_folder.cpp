@@ -2,8 +2,6 @@
 
 #include <array>
 #include <cerrno>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -17,6 +15,7 @@
 #include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
+#include "framework/formats/data_file.h"
 #include "framework/telemetry/event_file.h"
 #include "framework/telemetry/failure_record.h"
 
@@ -168,9 +167,7 @@ RunFolderLock claim_run_folder(const fs::path& folder, std::string_view config,
     // Two runs can't both make it, also where no lock tells whether one goes on.
     if (write_new_file(file, config)) return;
     check_free(lock.is_held() && fs::is_regular_file(file) ? "" : kRunFiles[0]);
-    std::ostringstream text;
-    text << std::ifstream(file).rdbuf();
-    require(!is_of_run || is_of_run(text.str()), "output folder ", folder.string(),
+    require(!is_of_run || is_of_run(formats::text_in(file)), "output folder ", folder.string(),
             " has a config.yaml that no run has written: it would be lost; name another folder");
     remove_event_files(folder);
     fs::remove(folder / kEventsFile, error);

@@ -141,9 +141,11 @@ void set_value(events::HParams::Value& value, const HparamValue& held) {
 
 SummaryWriter::SummaryWriter(std::filesystem::path log_dir, const SummaryWriterOptions& options)
     : files_(std::make_unique<telemetry::EventFiles>(
-          std::move(log_dir), [purge_step = options.purge_step](bool is_first) {
+          std::move(log_dir),
+          [purge_step = options.purge_step](bool is_first) {
             return first_records(is_first ? purge_step : std::nullopt);
-          })) {}
+          },
+          options.warns)) {}
 
 SummaryWriter::~SummaryWriter() = default;
 
@@ -228,6 +230,10 @@ void SummaryWriter::flush() {
 
 void SummaryWriter::close() {
   files_->close();
+}
+
+std::string SummaryWriter::place() const {
+  return files_->place();
 }
 
 }  // namespace lockstep

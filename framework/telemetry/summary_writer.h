@@ -26,6 +26,8 @@ struct SummaryWriterOptions {
   /// Of a run that goes on: its next step. TensorBoard no longer shows what earlier files of the
   /// folder have of this step and later ones.
   std::optional<std::int64_t> purge_step{};
+  /// A file that can't be written is no Error: a warning says so once, and nothing more is written.
+  bool warns = false;
 };
 
 /// Writes what TensorBoard shows (`tensorboard --logdir FOLDER`), in the names and the meaning of
@@ -75,6 +77,8 @@ class SummaryWriter : private NonCopyable {
   void flush();
   /// Ends the files. What is added later goes to new ones.
   void close();
+  /// "NAME BYTES" of the folder's own file; "" without one.
+  [[nodiscard]] std::string place() const;
 
  private:
   std::unique_ptr<telemetry::EventFiles> files_;

@@ -18,6 +18,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
+#include "framework/formats/json_text.h"
 
 namespace lockstep {
 namespace {
@@ -27,6 +28,7 @@ using watch::SpanKind;
 using watch::Trace;
 
 using Json = nlohmann::ordered_json;
+using formats::json_at, formats::json_field;
 
 // A text as it stands in JSON, whatever bytes it has.
 std::string json_text(const std::string& text) {
@@ -247,28 +249,27 @@ class TraceText {
   std::map<std::uint64_t, std::map<int, Arrival>> calls_;  // by id and replica
 };
 
-// Reads what TraceText has written, from what anybody may have written. What does not fit is an
-// exception, of Json or of a refusal.
+// Reads what TraceText has written, from what anybody may have written. What does not fit is a
+// DataError.
 class TraceReading {
  public:
   [[nodiscard]] Trace read(const Json& file) {
-    const Json& other = file.at("otherData");
-    require<DataError>(number(other.at("lockstep_trace"), 1) == 1, "it has another version");
-    trace_.first = number(other.at("first_step"));
-    trace_.last = number(other.at("last_step"));
-    for (const auto& [name, version] : other.at("versions").items())
-      trace_.versions[name] = version.get<std::string>();
-    for (const Json& each : other.at("hosts")) {
+    const Json& other = json_at(file, "otherData");
+    require<DataError>(number(json_at(other, "lockstep_trace"), 1) == 1, "it has another version");
+    trace_.first = number(json_at(other, "first_step"));
+    trace_.last = number(json_at(other, "last_step"));
+    trace_.versions = json_field<std::map<std::string, std::string>>(other, "versions");
+    for (const Json& each : json_at(other, "hosts")) {
       Trace::Host& host = trace_.hosts.emplace_back();
-      host.name = each.at("name").get<std::string>();
-      const Json& offset = each.at("clock_offset_ns");
+      host.name = json_field<std::string>(each, "name");
+      const Json& offset = json_at(each, "clock_offset_ns");
       require<DataError>(offset.is_number_integer(), "a clock's offset is no whole number");
       host.offset = offset.get<std::int64_t>();
-      host.error = static_cast<std::uint64_t>(number(each.at("clock_error_ns")));
-      host.is_cut = each.at("is_cut").get<bool>();
+      host.error = static_cast<std::uint64_t>(number(json_at(each, "clock_error_ns")));
+      host.is_cut = json_field<bool>(each, "is_cut");
     }
-    for (const Json& each : other.at("tracks")) add_track(each);
-    for (const Json& event : file.at("traceEvents")) add_event(event);
+    for (const Json& each : json_at(other, "tracks")) add_track(each);
+    for (const Json& event : json_at(file, "traceEvents")) add_event(event);
     return std::move(trace_);
   }
 
@@ -293,40 +294,40 @@ class TraceReading {
 
   void add_track(const Json& json) {
     const auto hosts = static_cast<std::int64_t>(trace_.hosts.size());
-    const std::int64_t host = number(json.at("pid"), hosts) - 1;
+    const std::int64_t host = number(json_at(json, "pid"), hosts) - 1;
     require<DataError>(host >= 0, "a track's host is missing");
     Trace::Host& its = trace_.hosts[static_cast<std::size_t>(host)];
     constexpr std::int64_t kMostReplicas = 1'000'000;
-    const auto replica = static_cast<int>(number(json.at("replica"), kMostReplicas));
+    const auto replica = static_cast<int>(number(json_at(json, "replica"), kMostReplicas));
     auto recording = std::ranges::find(its.replicas, replica, &watch::ReplicaRecording::replica);
     if (recording == its.replicas.end())
       recording = its.replicas.insert(recording, {.replica = replica});
-    places_[{host + 1, number(json.at("tid"))}] = {
+    places_[{host + 1, number(json_at(json, "tid"))}] = {
         static_cast<std::size_t>(host), static_cast<std::size_t>(recording - its.replicas.begin()),
         recording->tracks.size()};
     recording->tracks.push_back(
-        {.track = json.at("track").get<std::string>(), .begun = 0, .spans = {}});
+        {.track = json_field<std::string>(json, "track"), .begun = 0, .spans = {}});
   }
 
   void add_event(const Json& event) {
-    const std::string phase = event.at("ph").get<std::string>();
+    const std::string phase = json_field<std::string>(event, "ph");
     if (phase != "X" && phase != "B") return;
-    const auto place = places_.find({number(event.at("pid")), number(event.at("tid"))});
+    const auto place = places_.find({number(json_at(event, "pid")), number(json_at(event, "tid"))});
     require<DataError>(place != places_.end(), "a span has a track that is not listed");
     const auto [host, replica, track] = place->second;
     Recorder::Recording& recording = trace_.hosts[host].replicas[replica].tracks[track];
-    const std::string kind = event.at("cat").get<std::string>();
-    const Json& args = event.at("args");
+    const std::string kind = json_field<std::string>(event, "cat");
+    const Json& args = json_at(event, "args");
     Recorder::Span span{.number = ++recording.begun,
                         .kind = SpanKind::step,
-                        .name = args.at("name").get<std::string>(),
-                        .begin = nanoseconds(event.at("ts")),
+                        .name = json_field<std::string>(args, "name"),
+                        .begin = nanoseconds(json_at(event, "ts")),
                         .end = 0,
-                        .bytes = static_cast<std::uint64_t>(number(args.at("bytes"))),
-                        .id = id_of(args.at("id").get<std::string>())};
+                        .bytes = static_cast<std::uint64_t>(number(json_at(args, "bytes"))),
+                        .id = id_of(json_field<std::string>(args, "id"))};
     // The time 0 means that it has not ended.
     if (phase == "X")
-      span.end = std::max<std::uint64_t>(span.begin + nanoseconds(event.at("dur")), 1);
+      span.end = std::max<std::uint64_t>(span.begin + nanoseconds(json_at(event, "dur")), 1);
     while (watch::name_of(span.kind) != kind) {
       require<DataError>(span.kind != last_of(span.kind), "no span is of the kind '", cut(kind),
                          "'");
@@ -365,9 +366,7 @@ Trace read_trace(const std::filesystem::path& path) {
   formats::require_memory(path.string(), kOfAByte * text.size(), "its spans take");
   std::string why;
   try {
-    return TraceReading().read(Json::parse(text));
-  } catch (const Json::exception& error) {
-    why = cut(error.what(), 200);
+    return TraceReading().read(formats::parse_json<Json>(text));
   } catch (const DataError& error) {
     why = error.what();
   }

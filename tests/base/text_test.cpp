@@ -69,3 +69,22 @@ TEST_CASE("a long text is cut between letters") {
   CHECK(cut("ö", 1) == "…");
   CHECK(cut(std::string(1000, 'x')) == std::string(60, 'x') + "…");
 }
+
+TEST_CASE("a text for a terminal has no byte that commands it") {
+  CHECK(printable("a\x1b[31m\r\n\tb\x7f", "") == "a\\x1b[31m\\x0d\\x0a\\x09b\\x7f");
+  CHECK(printable("a\n\tb\r") == "a\n\tb\\x0d");
+  CHECK(printable("\xc2\x9b\x31m \x9b\x32m \xe2\x80") == "\\xc2\\x9b1m \\x9b2m \xe2\\x80");
+  for (const std::string kept : {"größe", "日本", "\xff \xe9", "\xc2\xa0", ""})
+    CHECK(printable(kept) == kept);
+  for (int first = 0; first < 256; ++first) {
+    for (int second = 0; second < 256; ++second) {
+      const std::string text{static_cast<char>(first), static_cast<char>(second)};
+      const std::string shown = printable(text, "");
+      const bool is_quiet = std::ranges::all_of(shown, [](char letter) {
+        const auto byte = static_cast<unsigned char>(letter);
+        return byte >= 0x20 && byte != 0x7f;
+      });
+      if (!is_quiet || printable(shown) != shown) FAIL(first << " " << second);
+    }
+  }
+}

@@ -1,5 +1,6 @@
 #include "framework/telemetry/summary_writer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -14,8 +15,10 @@
 #include <sys/resource.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/text.h"
 #include "framework/formats/image.h"
 #include "tests/catch.h"
+#include "tests/support/captured_stderr.h"
 #include "tests/support/event_records.h"
 #include "tests/support/files.h"
 #include "tests/support/message_of.h"
@@ -301,6 +304,25 @@ TEST_CASE("what is added is in the file at once, whole or not at all", "[telemet
       writer.add_scalar("d", 4),
       Catch::Matchers::StartsWith(home.path("events.out.tfevents.")) &&
           Catch::Matchers::EndsWith(" was removed, renamed or replaced while it was written"));
+}
+
+TEST_CASE("a writer that warns says once that its files can't be written", "[telemetry]") {
+  const TemporaryFolder home;
+  const CapturedStderr captured;
+  write_text(home.path("file"), "");
+  SummaryWriter unmade(home.path("file"), {.warns = true});
+  unmade.add_scalar("a", 1);
+  unmade.flush();
+  CHECK(unmade.place().empty());
+  SummaryWriter writer(home.path() / "run", {.warns = true});
+  const fs::path file = event_files(home.path() / "run").front();
+  CHECK(writer.place() == str(file.filename().string(), " ", fs::file_size(file)));
+  fs::remove(file);
+  for (int i = 0; i < 3; ++i) writer.add_scalar("a", 1);
+  CHECK(std::ranges::count(captured.text(), '\n') == 2);
+  CHECK_THAT(captured.text(),
+             ContainsSubstring("file can't be made: ") &&
+                 ContainsSubstring(file.string() + " was removed, renamed or replaced"));
 }
 
 TEST_CASE("threads may share a writer of events", "[telemetry]") {

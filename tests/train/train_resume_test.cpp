@@ -245,6 +245,20 @@ TEST_CASE("a run that goes on elsewhere starts again from there, not from its be
   CHECK(fs::exists(folder.path() / "copy/checkpoints/latest/manifest.json"));
 }
 
+TEST_CASE("what a kill has left of an old checkpoint goes when the run goes on, also at its end") {
+  const TemporaryFolder folder;
+  const Flags flags{"--config", config_file("pmean_linear.yaml"), "--output", "run", "--resume",
+                    "auto"};
+  must_train(folder.path(), flags);
+  const fs::path checkpoints = folder.path() / "run/checkpoints";
+  const std::ptrdiff_t before = entries(checkpoints);
+  fs::create_directories(checkpoints / ".step-00000000.old.tmp/shard");
+  must_train(folder.path(), flags + Flags{"--dry-run"});
+  CHECK(has_hidden(checkpoints));
+  must_train(folder.path(), flags);
+  CHECK(entries(checkpoints) == before);
+}
+
 TEST_CASE("the best checkpoint is the one with the best evaluation, also after kills") {
   const TemporaryFolder folder;
   const fs::path run = folder.path() / "run";

@@ -20,6 +20,7 @@
 #include <ATen/ops/relu.h>
 #include <ATen/ops/zeros.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "framework/base/errors.h"
@@ -75,8 +76,19 @@ void ask_to_stop() {
 void may_throw(const std::string& where) {
   if (!is_due(where) || axis_index("data") != fault->replica) return;
   if (where.starts_with("stop")) return ask_to_stop();
+  if (where.starts_with("killed"))
+    ::kill(0, SIGKILL);  // the job's launcher and all of its replicas
   if (where == "backward") throw std::runtime_error("the fault in backward");
   throw DataError("the fault in " + where);
+}
+
+// As on a full disk, in this process: what would make a file longer fails.
+void let_files_grow_to(std::uintmax_t bytes) {
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  ::getrlimit(RLIMIT_FSIZE, &limit);
+  limit.rlim_cur = bytes;
+  ::setrlimit(RLIMIT_FSIZE, &limit);
 }
 
 class FaultyLayer final : public Block {
@@ -196,10 +208,15 @@ bool has_meeting(const fs::path& output) {
 
 RunOptions options_of(const fs::path& output) {
   RunOptions options{.output = output, .quiet = true};
-  options.callbacks.after_step = [](Trainer& /*trainer*/, const StepEnd& step) {
+  options.callbacks.after_step = [output](Trainer& /*trainer*/, const StepEnd& step) {
     steps_done[static_cast<std::size_t>(axis_index("data"))] = step.step;
     may_throw("callback");
     may_throw("stop before an evaluation");
+    if (is_due("full disk at a line") && axis_index("data") == 0) {
+      let_files_grow_to(fs::file_size(output / "metrics.jsonl") + 20);
+    }
+    if (is_due("full disk") && axis_index("data") == 1) let_files_grow_to(0);
+    if (is_due("full disk") && axis_index("data") == 0) throw Error("the disk is full");
     // Later than the others wait for it.
     if (is_due("late") && axis_index("data") == fault->replica) {
       std::this_thread::sleep_for(std::chrono::seconds(10));
@@ -207,6 +224,7 @@ RunOptions options_of(const fs::path& output) {
   };
   options.callbacks.after_evaluation = [output](Trainer& /*trainer*/,
                                                 const Evaluation& evaluation) {
+    may_throw("killed after the evaluation on the " + evaluation.set + " set");
     if (evaluation.set != kValidationSet) return;
     may_throw("told");
     // The others go on where the one that has thrown writes its part already.
@@ -326,6 +344,68 @@ TEST_CASE("a signal leaves an evaluation to the run that goes on, also in its mi
     }
   }
   launcher_is_parent = true;
+}
+
+TEST_CASE("a run that is killed after an evaluation of its last step has its lines once") {
+  const TemporaryFolder folder;
+  const fs::path whole = folder.path() / "whole";
+  const Config config = config_of({"launch: processes", "", ""}, "every: 3");
+  fault.reset();
+  REQUIRE(run(config, 1, whole) == 0);
+  for (const std::string& set : {kValidationSet, kTestSet}) {
+    const fs::path output = folder.path() / set;
+    for (int kills = 0; kills < 2; ++kills) {  // also the run that goes on
+      fault = Fault{.where = "killed after the evaluation on the " + set + " set",
+                    .replica = 0,
+                    .after = kills == 0 ? 12 : 0};
+      CHECK(run(config, 1, output, /*goes_on=*/kills > 0) == 128 + SIGKILL);
+    }
+    fault.reset();
+    CHECK(run(config, 1, output, /*goes_on=*/true) == 0);
+    CHECK(result_in(output) == result_in(whole));
+    CHECK(metrics_of(output) == metrics_of(whole));
+    CHECK(curves_of(output) == curves_of(whole));
+  }
+  // As a kill leaves it behind the line of the best step.
+  fs::remove(whole / "result.json");
+  const auto expected = metrics_of(whole);
+  const fs::path file = checkpoints_of(whole) / "latest" / storage::kManifestName;
+  storage::Manifest manifest = storage::parse_manifest(read_text(file));
+  std::erase_if(manifest.figures,
+                [](const auto& figure) { return figure.first.starts_with(kTestBestFigures); });
+  std::string& lines = manifest.texts.at(kMetricsText);
+  lines.resize(lines.rfind('\n', lines.size() - 2) + 1);
+  write_text(file, storage::write_manifest(manifest));
+  CHECK(run(config, 1, whole, /*goes_on=*/true) == 0);
+  CHECK(metrics_of(whole) == expected);
+}
+
+TEST_CASE("a full disk at a line of metrics leaves no gap, and ends a run by its own error") {
+  const TemporaryFolder folder;
+  const fs::path whole = folder.path() / "whole";
+  Config config = config_of({"launch: processes", "", ""}, "every: 3");
+  config.trainer.steps = 80;  // the metrics become the largest file
+  config.trainer.log_every = 1;
+  fault.reset();
+  REQUIRE(run(config, 1, whole) == 0);
+  for (const std::int64_t after : {60, 79}) {  // the last line ends a run that has done all steps
+    const fs::path output = folder.path() / str("run-", after);
+    fault = Fault{.where = "full disk at a line", .after = after};
+    CHECK(run(config, 1, output) == 1);
+    CHECK_THAT(errors_of_run, ContainsSubstring("metrics.jsonl can't be written: File too large"));
+    fault.reset();
+    CHECK(!fs::exists(output / "result.json"));
+    CHECK(checkpoint_info(checkpoints_of(output) / "latest").step == after + 1);
+    CHECK(run(config, 1, output, /*goes_on=*/true) == 0);
+    CHECK(result_in(output) == result_in(whole));
+    CHECK(metrics_of(output) == metrics_of(whole));
+  }
+  // Another replica, which can't write what it tells replica 0, ends at once.
+  fault = Fault{.where = "full disk"};
+  CHECK(run(config, 1, folder.path() / "full") == 1);
+  fault.reset();
+  CHECK_THAT(errors_of_run,
+             ContainsSubstring("replica 0 ") && ContainsSubstring("the disk is full"));
 }
 
 TEST_CASE("where a replica is late the error says what is left of the state") {

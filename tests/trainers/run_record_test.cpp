@@ -15,6 +15,8 @@
 #include "tests/catch.h"
 #include "tests/support/files.h"
 #include "tests/support/message_of.h"
+#include "trainers/report/report.h"
+#include "trainers/report/run_table.h"
 
 namespace fs = std::filesystem;
 
@@ -104,6 +106,51 @@ TEST_CASE("a run's config is values by key, each on one line") {
   write_text(folder / "config.yaml", "model: {");
   CHECK_THAT(message_of<ValueError>([&] { (void)read_run(folder); }),
              ContainsSubstring((folder / "config.yaml").string() + ":1:"));
+}
+
+TEST_CASE("hostile files of a run are refused at once, and hold up no list of runs") {
+  const TemporaryFolder home;
+  const auto damage = [&](const std::string& file, const std::string& text) {
+    const fs::path folder = made_run(home.path() / "run");
+    write_text(folder / file, text);
+    const std::string said = listed_run(folder).damage;
+    CHECK_THAT(said,
+               ContainsSubstring((folder / file).string()) && !ContainsSubstring("json.exception"));
+    fs::resize_file(folder / file, std::uintmax_t{1} << 37);
+    CHECK_THAT(listed_run(folder).damage, ContainsSubstring((folder / file).string()));
+    fs::remove(folder / file);
+    ::mkfifo((folder / file).c_str(), 0600);
+    CHECK_THAT(listed_run(folder).damage, ContainsSubstring("it is a FIFO, not a file"));
+    fs::remove(folder / file);
+    return said;
+  };
+  const std::string deep = "{\"a\":" + std::string(200'000, '[') + std::string(200'000, ']') + "}";
+  CHECK_THAT(damage("result.json", deep), ContainsSubstring("of at most 16 levels"));
+  CHECK_THAT(damage("failure.json", deep), ContainsSubstring("'time' is missing"));
+  CHECK_THAT(damage("failure.json", R"({"time":"","verdict":3})"),
+             ContainsSubstring("'verdict' is of the wrong kind: 3"));
+  (void)damage("metrics.jsonl", deep + "\n");
+  std::string names = R"({"step":1)";
+  for (int i = 0; i < 300'000; ++i) names += str(",\"validation_", i, "\":1");
+  CHECK_THAT(damage("metrics.jsonl", names + "}\n"),
+             ContainsSubstring(" has more than 10000 names"));
+  std::string aliases = "a0: &a0 [x]\n";
+  for (int i = 1; i < 64; ++i)
+    aliases += str("a", i, ": &a", i, " [*a", i - 1, ", *a", i - 1, "]\n");
+  CHECK_THAT(damage("config.yaml", aliases), ContainsSubstring("more than 100000 values"));
+
+  const fs::path folder = made_run(home.path() / "run");
+  write_text(folder / "events.jsonl", "{\"time\":1,\"event\":\"started\",\"a\":" + deep + "}\n");
+  CHECK_THAT(message_of<DataError>([&] { (void)report_of(folder); }),
+             ContainsSubstring("events.jsonl:1: an event is a JSON object"));
+  fs::remove(folder / "events.jsonl");
+  write_text(folder / "result.json", R"({"memory":{"replicas":[{"host":"x"}]}})");
+  CHECK_THAT(message_of<DataError>([&] { (void)report_of(folder); }),
+             ContainsSubstring("result.json is damaged: memory.replicas.0.host is \"x\""));
+  fs::remove(folder / "result.json");
+  write_text(folder / "evaluation_test.json", R"({"step":1,"set":[]})");
+  CHECK_THAT(message_of<DataError>([&] { (void)report_of(folder); }),
+             ContainsSubstring("evaluation_test.json is damaged: 'set' is of the wrong kind: []"));
 }
 
 TEST_CASE("what has become of a run follows from its lock, its result and its checkpoints") {

@@ -20,7 +20,9 @@
 #include "framework/replicas/pmap.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
+#include "tests/support/captured_stderr.h"
 #include "tests/support/event_records.h"
+#include "tests/support/occurrences.h"
 #include "tests/trainers/runs.h"
 #include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/run/picture_uri.h"
@@ -112,6 +114,28 @@ TEST_CASE("event files have each number of a run's metrics once, by figure and s
   CHECK(tags == wanted);
   const std::string file = read_text(event_files(folder.path() / "run").front());
   CHECK_THAT(file, ContainsSubstring("    optimizer:\n      name: sgd\n      lr: 0.5\n"));
+}
+
+TEST_CASE("files for viewers that are removed or can't be written are left out, and said once") {
+  const TemporaryFolder folder;
+  const fs::path run = folder.path() / "run";
+  fs::create_directories(run / "events.jsonl");
+  RunOptions options{.output = run};
+  options.callbacks.after_step = [&](Trainer& /*trainer*/, const StepEnd& step) {
+    if (step.step == 2) fs::remove(event_files(run).front());
+  };
+  const CapturedStderr captured;
+  const auto samples = lines_samples();
+  train_in_map(config_of("telemetry: {histograms: 1}"), {.train = samples, .test = samples},
+               options);
+  const std::string text = captured.text();
+  CHECK(count(text, "event files for TensorBoard are left out from here on: " +
+                        (run / "events.out.tfevents.").string()) == 1);
+  CHECK(count(text, " was removed, renamed or replaced while it was written\n") == 1);
+  CHECK(count(text, "the run's start is not among its events: ") == 1);
+  CHECK(fs::exists(run / "result.json"));
+  CHECK(metrics_of(run).size() == 6);  // steps 1 to 4, and evaluations after 2 and 4
+  CHECK(event_files(run).empty());
 }
 
 TEST_CASE("of a step's time its parts are curves, but not each replica's") {

@@ -22,6 +22,7 @@
 #include "tests/catch.h"
 #include "tests/support/run_files.h"
 #include "trainers/run/resume.h"
+#include "trainers/run/run_summary.h"
 #include "trainers/run/trainer.h"
 
 namespace lockstep::testing {
@@ -43,7 +44,8 @@ inline void train_in_map(const Config& config, const DataSets& data, RunOptions 
   REQUIRE(options.resume);
   const std::int64_t step = options.resume->info.step;
   (void)set_aside_checkpoints(checkpoints_of(options.output), step);
-  cut_metrics(options.output, step);
+  cut_metrics(options.output, step, entry_of(options.resume->info.texts, kMetricsText));
+  cut_summary(options.output, entry_of(options.resume->info.texts, kEventFileText).value_or(""));
   return lock;
 }
 
@@ -79,11 +81,11 @@ inline nlohmann::json result_in(const std::filesystem::path& output) {
   return parts;
 }
 
-/// What a checkpoint says, but for times and the config.
+/// What a checkpoint says, but for times, the config and what the run's other files have.
 inline nlohmann::json said_in(const std::filesystem::path& checkpoint) {
   CheckpointInfo info = checkpoint_info(checkpoint);
   info.figures.erase(kElapsedFigure);
-  info.texts.erase(kConfigText);
+  for (const auto& text : {kConfigText, kMetricsText, kEventFileText}) info.texts.erase(text);
   std::map<std::string, std::string> figures;  // JSON has no NaN
   for (const auto& [name, value] : info.figures) figures[name] = str(value);
   return {info.step, info.counts, figures, info.texts};

@@ -159,6 +159,10 @@ bool print_to_reader(const std::string& text) {
 }
 
 int print(const std::string& text) {
+  return print_data(printable(text));
+}
+
+int print_data(const std::string& text) {
   if (!print_to_reader(text)) {
     // The reader of the pipe has gone ("| head"): the program ends by SIGPIPE, as others do.
     // prepare_process() has made it an error for the sake of other pipes, and threads of replicas

@@ -95,9 +95,11 @@ struct CommandLine {
                                      const std::vector<std::string>& commands,
                                      const std::map<std::string, std::string>& old_spellings = {});
 
-/// Writes `text` to stdout and returns 0. Error if that can't be written; where a pipe's reader is
-/// gone, SIGPIPE ends the process.
+/// Writes `text`, by printable(), to stdout and returns 0. Error if that can't be written;
+/// where a pipe's reader is gone, SIGPIPE ends the process.
 int print(const std::string& text);
+/// The same with its bytes as they are.
+int print_data(const std::string& text);
 /// The same, but false where the reader is gone: for a replica, which would be lost if a signal
 /// ended its process.
 [[nodiscard]] bool print_to_reader(const std::string& text);

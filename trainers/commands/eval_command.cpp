@@ -178,7 +178,7 @@ int run_eval(int argc, const char* const* argv) {
         // The reader of the pipe has gone, as after "| head": the rest is not printed.
         (void)print_to_reader(format == "json"
                                   ? json_of(checkpoint, told).dump(-1, ' ', false, replace) + "\n"
-                                  : text_of(checkpoint, told, !quiet));
+                                  : printable(text_of(checkpoint, told, !quiet)));
       },
       checkpoint.config.launch);
 }

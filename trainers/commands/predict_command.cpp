@@ -246,8 +246,9 @@ int run_predict(int argc, const char* const* argv) {
   const int status = launch(
       [&] {
         if (!output) {
-          return write_predictions(*model, *set, options,
-                                   [](std::string_view text) { (void)print(std::string(text)); });
+          return write_predictions(*model, *set, options, [](std::string_view text) {
+            (void)print_data(std::string(text));
+          });
         }
         NewFile file(*output);
         write_predictions(*model, *set, options, [&](std::string_view text) { file.write(text); });

@@ -60,9 +60,9 @@ int run_sample(int argc, const char* const* argv) {
   set_quiet(true);
   return launch(
       [&] {
-        (void)print(*prompt);
+        (void)print_data(*prompt);
         continue_text(*model, *prompt, context, options,
-                      [](char byte) { (void)print(std::string(1, byte)); });
+                      [](char byte) { (void)print_data(std::string(1, byte)); });
         (void)print("\n");  // whatever the last byte is, so that all before are the text
       },
       alone(checkpoint.config).launch);

@@ -162,7 +162,7 @@ std::string table_of(const std::vector<Row>& rows, const std::vector<std::string
   const auto add = [&](const std::string& name, const std::vector<std::string>& cells) {
     auto& line = table.emplace_back(1, name);
     for (std::int64_t i = runs.offset; i < runs.end() && !cells.empty(); ++i) {
-      line.push_back(cut(printable(cells[static_cast<std::size_t>(i)]), longest));
+      line.push_back(cut(printable(cells[static_cast<std::size_t>(i)], ""), longest));
     }
   };
   add("", names);

@@ -7,6 +7,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
+#include "framework/formats/json_text.h"
 #include "framework/telemetry/run_folder.h"
 #include "trainers/report/run_record.h"
 
@@ -14,6 +15,7 @@ namespace lockstep::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using formats::json_at, formats::json_field;
 
 // "4 Coat", or the number alone.
 std::string class_text(std::int64_t number, const std::string& name) {
@@ -23,12 +25,13 @@ std::string class_text(std::int64_t number, const std::string& name) {
 // The class that an entry has as its target or prediction.
 std::string class_in(const Json& entry, const std::string& what) {
   if (!entry.contains(what)) return "none";
-  return class_text(entry.at(what).get<std::int64_t>(), entry.value(what + "_name", ""));
+  return class_text(json_field<std::int64_t>(entry, what),
+                    json_field<std::string>(entry, what + "_name", ""));
 }
 
 Table confusion_table(const Json& record, const std::string& of) {
-  const auto counts = record.at("confusion").get<std::vector<std::vector<std::int64_t>>>();
-  const auto names = record.value("class_names", std::vector<std::string>());
+  const auto counts = json_field<std::vector<std::vector<std::int64_t>>>(record, "confusion");
+  const auto names = json_field<std::vector<std::string>>(record, "class_names", {});
   Table table{.title = "Targets and predictions, " + of,
               .head = {"target"},
               .note =
@@ -49,9 +52,9 @@ Table confusion_table(const Json& record, const std::string& of) {
 
 Table confused_table(const Json& record, const std::string& of) {
   Table table{"Largest confusions, " + of, {"target", "prediction", "samples"}};
-  for (const Json& entry : record.at("confused")) {
+  for (const Json& entry : json_at(record, "confused")) {
     table.rows.push_back({class_in(entry, "target"), class_in(entry, "prediction"),
-                          str(entry.at("count").get<std::int64_t>())});
+                          str(json_field<std::int64_t>(entry, "count"))});
   }
   return table;
 }
@@ -59,12 +62,13 @@ Table confused_table(const Json& record, const std::string& of) {
 Table worst_table(const Json& record, const std::string& of) {
   Table table{.title = "Worst samples, " + of,
               .head = {"sample", "target", "prediction", "cross entropy"}};
-  for (const Json& entry : record.at("worst")) {
-    const Json& loss = entry.at("loss");
-    table.rows.push_back({entry.at("sample").get<std::string>(), class_in(entry, "target"),
+  for (const Json& entry : json_at(record, "worst")) {
+    const Json& loss = json_at(entry, "loss");
+    table.rows.push_back({json_field<std::string>(entry, "sample"), class_in(entry, "target"),
                           class_in(entry, "prediction"),
-                          loss.is_null() ? "not finite" : str(loss.get<double>())});
-    if (entry.contains("picture")) table.pictures.push_back(entry["picture"].get<std::string>());
+                          loss.is_null() ? "not finite" : str(json_field<double>(entry, "loss"))});
+    if (entry.contains("picture"))
+      table.pictures.push_back(json_field<std::string>(entry, "picture"));
   }
   return table;
 }
@@ -73,23 +77,24 @@ Table texts_table(const Json& record, const std::string& of) {
   Table table{.title = "Texts, " + of,
               .head = {"beginning", "as the model goes on"},
               .note = "The beginnings are the set's. `train sample` goes on from a checkpoint."};
-  for (const Json& entry : record.at("texts")) {
+  for (const Json& entry : json_at(record, "texts")) {
     table.rows.push_back(
-        {entry.at("prompt").get<std::string>(), entry.at("text").get<std::string>()});
+        {json_field<std::string>(entry, "prompt"), json_field<std::string>(entry, "text")});
   }
   return table;
 }
 
 void add_tables(const Json& record, std::int64_t last_step, std::vector<Table>& tables) {
-  const auto step = record.at("step").get<std::int64_t>();
+  const auto step = json_field<std::int64_t>(record, "step");
   if (step > last_step) return;
-  const std::string of = str(record.at("set").get<std::string>(), " set, step ", step);
+  const std::string of = str(json_field<std::string>(record, "set"), " set, step ", step);
   if (record.contains("confusion")) tables.push_back(confusion_table(record, of));
   if (record.contains("confused")) tables.push_back(confused_table(record, of));
   if (record.contains("worst")) tables.push_back(worst_table(record, of));
   if (record.contains("texts")) tables.push_back(texts_table(record, of));
   if (record.contains("no_texts")) {
-    tables.push_back({"Texts, " + of, {"none, since"}, {{record["no_texts"].get<std::string>()}}});
+    tables.push_back(
+        {"Texts, " + of, {"none, since"}, {{json_field<std::string>(record, "no_texts")}}});
   }
 }
 
@@ -103,7 +108,7 @@ std::vector<Table> evaluation_tables(const std::filesystem::path& run, std::int6
     const Json record = json_object_in(file);
     try {
       add_tables(record, last_step, tables);
-    } catch (const Json::exception& error) {
+    } catch (const DataError& error) {
       throw DataError(str(file.string(), " is damaged: ", error.what()));
     }
   }

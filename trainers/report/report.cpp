@@ -398,8 +398,14 @@ std::vector<Table> tables_of_replicas(const RunRecord& run, const std::vector<Ru
     const auto waiting = mean_of(run, name(kReplicaWaiting));
     std::optional<std::int64_t> host;
     if (i < known_hosts.size()) host = known_hosts[i];
-    if (has_memory) host = memory[i].value("host", std::int64_t{0});
-    const double bytes = has_memory ? memory[i].value("resident", 0.0) : 0;
+    const auto number = [&](const char* field) {
+      const Json value = memory[i].value(field, Json(0));
+      require<DataError>(value.is_number(), (run.folder / "result.json").string(),
+                         " is damaged: memory.replicas.", i, ".", field, " is ", cut(value.dump()));
+      return value.get<double>();
+    };
+    if (has_memory) host = static_cast<std::int64_t>(number("host"));
+    const double bytes = has_memory ? number("resident") : 0;
     replicas.rows.push_back({str(i), host ? str(*host) : "", seconds_text(own),
                              seconds_text(waiting), has_memory ? text_of_bytes(bytes) : ""});
     if (!host) continue;

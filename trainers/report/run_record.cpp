@@ -4,14 +4,13 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <memory>
-#include <span>
 #include <string_view>
 #include <system_error>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
+#include "framework/formats/json_text.h"
 #include "framework/keys/yaml_text.h"
 #include "framework/keys/yaml_tree.h"
 #include "framework/storage/checkpoint_folder.h"
@@ -25,6 +24,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::size_t kMostSeries = 10'000;  // two of them are a replica's
+constexpr std::size_t kMostValues = 100'000;
 constexpr double kNotFinite = std::numeric_limits<double>::quiet_NaN();
 
 // Takes the fields of a line as they are parsed: no tree is built of it.
@@ -76,7 +77,6 @@ class LineReader : public nlohmann::json_sax<Json> {
     std::string field = {};  // the last one of an object
     std::size_t items = 0;   // of a list so far
   };
-  static constexpr std::size_t kMostLevels = 16;
 
   std::string next_name() {
     Level& level = levels_.back();
@@ -84,7 +84,7 @@ class LineReader : public nlohmann::json_sax<Json> {
   }
 
   bool open(bool is_list) {
-    if (levels_.size() == kMostLevels) return false;
+    if (levels_.size() == formats::kMostJsonLevels) return false;
     levels_.push_back({levels_.empty() ? "" : next_name() + ".", is_list});
     return true;
   }
@@ -125,68 +125,42 @@ class LineReader : public nlohmann::json_sax<Json> {
   bool has_step_ = false;
 };
 
-// Calls `take` with each line of a file, without its end, and whether it has one.
-void for_each_line(const fs::path& path,
-                   const std::function<void(std::string_view line, bool has_end)>& take) {
-  const File file = formats::open_data(path);
-  std::vector<char> buffer(1 << 20);
-  std::uint64_t offset = 0;
-  std::size_t held = 0;  // bytes of the buffer: the beginning of a line
-  for (;;) {
-    if (held == buffer.size()) buffer.resize(2 * held);
-    const std::span<char> room = std::span(buffer).subspan(held);
-    const std::size_t read = file.read_some(offset, std::as_writable_bytes(room));
-    offset += read;
-    std::string_view text(buffer.data(), held + read);
-    if (read == 0) {
-      if (!text.empty()) take(text, false);
-      return;
-    }
-    for (std::size_t end = text.find('\n', held); end != text.npos; end = text.find('\n')) {
-      take(text.substr(0, end), true);
-      text.remove_prefix(end + 1);
-    }
-    held = text.size();
-    std::ranges::copy(text, buffer.begin());
-  }
-}
-
-// A value as YAML of one line.
-std::string flow_text(const keys::YamlNode& node) {
+// A value as YAML of one line. Aliases, which share what they stand for, are written out: `left`
+// says how many values may still be.
+std::string flow_text(const keys::YamlNode& node, std::size_t& left) {
+  require<DataError>(left > 0, node.place.text, ": the config has more than ", kMostValues,
+                     " values, with those that aliases repeat");
+  --left;
   using Kind = keys::YamlNode::Kind;
   if (node.kind == Kind::null) return "null";
   if (node.kind == Kind::scalar) return node.quoted ? keys::yaml_text(node.text) : node.text;
   const bool is_list = node.kind == Kind::list;
-  const auto parts = is_list
-                         ? mapped(node.items, [](const auto& item) { return flow_text(*item); })
-                         : mapped(node.entries, [](const keys::YamlEntry& entry) {
-                             return str(keys::yaml_text(entry.key), ": ", flow_text(*entry.value));
-                           });
+  const auto parts =
+      is_list ? mapped(node.items, [&](const auto& item) { return flow_text(*item, left); })
+              : mapped(node.entries, [&](const keys::YamlEntry& entry) {
+                  return str(keys::yaml_text(entry.key), ": ", flow_text(*entry.value, left));
+                });
   return str(is_list ? '[' : '{', join(parts), is_list ? ']' : '}');
 }
 
 void add_values(const keys::YamlNode& node, const std::string& name,
-                std::map<std::string, std::string>& values) {
+                std::map<std::string, std::string>& values, std::size_t& left) {
   if (node.kind != keys::YamlNode::Kind::map || node.entries.empty()) {
-    values[name] = flow_text(node);
+    values[name] = flow_text(node, left);
     return;
   }
   for (const keys::YamlEntry& entry : node.entries) {
-    add_values(*entry.value, name.empty() ? entry.key : str(name, ".", entry.key), values);
+    add_values(*entry.value, name.empty() ? entry.key : str(name, ".", entry.key), values, left);
   }
-}
-
-std::string text_of(const fs::path& path) {
-  const FileBytes content = formats::open_data(path).content();
-  return {content.bytes.begin(), content.bytes.end()};
 }
 
 std::map<std::string, std::string> config_in(const fs::path& path) {
   keys::YamlProblems problems;
-  const auto tree = keys::parse_yaml(text_of(path), {path.string()}, problems);
+  const auto tree = keys::parse_yaml(formats::text_in(path), {path.string()}, problems);
   problems.finish();
   std::map<std::string, std::string> values;
-  if (tree) add_values(*tree, "", values);
+  std::size_t left = kMostValues;
+  if (tree) add_values(*tree, "", values, left);
   return values;
 }
 
@@ -251,8 +225,10 @@ const char* name_of(RunStatus status) {
 }
 
 Json json_object_in(const fs::path& file) {
-  Json object = Json::parse(text_of(file), nullptr, /*allow_exceptions=*/false);
-  require<DataError>(object.is_object(), file.string(), " is damaged: it is no JSON object");
+  Json object = formats::parse_json<Json>(formats::text_in(file));
+  require<DataError>(object.is_object(), file.string(),
+                     " is damaged: it is no JSON object of at most ", formats::kMostJsonLevels,
+                     " levels");
   return object;
 }
 
@@ -262,14 +238,15 @@ void read_metrics(const fs::path& folder, const TakeLine& take) {
   LineReader reader;
   MetricsLine line;
   std::int64_t number = 0;
-  for_each_line(path, [&](std::string_view text, bool has_end) {
+  formats::for_each_line(path, [&](std::string_view text, bool has_end) {
     ++number;
     const bool is_whole = reader.read(text, line);
-    if (!is_whole && !has_end) return;  // a kill has cut it off
+    if (!is_whole && !has_end) return true;  // a kill has cut it off
     require<DataError>(is_whole, path.string(), ":", number,
                        ": a line of metrics is a JSON object with a step, not ",
                        keys::yaml_shown(std::string(text)));
     take(line);
+    return true;
   });
 }
 
@@ -278,19 +255,20 @@ std::vector<RunEvent> read_events(const fs::path& folder) {
   std::vector<RunEvent> events;
   if (!formats::is_there(path)) return events;
   std::int64_t number = 0;
-  for_each_line(path, [&](std::string_view text, bool has_end) {
+  formats::for_each_line(path, [&](std::string_view text, bool has_end) {
     ++number;
-    Json fields = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    Json fields = formats::parse_json<Json>(text);
     const bool is_whole = fields.is_object() && fields.contains("time") &&
                           fields["time"].is_number() && fields.contains("event") &&
                           fields["event"].is_string();
-    if (!is_whole && !has_end) return;  // a kill has cut it off
+    if (!is_whole && !has_end) return true;  // a kill has cut it off
     require<DataError>(is_whole, path.string(), ":", number,
                        ": an event is a JSON object with a time and the event's name, not ",
                        keys::yaml_shown(std::string(text)));
     const double time = fields["time"];
     const std::string name = fields["event"];
     events.push_back({time, name, std::move(fields)});
+    return true;
   });
   return events;
 }
@@ -305,6 +283,8 @@ RunRecord read_run(const fs::path& folder, const TakeLine& take) {
     ++run.lines;
     run.end = line.point(0);
     for (const auto& [name, value] : line.numbers) add(line.point(value), run.series[name]);
+    require<DataError>(run.series.size() <= kMostSeries, (folder / "metrics.jsonl").string(),
+                       " has more than ", kMostSeries, " names");
     if (take) take(line);
   });
   const fs::path result = folder / "result.json";

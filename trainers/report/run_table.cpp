@@ -14,7 +14,6 @@
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
 #include "framework/formats/csv.h"
-#include "framework/keys/yaml_text.h"
 
 namespace fs = std::filesystem;
 
@@ -144,7 +143,7 @@ ListedRun listed_run(const fs::path& folder, const TakeLine& take) {
   try {
     run.record = read_run(path, take);
     run.figures = figures_of(run.record);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     run.damage = error.what();
     run.record.folder = path;
     run.record.age_s = std::numeric_limits<double>::infinity();  // behind those that are known
@@ -195,7 +194,7 @@ std::string runs_text(const std::vector<ListedRun>& runs,
     if (run.damage.empty()) {
       whole.push_back(run);
     } else {
-      damaged += printable(str("damaged: ", run.name, ": ", run.damage)) + "\n";
+      damaged += printable(str("damaged: ", run.name, ": ", run.damage), "") + "\n";
     }
   }
   if (whole.empty()) return damaged;
@@ -203,7 +202,7 @@ std::string runs_text(const std::vector<ListedRun>& runs,
   const auto add = [&](int rank, char alignment, const std::string& name, const auto& cell) {
     table.push_back({rank, alignment, name, mapped(whole, cell)});
   };
-  add(0, 'l', "run", [](const ListedRun& run) { return printable(run.name); });
+  add(0, 'l', "run", [](const ListedRun& run) { return printable(run.name, ""); });
   add(1, 'l', "status",
       [](const ListedRun& run) { return std::string(name_of(run.record.status)); });
   add(3, 'r', "step", [](const ListedRun& run) { return str(run.record.end.step); });
@@ -270,16 +269,7 @@ std::string runs_csv(const std::vector<ListedRun>& runs,
 }
 
 std::string json_line(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-std::string printable(const std::string& text) {
-  std::string shown;
-  for (const char letter : text) {
-    const std::string code = keys::control_code(letter);
-    shown += code.empty() ? std::string(1, letter) : "\\x" + code;
-  }
-  return shown;
+  return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace) + "\n";
 }
 
 std::string shown_value(double value) {
@@ -302,9 +292,10 @@ std::size_t text_width(const std::string& text) {
 
 std::vector<std::string> figure_names(const std::vector<ListedRun>& runs) {
   std::vector<std::string> names;
+  std::set<std::string> known;
   for (const ListedRun& run : runs) {
     for (const Figure& figure : run.figures) {
-      if (std::ranges::count(names, figure.name) == 0) names.push_back(figure.name);
+      if (known.insert(figure.name).second) names.push_back(figure.name);
     }
   }
   return names;

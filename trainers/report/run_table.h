@@ -47,11 +47,9 @@ void sort_runs(std::vector<ListedRun>& runs, const std::string& name);
 [[nodiscard]] std::string runs_csv(const std::vector<ListedRun>& runs,
                                    const std::vector<std::string>& config_keys = {});
 
-/// JSON as one line, with its end. Names may hold any bytes: what is no UTF-8 is replaced.
+/// JSON as one line of ASCII, with its end. Names may hold any bytes: what is no UTF-8 is replaced.
 [[nodiscard]] std::string json_line(const nlohmann::ordered_json& json);
 
-/// A name or message for people, on one line: control characters of ASCII as "\x0a".
-[[nodiscard]] std::string printable(const std::string& text);
 /// A value as tables show it: "0.9023".
 [[nodiscard]] std::string shown_value(double value);
 /// "0.91 at 3500".

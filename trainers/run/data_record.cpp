@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/range.h"
+#include "framework/formats/json_text.h"
 #include "framework/tree/error_place.h"
 #include "trainers/run/resume.h"
 
@@ -13,6 +14,7 @@ namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using formats::json_at, formats::json_field;
 
 bool is_utf8(const std::string& text) {
   try {
@@ -57,10 +59,10 @@ Json json_of(const ColumnForm& form) {
 
 ColumnForm form_in(const Json& json) {
   if (json.is_null()) return {};
-  if (json.contains("date_parts")) return {.date_parts = names_in(json.at("date_parts"))};
-  return {.categories = names_in(json.at("categories")),
-          .has_missing = json.at("missing").get<bool>(),
-          .has_other = json.at("other").get<bool>()};
+  if (json.contains("date_parts")) return {.date_parts = names_in(json_at(json, "date_parts"))};
+  return {.categories = names_in(json_at(json, "categories")),
+          .has_missing = json_field<bool>(json, "missing"),
+          .has_other = json_field<bool>(json, "other")};
 }
 
 Json json_of(const TensorType& type) {
@@ -76,10 +78,10 @@ at::ScalarType dtype_named(const std::string& name) {
 }
 
 TensorType type_in(const Json& json) {
-  const auto shape = json.at("shape").get<std::vector<std::int64_t>>();
+  const auto shape = json_field<std::vector<std::int64_t>>(json, "shape");
   require(std::ranges::all_of(shape, [](std::int64_t size) { return size >= 0; }),
           "a sample has the shape (", join(shape), ")");
-  return {dtype_named(json.at("dtype").get<std::string>()), shape};
+  return {dtype_named(json_field<std::string>(json, "dtype")), shape};
 }
 
 Json json_of(const SampleType& sample) {
@@ -91,27 +93,27 @@ Json json_of(const SampleType& sample) {
 }
 
 SampleType sample_in(const Json& json) {
-  SampleType sample{.input = type_in(json.at("input")),
-                    .target = type_in(json.at("target")),
-                    .classes = json.at("classes").get<std::int64_t>()};
-  if (json.contains("ignored")) sample.ignored = json.at("ignored").get<std::int64_t>();
+  SampleType sample{.input = type_in(json_at(json, "input")),
+                    .target = type_in(json_at(json, "target")),
+                    .classes = json_field<std::int64_t>(json, "classes")};
+  if (json.contains("ignored")) sample.ignored = json_field<std::int64_t>(json, "ignored");
   return sample;
 }
 
 Fitted parse_fitted(const std::string& text) {
-  const Json json = Json::parse(text);
-  Fitted fitted{.inputs = names_in(json.at("inputs")),
-                .input_scales = scales_in(json.at("input_scales")),
-                .targets = names_in(json.at("targets")),
-                .target_scales = scales_in(json.at("target_scales")),
-                .classes = names_in(json.at("classes")),
-                .class_count = json.at("class_count").get<std::int64_t>(),
-                .sample = sample_in(json.at("sample"))};
-  if (json.contains("forms")) fitted.forms = mapped(json.at("forms"), form_in);
+  const auto json = formats::parse_json<Json>(text);
+  Fitted fitted{.inputs = names_in(json_at(json, "inputs")),
+                .input_scales = scales_in(json_at(json, "input_scales")),
+                .targets = names_in(json_at(json, "targets")),
+                .target_scales = scales_in(json_at(json, "target_scales")),
+                .classes = names_in(json_at(json, "classes")),
+                .class_count = json_field<std::int64_t>(json, "class_count"),
+                .sample = sample_in(json_at(json, "sample"))};
+  if (json.contains("forms")) fitted.forms = mapped(json_at(json, "forms"), form_in);
   if (json.contains("input_means")) {
-    fitted.input_means = json.at("input_means").get<std::vector<double>>();
+    fitted.input_means = json_field<std::vector<double>>(json, "input_means");
   }
-  fitted.has_unit_figures = json.value("unit_figures", false);
+  fitted.has_unit_figures = json_field<bool>(json, "unit_figures", false);
   check_fitted(fitted);
   return fitted;
 }
@@ -178,12 +180,12 @@ std::string sets_text(const SetRecords& sets) {
 }
 
 SetRecords parse_sets(const std::string& text) {
-  const Json json = Json::parse(text);
+  const auto json = formats::parse_json<Json>(text);
   SetRecords sets;
   for (const auto& [name, set] : json.items()) {
-    sets[name] = {.size = set.at("size").get<std::int64_t>(),
-                  .fingerprint = set.at("fingerprint").get<std::string>()};
-    if (set.contains("left_out")) sets[name].left_out = names_in(set.at("left_out"));
+    sets[name] = {.size = json_field<std::int64_t>(set, "size"),
+                  .fingerprint = json_field<std::string>(set, "fingerprint")};
+    if (set.contains("left_out")) sets[name].left_out = names_in(json_at(set, "left_out"));
   }
   return sets;
 }

@@ -108,6 +108,8 @@ Reporter::Reporter(const Config& config, const std::filesystem::path& folder, bo
 
 void Reporter::go_on(const Config& config, const Course& course, const ResumePoint& point) {
   const double elapsed = entry_of(point.info.figures, kElapsedFigure).value_or(0);
+  lines_ = entry_of(point.info.texts, kMetricsText).value_or("");
+  lines_step_ = point.info.step;
   elapsed_before_ = std::chrono::duration<double>(elapsed);
   news_ = {{"resumed_after", course.first_step}};
   if (launch_restarts() > 0) news_.emplace_back("restarts", launch_restarts());
@@ -239,25 +241,21 @@ void Reporter::note_best(const RunState& state, const BestStep& best, ParameterV
 }
 
 void Reporter::add_histograms(
-    const RunState& state, std::int64_t step, const std::string& what,
+    std::int64_t step, const std::string& what,
     const std::function<void(const ZeroTrainer::Visit& visit)>& visit_all) {
   const std::int64_t every = telemetry_.tensorboard ? telemetry_.histograms : 0;
   if (every == 0 || step % every != 0) return;
   leave_out([&] {
     visit_all([&](const std::string& name, const at::Tensor& values) {
       if (!summary_) return;
-      std::string reason;
-      write_files(state.is_last(),
-                  [&] { reason = summary_->add_histogram(str(what, "/", name), values, step); });
+      const std::string reason = summary_->add_histogram(str(what, "/", name), values, step);
       if (!reason.empty()) warn(reason);
     });
   });
 }
 
 void Reporter::add_pictures(const RunState& state, const NamedPictures& pictures) {
-  write_files(state.is_last(), [&] {
-    for (const auto& [tag, picture] : pictures) summary()->add_image(tag, picture, state.steps);
-  });
+  for (const auto& [tag, picture] : pictures) summary()->add_image(tag, picture, state.steps);
 }
 
 void Reporter::print_parameters(const std::string& title, const Model& model) {
@@ -271,6 +269,12 @@ void Reporter::print_parameters(const std::string& title, const Model& model) {
     texts.push_back(name + " = " + (numbers.size() == 1 ? text : "[" + text + "]"));
   }
   print(title + join(texts));
+}
+
+void Reporter::add_to(CheckpointInfo& info) const {
+  if (!metrics_) return;
+  info.texts[kMetricsText] = lines_step_ == info.step ? lines_ : "";
+  if (summary_) info.texts[kEventFileText] = summary_->place();
 }
 
 void Reporter::warn(const std::string& text) {
@@ -373,9 +377,13 @@ void Reporter::write_metrics(const RunState& state, const Values& values) {
   Values written = line;
   written.insert(written.end(), news_.begin(), news_.end());
   news_.clear();
+  const std::string text = metrics_line(written);
+  if (std::exchange(lines_step_, state.steps) != state.steps) lines_.clear();
+  lines_ += text;
   write_files(state.is_last(), [&] {
-    metrics_->write(written);
+    metrics_->check_place();
     if (summary_) summary_->add(state.steps, line);
+    metrics_->write_line(text);
   });
 }
 

@@ -74,7 +74,7 @@ class Reporter : private NonCopyable {
   /// Histograms for TensorBoard, where `step` is to have some, of what `visit_all` visits, which
   /// all replicas call together: "gradients/0.weight" of `what`. A warning says once why values
   /// have none. As leave_out().
-  void add_histograms(const RunState& state, std::int64_t step, const std::string& what,
+  void add_histograms(std::int64_t step, const std::string& what,
                       const std::function<void(const ZeroTrainer::Visit& visit)>& visit_all);
   /// Pictures, for TensorBoard, where it is written for.
   void add_pictures(const RunState& state, const NamedPictures& pictures);
@@ -91,6 +91,9 @@ class Reporter : private NonCopyable {
   void print_parameters(const std::string& title, const Model& model);
   /// A warning, from replica 0 alone.
   void warn(const std::string& text);
+  /// Adds what the run's files have of a checkpoint's step: a run that goes on from there has just
+  /// that, whatever was written since, or could not be written.
+  void add_to(CheckpointInfo& info) const;
   /// Ends the line of progress.
   void finish_line() { progress_.finish(); }
   /// Writes and tells the result, and the best step behind these words.
@@ -132,6 +135,8 @@ class Reporter : private NonCopyable {
   std::optional<double> peak_;                // this machine's, a second
   double look_at_s_ = 1;     // when to look at the folder and the memory, in seconds of the run
   std::int64_t memory_ = 0;  // bytes that this process had then
+  std::string lines_;        // of metrics, of the step `lines_step_`, also unwritten ones
+  std::int64_t lines_step_ = -1;
   Values news_;              // what the next line of metrics says once: that the run has gone on
   std::string lost_folder_;  // what became of it where it was too late to stop for it
   std::chrono::duration<double> elapsed_before_{0};

@@ -1,10 +1,14 @@
 #include "trainers/run/run_summary.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
 #include <sstream>
+#include <string_view>
+#include <system_error>
 #include <type_traits>
 #include <variant>
 
@@ -14,11 +18,16 @@
 #include "framework/data/data.h"
 #include "framework/keys/key_table.h"
 #include "framework/keys/yaml_tree.h"
+#include "framework/telemetry/event_file.h"
 #include "trainers/run/evaluations.h"
 #include "trainers/run/resume.h"
 
+namespace fs = std::filesystem;
+
 namespace lockstep {
 namespace {
+
+const std::string kConfigTag = "config";
 
 // TensorBoard shows tags of one beginning together: a figure of all sets is one group. "" for what
 // another field says, too, and for what would be two curves a replica.
@@ -67,12 +76,21 @@ std::string shown_as_it_is(const std::string& text) {
   return shown;
 }
 
+// Whether a run has begun the event file, and no other writer: it shows its config at once.
+bool is_of_run(const fs::path& file) {
+  std::string begin(512, '\0');
+  std::error_code error;
+  if (!fs::is_regular_file(fs::symlink_status(file, error))) return false;
+  std::ifstream(file).read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  return begin.find(kConfigTag + "/text_summary") != std::string::npos;
+}
+
 }  // namespace
 
 RunSummary::RunSummary(const std::filesystem::path& folder, const Config& config,
                        std::int64_t first_step)
-    : config_(config), writer_(folder, {.purge_step = first_step + 1}) {
-  writer_.add_text("config", shown_as_it_is(to_yaml(config)), first_step + 1);
+    : config_(config), writer_(folder, {.purge_step = first_step + 1, .warns = true}) {
+  writer_.add_text(kConfigTag, shown_as_it_is(to_yaml(config)), first_step + 1);
 }
 
 void RunSummary::add(std::int64_t step,
@@ -116,6 +134,20 @@ std::string RunSummary::add_histogram(const std::string& tag, const at::Tensor& 
 
 void RunSummary::add_config_values(std::int64_t step) {
   writer_.add_hparams(hparams_of(config_), {}, step);
+}
+
+void cut_summary(const fs::path& folder, const std::string& place) {
+  const std::string name = place.substr(0, place.find(' '));
+  const auto size =
+      parse_number<std::uint64_t>(std::string_view(place).substr(place.rfind(' ') + 1));
+  std::error_code error;
+  if (!size || !fs::is_regular_file(fs::symlink_status(folder / name, error))) return;
+  if (fs::file_size(folder / name, error) > *size) fs::resize_file(folder / name, *size, error);
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string other = entry.path().filename().string();
+    const bool is_later = other.starts_with(telemetry::kEventFileBegin) && other > name;
+    if (is_later && is_of_run(entry.path())) fs::remove(entry.path(), error);
+  }
 }
 
 }  // namespace lockstep

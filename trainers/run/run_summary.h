@@ -16,8 +16,8 @@
 
 namespace lockstep {
 
-/// What TensorBoard shows of a run, in event files beside its metrics.jsonl: of replica 0. Every
-/// function throws Error where it can't write. One thread, but for what the writer itself does.
+/// What TensorBoard shows of a run, in event files beside its metrics.jsonl: of replica 0. Where
+/// they can't be written, a warning says so once. One thread, but for what the writer itself does.
 class RunSummary : private NonCopyable {
  public:
   /// Begins a file, with the config as text. What earlier files of the folder have of steps behind
@@ -25,6 +25,8 @@ class RunSummary : private NonCopyable {
   RunSummary(const std::filesystem::path& folder, const Config& config, std::int64_t first_step);
 
   [[nodiscard]] SummaryWriter& writer() noexcept { return writer_; }
+  /// Its writer's, for cut_summary().
+  [[nodiscard]] std::string place() const { return writer_.place(); }
 
   /// The numbers of a line of metrics. How far the run is, which each line says, is added of those
   /// of logged steps alone: a step may have several lines.
@@ -41,5 +43,9 @@ class RunSummary : private NonCopyable {
   SummaryWriter writer_;
   std::set<std::string> told_;
 };
+
+/// Cuts what runs have added to a folder since SummaryWriter::place(), for a run that goes on from
+/// there: the rest of that file, and their files that began later. Does nothing without that file.
+void cut_summary(const std::filesystem::path& folder, const std::string& place);
 
 }  // namespace lockstep

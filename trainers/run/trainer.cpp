@@ -182,7 +182,11 @@ class Trainer::Run {
       RunResult job = result_of_job(config_, resume_, options_.where);
       job.steps = state_.steps;
       job.replica_hosts = replica_hosts_;
-      note_start(options_.output, job);
+      try {
+        note_start(options_.output, job);
+      } catch (const Error& error) {
+        reporter_.warn(str("the run's start is not among its events: ", error.what()));
+      }
     }
     reporter_.begin();
     if (config_.telemetry.operators) operators_.emplace();
@@ -235,7 +239,7 @@ class Trainer::Run {
     const bool is_due = state_.is_each(config_.trainer.eval_every);
     if (is_due || (state_.is_last() && !stops_here())) evaluations_.owe_both();
     is_logged ? log() : reporter_.note(state_);
-    reporter_.add_histograms(state_, state_.steps, "parameters",
+    reporter_.add_histograms(state_.steps, "parameters",
                              [&](const auto& visit) { zero_->visit_parameters(visit); });
     if (cores_) hint(cores_->text());
     bool is_stopped = false;
@@ -284,7 +288,7 @@ class Trainer::Run {
       state_.loss = state_.loss.add(local.told);
     }
     state_.lr = rate_(state_.steps);
-    reporter_.add_histograms(state_, state_.steps + 1, "gradients",
+    reporter_.add_histograms(state_.steps + 1, "gradients",
                              [&](const auto& visit) { zero_->visit_gradients(visit); });
     update();
     state_.take_loss(zero_->told_numbers());
@@ -359,9 +363,11 @@ class Trainer::Run {
     require<Error>(std::isfinite(value) || config_.zero.non_finite == NonFinite::skip,
                    "the loss is ", value, " at step ", state_.steps,
                    "; training has diverged: try a smaller optimizer.lr or a trainer.clip_norm");
-    reporter_.log(state_);
-    // A line that is only there because the run ends or stops is none for a run that goes on.
+    const RunState logged = state_;
+    // A line that is only there because the run ends or stops is none for a run that goes on. One
+    // that can't be written is the checkpoint's.
     if (state_.is_each(config_.trainer.log_every)) state_.losses = {};
+    reporter_.log(logged);
   }
 
   // Evaluates and saves after the last step that was done. Returns whether the run is to stop.
@@ -480,6 +486,7 @@ class Trainer::Run {
       info.counts[kLossStepsCount] = state_.losses.steps;
     }
     evaluations_.add_to(info);
+    reporter_.add_to(info);
     return info;
   }
 
@@ -543,10 +550,12 @@ class Trainer::Run {
                                 best->checkpoint.empty() ? "" : options_.output / best->checkpoint);
     }
     if (best->test.empty()) return best;
-    if (!is_known || state_.steps > course_.first_step) {
-      reporter_.note_best(state_, *best, evaluated_values(config_));
+    // A kill may have come before its line, which a checkpoint of today would have.
+    if (is_known && state_.steps == course_.first_step) {
+      const auto lines = entry_of(resume_->info.texts, kMetricsText);
+      if (!lines || lines->find("\"best_step\"") != std::string::npos) return best;
     }
-    if (is_known) return best;
+    reporter_.note_best(state_, *best, evaluated_values(config_));
     checkpoints_.note_evaluation(std::nullopt);
     (void)evaluations_.note(kTestBest, best->test, best->step);
     checkpoints_.save_last(state_);
