@@ -94,7 +94,7 @@ Descriptor tell_workers_of_left_out(const DataSets& data) {
 LeftOut left_out_as_told() {
   const char* const path = std::getenv(kLeftOutVariable);
   if (path == nullptr) return {};
-  std::ostringstream text;
+  TextStream text;
   text << std::ifstream(path).rdbuf();
   require(!text.str().empty(), "what is left out of the data can't be read from ", path);
   return decode<LeftOut>(text.str(), "what is left out of the data");

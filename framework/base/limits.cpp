@@ -1,7 +1,6 @@
 #include "framework/base/limits.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <system_error>
 
@@ -11,6 +10,7 @@
 
 #include "framework/base/control_groups.h"
 #include "framework/base/memory.h"
+#include "framework/base/number_text.h"
 
 namespace lockstep {
 namespace {
@@ -27,7 +27,7 @@ std::size_t threads_of_user() {
   std::error_code error;
   for (fs::directory_iterator entry("/proc", error); !error && entry != fs::directory_iterator();
        entry.increment(error)) {
-    const bool is_process = std::isdigit(entry->path().filename().native().front()) != 0;
+    const bool is_process = parse_number<pid_t>(entry->path().filename().native()).has_value();
     const fs::path status = entry->path() / "status";
     if (!is_process || field_of(status, "Uid:").value_or(0) != ::getuid()) continue;
     threads += field_of(status, "Threads:").value_or(0);
@@ -85,6 +85,7 @@ std::string file_limit_text() {
 }
 
 std::string text_of_errno(int number) {
+  const ClassicLocale classic;
   const std::string text = std::strerror(number);
   if (number == EFBIG) return text + file_limit_text();
   const auto files = number == EMFILE ? limit_of(RLIMIT_NOFILE) : std::nullopt;

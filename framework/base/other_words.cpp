@@ -1,7 +1,10 @@
 #include "framework/base/other_words.h"
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
+
+#include "framework/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -56,11 +59,8 @@ constexpr std::pair<const char*, const char*> kOtherWords[] = {
 }  // namespace
 
 std::string folded(std::string_view word) {
-  std::string result(word);
-  for (char& letter : result) {
-    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
-    if (letter == '-') letter = '_';
-  }
+  std::string result = lower(word);
+  std::ranges::replace(result, '-', '_');
   return result;
 }
 

@@ -34,6 +34,11 @@ bool is_part(const std::string& words, const std::string& name) {
 
 }  // namespace
 
+ClassicLocale::ClassicLocale() noexcept {
+  static const locale_t classic = ::newlocale(LC_ALL_MASK, "C", nullptr);  // never freed
+  before_ = ::uselocale(classic);
+}
+
 std::string listed(const std::vector<std::string>& names, std::size_t most) {
   if (names.size() <= most) return join(names);
   return str(join(std::span(names).first(most)), " and ", names.size() - most, " more");
@@ -92,6 +97,14 @@ std::string printable(std::string_view text, std::string_view kept) {
   return shown;
 }
 
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& letter : result) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  return result;
+}
+
 std::string_view beginning(std::string_view text, std::size_t most) noexcept {
   if (text.size() <= most) return text;
   while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0U) == 0x80) --most;
@@ -142,6 +155,7 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 }
 
 bool matches_pattern(const std::string& pattern, const std::string& name) {
+  const ClassicLocale classic;
   return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 

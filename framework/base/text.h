@@ -6,21 +6,43 @@
 #include <cstdio>
 #include <functional>
 #include <iterator>
+#include <locale>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
+#include <locale.h>
+
 #include "framework/base/errors.h"
+#include "framework/base/non_copyable.h"
 
 namespace lockstep {
+
+/// A text that operator<< writes. A program may have a locale that groups digits: texts don't.
+struct TextStream : std::ostringstream {
+  TextStream() {
+    imbue(std::locale::classic());
+    exceptions(std::ios::badbit);  // without memory a text would be cut in silence
+  }
+};
+
+/// While this lives, printf(), scanf(), strerror() and fnmatch() of this thread ignore the locale
+/// of the program.
+class ClassicLocale : private NonCopyable {
+ public:
+  ClassicLocale() noexcept;
+  ~ClassicLocale() { ::uselocale(before_); }
+
+ private:
+  locale_t before_;
+};
 
 /// The arguments, each as operator<< prints it, as one string. For messages.
 template <typename... Parts>
 [[nodiscard]] std::string str(const Parts&... parts) {
-  std::ostringstream out;
-  out.exceptions(std::ios::badbit);  // without memory a text would be cut in silence
+  TextStream out;
   (out << ... << parts);
   return out.str();
 }
@@ -42,6 +64,7 @@ void require_at_least(std::type_identity_t<Number> least, std::string_view what,
 /// The values as printf() shows them by `pattern`, which is short.
 template <typename... Values>
 [[nodiscard]] std::string formatted(const char* pattern, Values... values) {
+  const ClassicLocale classic;
   std::array<char, 128> text{};
   std::snprintf(text.data(), text.size(), pattern, values...);
   return text.data();
@@ -50,7 +73,7 @@ template <typename... Values>
 /// `values` separated by `separator`, for example "1, 2, 3".
 template <typename Range>
 [[nodiscard]] std::string join(const Range& values, std::string_view separator = ", ") {
-  std::ostringstream out;
+  TextStream out;
   std::string_view before;
   for (const auto& value : values) {
     out << before << value;
@@ -84,6 +107,9 @@ template <typename Range, typename F>
 /// For a terminal, which control characters would command: a text with "\\x1b" in place of each of
 /// their bytes (C0, DEL and C1, also where C1 is no UTF-8), but for those that are `kept`.
 [[nodiscard]] std::string printable(std::string_view text, std::string_view kept = "\n\t");
+
+/// `text` with the letters of ASCII in lower case.
+[[nodiscard]] std::string lower(std::string_view text);
 
 /// `text`, or its first `most` bytes, or a few less so that no UTF-8 letter is cut.
 [[nodiscard]] std::string_view beginning(std::string_view text, std::size_t most) noexcept;

@@ -47,6 +47,7 @@ LinkSpeed LinkSpeed::parse(std::string_view text) {
   char unit = 0;
   int end = 0;
   const std::string whole(text);
+  const ClassicLocale classic;
   const int count =
       std::sscanf(whole.c_str(), "%lf ms, %lf %cB/s%n", &milliseconds, &megabytes, &unit, &end);
   if (unit == 'G') megabytes *= 1e3;

@@ -1,7 +1,6 @@
 #include "framework/data/csv_columns.h"
 
 #include <algorithm>
-#include <cctype>
 #include <limits>
 #include <map>
 #include <optional>
@@ -32,11 +31,7 @@ constexpr std::size_t kMostSeen = 1000;  // of a column's cells, to tell texts f
 void warn_of_case(const TableCells& cells, const std::string& column, const Names& categories) {
   std::map<std::string, std::string> known;
   for (const std::string& category : categories) {
-    std::string small = category;
-    std::ranges::transform(small, small.begin(), [](unsigned char byte) {
-      return static_cast<char>(byte < 0x80 ? std::tolower(byte) : byte);
-    });
-    const auto [found, is_new] = known.emplace(small, category);
+    const auto [found, is_new] = known.emplace(lower(category), category);
     if (is_new) continue;
     return log_warning(str("csv: column '", cut(column), "' of '", cells.path(),
                            "' has categories that differ by the case of letters alone: '",

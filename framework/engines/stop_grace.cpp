@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <fstream>
 
-#include <strings.h>
-
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
 
@@ -30,7 +28,7 @@ double kill_wait_in(const std::filesystem::path& slurm_conf) {
     std::erase_if(line, [](char letter) { return letter == ' ' || letter == '\t'; });
     const std::size_t equals = line.find('=');
     if (equals == std::string::npos) continue;
-    if (::strcasecmp(line.substr(0, equals).c_str(), "KillWait") != 0) continue;
+    if (lower(line.substr(0, equals)) != "killwait") continue;
     if (const auto seconds = parse_number<double>(line.substr(equals + 1))) return *seconds;
   }
   return 30;

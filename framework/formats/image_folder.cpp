@@ -17,13 +17,10 @@ namespace fs = std::filesystem;
 namespace lockstep::formats {
 namespace {
 
-bool names_picture(std::string name) {
+bool names_picture(const std::string& name) {
   constexpr std::array<std::string_view, 3> kEndings{".png", ".jpg", ".jpeg"};
-  for (char& letter : name) {
-    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
-  }
-  return std::ranges::any_of(kEndings,
-                             [&](std::string_view ending) { return name.ends_with(ending); });
+  return std::ranges::any_of(
+      kEndings, [&](std::string_view ending) { return lower(name).ends_with(ending); });
 }
 
 }  // namespace

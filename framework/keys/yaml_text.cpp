@@ -41,13 +41,10 @@ std::string yaml_text(const std::string& value) {
                                             "on",   "off",  "y",     "n"};
   constexpr const char* kSafe =
       "/.-_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-  std::string lower = value;
-  for (char& letter : lower) {
-    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
-  }
+  const std::string word = lower(value);
   const bool is_path = value.find('/') != std::string::npos && value[0] != '-';
-  const bool is_word = !lower.empty() && (lower[0] == '_' || (lower[0] >= 'a' && lower[0] <= 'z'));
-  const bool plain = (is_path || is_word) && kWords.count(lower) == 0 &&
+  const bool is_word = !word.empty() && (word[0] == '_' || (word[0] >= 'a' && word[0] <= 'z'));
+  const bool plain = (is_path || is_word) && kWords.count(word) == 0 &&
                      value.find_first_not_of(kSafe) == std::string::npos;
   return plain ? value : str('"', escaped(value, "\"\\"), '"');
 }

@@ -22,7 +22,8 @@ std::string text_of(const std::exception& error) {
   }
   const auto* const system = dynamic_cast<const std::system_error*>(&error);
   if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
-    return str("a thread can't be started: ", system->code().message(), thread_limit_text());
+    return str("a thread can't be started: ", text_of_errno(system->code().value()),
+               thread_limit_text());
   }
   const std::string text = message_text(error);
   // "[enforce fail at alloc_cpu.cpp:66] . DefaultCPUAllocator: can't allocate memory: you tried to

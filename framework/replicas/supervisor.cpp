@@ -516,6 +516,7 @@ class Supervisor {
       end.text = str(lost, "ended", before, "; the program has taken its exit status elsewhere");
     } else if (WIFSIGNALED(*root.wait_status)) {
       const int signal = WTERMSIG(*root.wait_status);
+      const ClassicLocale classic;
       end.text = str(lost, "killed by signal ", signal, " (", ::strsignal(signal), ")");
     } else {
       end.text = str(lost, "exited with status ", WEXITSTATUS(*root.wait_status), before);

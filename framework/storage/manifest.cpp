@@ -5,7 +5,6 @@
 #include <iterator>
 #include <set>
 #include <span>
-#include <sstream>
 
 #include <nlohmann/json.hpp>
 
@@ -181,7 +180,7 @@ std::string line_of(const ManifestFile& file) {
 }
 
 std::string line_of(const ManifestTensor& tensor) {
-  std::ostringstream line;
+  TextStream line;
   line << R"({"name": )" << json_of_name(tensor.name) << R"(, "dtype": ")" << tensor.dtype
        << R"(", "shape": [)" << join(tensor.shape) << R"(], "pieces": [)";
   const char* before = "[";

@@ -5,12 +5,14 @@
 #include <ctime>
 #include <map>
 #include <sstream>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
+#include "framework/base/number_text.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
@@ -29,8 +31,8 @@ using Replica = FailureRecord::Replica;
 using watch::SpanKind;
 
 constexpr const char* kFirst = "failure.json";
-constexpr const char* kOthers = "failure.host-";
-constexpr const char* kExtension = ".json";
+constexpr std::string_view kOthers = "failure.host-";
+constexpr std::string_view kExtension = ".json";
 // Lines of text for a verdict, and for replicas that have not all done the same.
 constexpr std::size_t kVerdictLines = 3;
 constexpr std::size_t kReplicaLines = 6;
@@ -237,9 +239,9 @@ std::vector<fs::path> failure_files(const fs::path& folder) {
     const std::string name = entry.path().filename().string();
     if (name == kFirst) files.emplace(0, entry.path());
     if (!name.starts_with(kOthers) || !name.ends_with(kExtension)) continue;
-    std::istringstream number(name.substr(std::string(kOthers).size()));
-    std::int64_t host = 0;
-    if (number >> host) files.emplace(host, entry.path());
+    const std::size_t digits = name.size() - kOthers.size() - kExtension.size();
+    const auto host = parse_number<std::int64_t>(name.substr(kOthers.size(), digits));
+    if (host) files.emplace(*host, entry.path());
   }
   return mapped(files, [](const auto& file) { return file.second; });
 }

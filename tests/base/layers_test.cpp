@@ -144,6 +144,44 @@ TEST_CASE("namespace lockstep holds what lockstep.h shows, and each room has one
   CHECK(internal > 40);
 }
 
+// A program's std::locale::global() and setlocale() change what these write and read.
+TEST_CASE("texts and numbers come from what no locale changes") {
+  const std::regex by_locale(
+      "std::o?stringstream|std::sto(f|d|ld)\\(|strto(f|d|ld)\\(|atof\\(|[^a-z_]v?s?n?printf\\(|"
+      "scanf\\(|std::regex|std::(put|get)_(time|money)|setlocale|std::locale|strn?casecmp|strcoll|"
+      "strerror|strsignal|[^:]::gai_strerror|fnmatch\\(|(^|[^a-z_])(to(lower|upper)|"
+      "is(alnum|alpha|blank|digit|graph|print|punct|space|lower|upper|xdigit))\\(");
+  // A function is free of it where it holds a ClassicLocale, and where it writes integers and
+  // texts.
+  const std::map<std::string, std::string> excused{
+      {"framework/base/text.h", "TextStream, ClassicLocale and formatted()"},
+      {"framework/base/text.cpp", "a ClassicLocale"},
+      {"framework/base/limits.cpp", "a ClassicLocale"},
+      {"framework/comm/link_speed.cpp", "a ClassicLocale"},
+      {"framework/comm/network/host_and_port.cpp", "a ClassicLocale"},
+      {"framework/replicas/supervisor.cpp", "a ClassicLocale"},
+      {"framework/replicas/before_libraries.cpp", "before main()"},
+      {"framework/formats/jpeg_decoder.cpp", "an integer"},
+      {"framework/formats/png_decoder.cpp", "texts"}};
+  std::map<std::string, std::string> found;
+  const fs::path root(LOCKSTEP_SOURCE_DIR);
+  for (const char* tree : {"framework", "models", "trainers"}) {
+    for (const auto& file : fs::recursive_directory_iterator(root / tree)) {
+      const std::string name = file.path().lexically_relative(root);
+      if (file.path().extension() != ".h" && file.path().extension() != ".cpp") continue;
+      if (name.starts_with("trainers/bench/")) continue;  // a program, whose locale is its own
+      for (const std::string& line : lines_of(file)) {
+        const std::string code = line.substr(0, line.find("//"));
+        if (!std::regex_search(code, by_locale)) continue;
+        INFO(name << ": " << line);
+        CHECK(excused.contains(name));
+        found[name] = line;
+      }
+    }
+  }
+  CHECK(found.size() == excused.size());
+}
+
 // Two types of one name in one binary break the one-definition rule, and no tool of the build says
 // so.
 TEST_CASE("a name stands for one type in a namespace") {

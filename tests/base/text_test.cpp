@@ -10,6 +10,17 @@ TEST_CASE("str and join put values into messages") {
   CHECK(join(std::vector<std::string>{}) == "");
 }
 
+TEST_CASE("numbers in texts have no separators, and a decimal point") {
+  CHECK(str("step ", 1234567, " of ", 12345678901234, ", loss ", 1234.5) ==
+        "step 1234567 of 12345678901234, loss 1234.5");
+  CHECK(join(std::vector<double>{0.5, 2048}) == "0.5, 2048");
+  CHECK(formatted("%.1f s, %.3g", 1234.56, 0.25) == "1234.6 s, 0.25");
+}
+
+TEST_CASE("letters of ASCII alone are made small") {
+  CHECK(lower("IMG_7.PNG Größe") == "img_7.png größe");
+}
+
 TEST_CASE("nearest finds what was meant and leaves strangers alone") {
   const std::vector<std::string> keys{"lr", "momentum", "nesterov", "weight_decay", "betas"};
   CHECK(nearest("momentun", keys) == "momentum");

@@ -117,6 +117,8 @@ TEST_CASE("a document hands out its values and the defaults of keys left out") {
   CHECK(values.pair == std::array<double, 2>{0, 0.5});
   CHECK(values.list == std::vector<std::int64_t>{1, 22});
 
+  CHECK(read("%YAML 1.2\n---\npaint: {number: 2.5}").number == 2.5);
+
   const Values defaults = read("paint: {}");
   CHECK(defaults.color == "red");
   CHECK(defaults.number == 0.5);

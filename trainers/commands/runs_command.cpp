@@ -40,7 +40,7 @@ void add_runs(const fs::path& folder, std::vector<report::ListedRun>& runs) {
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (holds_run(entry.path())) runs.push_back(report::listed_run(entry.path()));
   }
-  require(!error, "the folder ", folder.string(), " can't be read: ", error.message());
+  require(!error, "the folder ", folder.string(), " can't be read: ", text_of_errno(error.value()));
 }
 
 // The runs in the folders, the one that has written last first.

@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <cctype>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,9 +19,11 @@ namespace keys {
 namespace {
 
 bool is_identifier(const std::string& text) {
-  const auto is_part = [](unsigned char c) { return c < 128 && (std::isalnum(c) || c == '_'); };
-  return !text.empty() && text.size() <= 100 && std::all_of(text.begin(), text.end(), is_part) &&
-         !std::isdigit(static_cast<unsigned char>(text[0]));
+  constexpr std::string_view kParts = "0123456789_abcdefghijklmnopqrstuvwxyz";
+  constexpr std::size_t kDigits = 10;
+  return !text.empty() && text.size() <= 100 &&
+         lower(text).find_first_not_of(kParts) == std::string::npos &&
+         kParts.find(lower(text)[0]) >= kDigits;
 }
 
 const Rule<std::string> kIdentifier{"1 to 100 letters, digits and _, and begin with no digit",

@@ -79,7 +79,7 @@ class Connector {
     std::unique_ptr<Link> link;
     const auto [addresses, unknown] = addresses_of(to, 0);
     unknown_ = unknown;
-    if (unknown != 0) missing_ = str(to.host, ": ", ::gai_strerror(unknown));
+    if (unknown != 0) missing_ = str(to.host, ": ", text_of_lookup(unknown));
     for (const addrinfo* each = addresses.get(); each != nullptr && !link; each = each->ai_next) {
       Descriptor socket(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
       // An address that is silent leaves time for the others.

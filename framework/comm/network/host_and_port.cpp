@@ -45,6 +45,11 @@ std::pair<Addresses, int> addresses_of(const HostAndPort& at, int flags) {
   return {Addresses(first), error};
 }
 
+std::string text_of_lookup(int error) {
+  const ClassicLocale classic;
+  return ::gai_strerror(error);
+}
+
 std::string address_text(const sockaddr& address, socklen_t length, bool with_port) {
   std::array<char, NI_MAXHOST> host{};
   std::array<char, NI_MAXSERV> port{};

@@ -30,6 +30,8 @@ struct FreeAddresses {
 using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 /// The addresses of a host, looked up with getaddrinfo()'s `flags`, and its error or 0.
 [[nodiscard]] std::pair<Addresses, int> addresses_of(const HostAndPort& at, int flags);
+/// That error, which is not 0, in words.
+[[nodiscard]] std::string text_of_lookup(int error);
 
 /// An address in numbers, as "10.0.0.1" or "10.0.0.1:29500".
 [[nodiscard]] std::string address_text(const sockaddr& address, socklen_t length, bool with_port);

@@ -76,7 +76,7 @@ Listener::Listener(const HostAndPort& at, const Secret& secret, const JobId& job
 void Listener::listen(const HostAndPort& at) {
   const std::string failed = str("cannot listen on ", at.text(), ": ");
   const auto [addresses, unknown] = addresses_of(at, AI_PASSIVE);
-  require<NameUnknown>(unknown == 0, failed, ::gai_strerror(unknown));
+  require<NameUnknown>(unknown == 0, failed, text_of_lookup(unknown));
   const bool by_name = is_looked_up(at.host);
   int error = EADDRNOTAVAIL;
   std::vector<std::string> tried;

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <span>
 #include <utility>
 
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+
+#include "framework/base/limits.h"
 
 namespace lockstep::comm {
 namespace {
@@ -210,7 +211,7 @@ void TcpConnection::send_some() {
     const ssize_t count = ::sendmsg(socket_.get(), &out, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count < 0) {
       if (errno == EINTR) continue;
-      if (is_gone(errno)) return lose(std::strerror(errno));
+      if (is_gone(errno)) return lose(text_of_errno(errno));
       waits_to_send_ = true;
       return;
     }
@@ -235,7 +236,7 @@ void TcpConnection::receive_some() {
     const ssize_t count = ::recvmsg(socket_.get(), &in, MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && !is_gone(errno)) return;
-    if (count <= 0) return lose(count == 0 ? "it has closed it" : std::strerror(errno));
+    if (count <= 0) return lose(count == 0 ? "it has closed it" : text_of_errno(errno));
     const auto came = static_cast<std::size_t>(count);
     received += came;
     const std::size_t placed = std::min(came, direct.size());
