@@ -62,9 +62,10 @@ namespace {
 constexpr const char* kOutputVariable = "LOCKSTEP_RUN_OUTPUT";
 constexpr const char* kCheckpointVariable = "LOCKSTEP_RUN_CHECKPOINT";
 constexpr const char* kSetsVariable = "LOCKSTEP_RUN_SETS";  // what its sets are: sets_text()
-// Where to read the record of what is left out of them, if something is: it may be longer than a
-// variable can be.
+// Where to read what may be longer than a variable can be: the record of what is left out of them,
+// if something is, and the config, which the launcher may have had from a pipe.
 constexpr const char* kLeftOutVariable = "LOCKSTEP_RUN_LEFT_OUT";
+constexpr const char* kConfigVariable = "LOCKSTEP_RUN_CONFIG";
 
 // Tells workers that are this program started again where the run is.
 void tell_workers(const RunOptions& options) {
@@ -75,20 +76,25 @@ void tell_workers(const RunOptions& options) {
   ::setenv(kSetsVariable, sets_text(sets).c_str(), 1);
 }
 
-// All have the launcher's sets: none looks for damaged files itself. Workers read what is left out
-// while the result is there: a file in memory, which they find at this process.
+// Workers can read the text while the result is there: a file in memory, which they find at this
+// process.
+Descriptor tell_workers_in_file(const char* variable, const std::string& text) {
+  Descriptor file(::memfd_create("lockstep-run", MFD_CLOEXEC));
+  const std::string path = str("/proc/", ::getpid(), "/fd/", file.get());
+  if (!file.open() || !(std::ofstream(path) << text << std::flush)) {
+    throw CommError(str("workers can't be told what to do: ", text_of_errno(errno)));
+  }
+  ::setenv(variable, path.c_str(), 1);
+  return file;
+}
+
+// All have the launcher's sets: none looks for damaged files itself.
 Descriptor tell_workers_of_left_out(const DataSets& data) {
   ::unsetenv(kLeftOutVariable);
   const LeftOut left_out = left_out_of(data);
   if (std::ranges::all_of(left_out, [](const auto& set) { return set.second.empty(); }))
     return Descriptor();
-  Descriptor file(::memfd_create("lockstep-left-out", MFD_CLOEXEC));
-  const std::string path = str("/proc/", ::getpid(), "/fd/", file.get());
-  if (!file.open() || !(std::ofstream(path) << encode(left_out) << std::flush)) {
-    throw CommError(str("workers can't be told of damaged files: ", text_of_errno(errno)));
-  }
-  ::setenv(kLeftOutVariable, path.c_str(), 1);
-  return file;
+  return tell_workers_in_file(kLeftOutVariable, encode(left_out));
 }
 
 LeftOut left_out_as_told() {
@@ -226,8 +232,9 @@ bool is_resolved(const std::string& config) {
 void claim_output(const Flags& flags, const Config& config, Place& place) {
   RunOptions& options = place.options;
   if (options.output.empty()) {
-    options.output =
-        new_run_folder(flags.config.empty() ? config.model.name : flags.config.stem().string());
+    const bool is_piped = flags.config == "-" || flags.config.string().starts_with("/dev/");
+    options.output = new_run_folder(
+        flags.config.empty() || is_piped ? config.model.name : flags.config.stem().string());
   }
   const std::string text = written(config, options.resume ? &*options.resume : nullptr);
   if (place.lock) {
@@ -240,7 +247,14 @@ void claim_output(const Flags& flags, const Config& config, Place& place) {
 
 int run_training(const Flags& flags, const Callbacks& callbacks) {
   std::optional<Config> given;
-  if (!flags.config.empty()) given = load_config(flags.config, flags.overrides);
+  Descriptor told;
+  if (!flags.config.empty() && is_relaunched()) {
+    given = load_config(std::getenv(kConfigVariable), flags.overrides);
+  } else if (!flags.config.empty()) {
+    const std::string text = read_config(flags.config);
+    given = parse_config(text, config_name(flags.config), flags.overrides);
+    told = tell_workers_in_file(kConfigVariable, text);
+  }
   if (given && flags.print_config) return print(to_yaml(*given));
   Place place = find_place(flags);
   RunOptions& options = place.options;

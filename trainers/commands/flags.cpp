@@ -31,7 +31,7 @@ constexpr std::size_t kMostOverrides = 1000;
 constexpr const char* kSetHelp = "Sets a key of the config, again and again; wins over the file";
 
 Flag config_flag(std::filesystem::path& config) {
-  return {"--config", "FILE", "The config, in YAML", sets(config),
+  return {"--config", "FILE", "The config, in YAML; - is stdin", sets(config),
           [](const std::string& word, const std::string& /*next*/) {
             return looks_like_config(word) ? "--config " + word : "";
           }};

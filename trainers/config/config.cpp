@@ -1,18 +1,23 @@
 #include "trainers/config/config.h"
 
+#include <array>
+#include <cerrno>
+#include <chrono>
 #include <cstddef>
-#include <cstdint>
-#include <span>
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/limits.h"
+#include "framework/base/logging.h"
 #include "framework/base/open_file.h"
 #include "framework/base/other_words.h"
+#include "framework/base/poll_set.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
-#include "framework/storage/file.h"
 
 namespace lockstep {
 namespace {
@@ -20,23 +25,55 @@ namespace {
 constexpr std::size_t kLongestKiB = 256;
 constexpr std::size_t kLongestConfig = kLongestKiB << 10;
 
-std::string read_text(const std::filesystem::path& file) {
-  const auto fail = [&](const std::string& reason) {
-    throw DataError(str("cannot read the config ", file.string(), ": ", reason));
-  };
-  OpenedFile opened = open_file(file, O_RDONLY);
-  if (!opened.descriptor.open()) fail(opened.reason);
-  const File in(std::move(opened.descriptor), file, ErrorKind::data);
-  const std::uint64_t size = in.size();
-  if (size > kLongestConfig) {
-    fail(str("it is longer than ", kLongestKiB, " KiB, more than any config"));
+// Opens stdin, a FIFO, such as a shell's <(command), whose writer may be yet to come, or a file.
+OpenedFile open_config(const std::filesystem::path& file) {
+  const bool is_stdin = file == "-" || file == "/dev/stdin";
+  struct stat status {};
+  const bool is_fifo = ::stat(file.c_str(), &status) == 0 && S_ISFIFO(status.st_mode);
+  if (!is_stdin && !is_fifo) return open_file(file, O_RDONLY);
+  Descriptor opened(is_stdin ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                             : ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+  if (!opened.open() || ::fstat(opened.get(), &status) != 0) {
+    return {.error = errno, .reason = text_of_errno(errno)};
   }
-  std::string text(size, '\0');
-  in.read(0, std::as_writable_bytes(std::span(text)));
-  return text;
+  const mode_t kind = status.st_mode;
+  const bool can_end =
+      S_ISREG(kind) || S_ISFIFO(kind) || S_ISSOCK(kind) || ::isatty(opened.get()) == 1;
+  if (!can_end) return {.reason = str("it is ", kind_of_file(kind), ", not a file")};
+  return {.descriptor = std::move(opened)};
 }
 
 }  // namespace
+
+std::string config_name(const std::filesystem::path& file) {
+  return file == "-" ? "<stdin>" : file.string();
+}
+
+std::string read_config(const std::filesystem::path& file) {
+  const auto fail = [&](const std::string& reason) {
+    throw DataError(str("cannot read the config ", config_name(file), ": ", reason));
+  };
+  const OpenedFile opened = open_config(file);
+  const pollfd input{opened.descriptor.get(), POLLIN, 0};
+  if (!opened.descriptor.open()) fail(opened.reason);
+  const bool is_typed = ::isatty(input.fd) == 1;
+  if (is_typed || !wait_for(input, std::chrono::seconds(1))) {
+    log_info(
+        str("waiting for the config from ", config_name(file), is_typed ? "; Ctrl-D ends it" : ""));
+  }
+  std::string text;
+  std::array<char, 1 << 16> part{};
+  for (ssize_t count = -1; count != 0;) {
+    (void)wait_for(input, std::chrono::milliseconds::max());
+    count = ::read(input.fd, part.data(), part.size());
+    if (count < 0 && errno != EINTR && errno != EAGAIN) fail(text_of_errno(errno));
+    if (count > 0) text.append(part.data(), static_cast<std::size_t>(count));
+    if (text.size() > kLongestConfig) {
+      fail(str("it is longer than ", kLongestKiB, " KiB, more than any config"));
+    }
+  }
+  return text;
+}
 
 bool operator==(const Config& a, const Config& b) {
   return values_of(a) == values_of(b);
@@ -59,7 +96,7 @@ std::vector<std::string> keep_defaults_of(const Config& recorded, Config& config
 
 Config load_config(const std::filesystem::path& file,
                    const std::vector<keys::Override>& overrides) {
-  return parse_config(read_text(file), file.string(), overrides);
+  return parse_config(read_config(file), config_name(file), overrides);
 }
 
 std::map<std::string, std::string> values_of(Config config) {

@@ -45,8 +45,15 @@ struct Config {
 /// models, data sets and other choices bring keys of their own.
 [[nodiscard]] std::vector<keys::Section> config_table(Config& config);
 
-/// Reads the config in `file`; `overrides` win over it. DataError if the file cannot be read or is
-/// longer than 256 KiB. ValueError with all that is wrong in it, as read_keys() throws it.
+/// The text of the config in `file`, which may be a FIFO or "-", stdin. DataError if it cannot be
+/// read or is longer than 256 KiB.
+[[nodiscard]] std::string read_config(const std::filesystem::path& file);
+
+/// The file's name in messages.
+[[nodiscard]] std::string config_name(const std::filesystem::path& file);
+
+/// Reads the config in `file` by these two; `overrides` win over it. ValueError with all that is
+/// wrong in it, as read_keys() throws it.
 [[nodiscard]] Config load_config(const std::filesystem::path& file,
                                  const std::vector<keys::Override>& overrides = {});
 
