@@ -398,6 +398,7 @@ int train_main(int argc, const char* const* argv, const Callbacks& callbacks) {
   // crash.
   static const auto& ends_the_program = *new replicas::StopHandler(replicas::stop_at_once);
   (void)ends_the_program;
+  replicas::unblock_stops();
   if (ends_on_errors && std::get_terminate() == end_on_error) std::set_terminate(terminate_before);
   prepare_process();
   try {

@@ -179,6 +179,13 @@ void stop_at_once(int signal) {
   ::_exit(status_of_stop(signal));
 }
 
+void unblock_stops() noexcept {
+  sigset_t stops;
+  ::sigemptyset(&stops);
+  for (const int signal : kStopSignals) ::sigaddset(&stops, signal);
+  ::pthread_sigmask(SIG_UNBLOCK, &stops, nullptr);
+}
+
 void be_warned_of_cpu_limit(std::int64_t threads) noexcept {
   constexpr rlim_t kSeconds = 30;  // all threads' time counts
   rlimit limit{};

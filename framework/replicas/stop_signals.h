@@ -98,6 +98,10 @@ void leave_progress_line();
 /// SIGXCPU never is: its limit is each process' own.
 void leave_stops_to_launcher(bool asks);
 
+/// Lets signals that stop a job come to this thread. For the beginning of a program: a parent that
+/// blocks them in its own threads, as the JVM does, hands that down to what it starts.
+void unblock_stops() noexcept;
+
 /// Where a process' processor time ends with SIGKILL and no SIGXCPU comes before, as `ulimit -t`
 /// has it: lets SIGXCPU come before, so that replicas can save. With so many `threads` at work it
 /// is 30 s earlier, or a tenth of the time if that is less.

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <regex>
 #include <string>
@@ -14,6 +15,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/replicas/pmap.h"
+#include "framework/training/autocast.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
 #include "tests/support/captured_stderr.h"
@@ -123,6 +125,35 @@ TEST_CASE("a job of another number of replicas than the config's is refused") {
   CHECK_THROWS_WITH(pmap([&] { Trainer(config, data, {.output = folder.path() / "run"}).run(); },
                          {.axis_name = "data", .axis_size = 2})(),
                     ContainsSubstring("Trainer: the config says 1 replica, and 2 run"));
+}
+
+TEST_CASE(
+    "steps and evaluations compute in the config's precision, whatever a callback leaves on") {
+  const Config config = parse_config(
+      "model: {name: mlp, hidden: [16]}\ndata: {name: pmean_example, batch_size: 4}\n"
+      "trainer: {steps: 6, eval_every: 2}\n",
+      "test");
+  const auto samples = made_set(thirteen_samples());
+  const DataSets data{.train = samples, .test = samples};
+  const auto lines_of = [&](bool leaves_on) {
+    const TemporaryFolder folder;
+    std::unique_ptr<AutocastScope> left_on;
+    RunOptions options{.output = folder.path() / "run"};
+    options.callbacks.after_step = [&](Trainer& /*trainer*/, const StepEnd& step) {
+      if (step.step == 1 && leaves_on) left_on = std::make_unique<AutocastScope>(at::kBFloat16);
+      if (step.step == 6) left_on.reset();
+    };
+    train_in_map(config, data, options);
+    std::vector<nlohmann::json> lines{
+        read_json(options.output / "result.json")["parameters_sha256"]};
+    for (const auto& line : read_json_lines(options.output / "metrics.jsonl")) {
+      if (line.contains("test_loss")) lines.push_back(line["test_loss"]);
+    }
+    return lines;
+  };
+  const auto expected = lines_of(false);
+  REQUIRE(expected.size() == 4);
+  CHECK(lines_of(true) == expected);
 }
 
 TEST_CASE("the learning rate follows the schedule, and metrics say so") {

@@ -167,6 +167,7 @@ std::vector<at::Tensor> tallied(Model& model, const Dataset& data,
                                 const AxisNames& axis_name, const std::vector<ColumnScale>& scales,
                                 const TakeBatch& take, const std::function<bool()>& ends) {
   const training::EvaluationMode evaluation(model);
+  const AutocastScope no_casts(at::kFloat);  // a callback may have left others on
   const Range own = shard(data.size(), axis_size(axis_name), axis_index(axis_name));
   std::vector<std::vector<at::Tensor>> parts(tallies.size());  // a sum is one part
   // All replicas run the model equally often: collectives or blocks inside need that. A replica

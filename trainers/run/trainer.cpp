@@ -24,6 +24,7 @@
 #include "framework/telemetry/digest.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/operator_spans.h"
+#include "framework/training/autocast.h"
 #include "framework/training/uncounted_samples.h"
 #include "framework/tree/error_place.h"
 #include "framework/watch/recorder.h"
@@ -253,6 +254,7 @@ class Trainer::Run {
 
   // One update from the next global batch.
   void train() {
+    const AutocastScope no_casts(at::kFloat);  // a callback may have left others on
     const Sampler& sampler = feed_.sampler();
     const std::int64_t global_batch = sampler.global_batch(state_.samples);
     const std::int64_t end = sampler.end_of_step(state_.samples);
