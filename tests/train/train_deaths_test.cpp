@@ -219,6 +219,21 @@ TEST_CASE("a run that was started to ignore SIGHUP, as by nohup, goes on after i
   CHECK_THAT(end.err, !ContainsSubstring("SIGHUP"));
 }
 
+TEST_CASE("a run hears the signals that its parent has blocked, as the JVM's threads do") {
+  for (const std::string launch : {"processes", "threads"}) {
+    INFO(launch);
+    sigset_t all;
+    sigset_t before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    LongRun run(launch);
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    REQUIRE(::kill(run.program().pid(), SIGTERM) == 0);
+    check_status(run.program().wait(kSoon), 143);
+    CHECK(fs::exists(run.folder() / "checkpoints/latest/manifest.json"));
+  }
+}
+
 TEST_CASE("a killed launcher leaves no replica and nothing else behind") {
   LongRun run;
   REQUIRE(run.replicas().size() == 3);
