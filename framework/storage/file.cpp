@@ -173,13 +173,17 @@ void File::fail(const char* what) const {
   lockstep::fail(name_, what, text_of_errno(errno), failure_);
 }
 
-NewFile::NewFile(fs::path path, unsigned mode) : path_(std::move(path)) {
+NewFile::NewFile(fs::path path, unsigned mode) : path_(std::move(path)), mode_(mode) {
   try {
-    file_.emplace(folder_of(path_), O_TMPFILE | O_WRONLY, path_, mode);
+    file_.emplace(folder_of(path_), O_TMPFILE | O_RDWR, path_, mode_);
   } catch (const Error&) {
-    temporary_ = temporary_name(path_);
-    file_.emplace(temporary_, O_WRONLY | O_CREAT | O_EXCL, path_, mode);
+    make_temporary();
   }
+}
+
+void NewFile::make_temporary() {
+  temporary_ = temporary_name(path_);
+  file_.emplace(temporary_, O_WRONLY | O_CREAT | O_EXCL, path_, mode_);
 }
 
 NewFile::~NewFile() {
@@ -222,6 +226,13 @@ int NewFile::link_as(const fs::path& name) {
   if (temporary_.empty()) {
     const std::string self = str("/proc/self/fd/", file_->descriptor());
     result = ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW);
+    if (result != 0 && errno != EEXIST) {  // no /proc, or a file system or sandbox without links
+      const FileBytes content = file_->content();
+      make_temporary();
+      file_->write({reinterpret_cast<const char*>(content.bytes.data()), content.bytes.size()});
+      file_->sync();
+      return link_as(name);
+    }
   } else {
     result = ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, name.c_str(), RENAME_NOREPLACE);
     if (result == 0) {

@@ -81,9 +81,9 @@ class File : private NonCopyable {
 };
 
 /// A file that gets its name once its content is on the disk. It has no name before (O_TMPFILE), so
-/// a process that ends leaves nothing behind. Where the file system lacks that, the file has a
-/// temporary name, which the destructor removes (see sweep_temporary_files()). Every failure throws
-/// an Error that names the file and the reason.
+/// a process that ends leaves nothing behind. Where the system lacks that, or gives such a file no
+/// name, it has a temporary name, which the destructor removes (see sweep_temporary_files()). Every
+/// failure throws an Error that names the file and the reason.
 class NewFile : private NonCopyable {
  public:
   /// The file gets the permissions of `mode` that the umask leaves.
@@ -106,8 +106,11 @@ class NewFile : private NonCopyable {
   int link_as(const std::filesystem::path& name);
   // The same for its temporary name where the file system can't link.
   int take_name(const std::filesystem::path& name);
+  // Makes the file of the temporary name.
+  void make_temporary();
 
   std::filesystem::path path_;
+  unsigned mode_;
   std::filesystem::path temporary_;  // empty while it has no name
   std::optional<File> file_;
 };

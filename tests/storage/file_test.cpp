@@ -1,7 +1,10 @@
 #include "framework/storage/file.h"
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <utility>
@@ -9,6 +12,8 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/process.h"
@@ -16,6 +21,7 @@
 #include "tests/support/files.h"
 #include "tests/support/message_of.h"
 #include "tests/support/programs.h"
+#include "tests/support/refuse_calls.h"
 
 using namespace lockstep;
 
@@ -33,6 +39,29 @@ TEST_CASE("a file that may not grow (ulimit -f) is an error with the limit") {
   CHECK_THAT(end.out, ContainsSubstring("can't be written: File too large; files may have no more "
                                         "than 4.0 KiB (ulimit -f)"));
   CHECK(testing::entries(folder.path()) == 0);
+}
+
+TEST_CASE("a file gets its name also where the system gives none to a file without one") {
+  const std::string text(100'000, 'x');
+  for (const int error : {EOPNOTSUPP, EPERM, ENOSYS, ENOENT}) {  // the last: no /proc
+    INFO(std::strerror(error));
+    const testing::TemporaryFolder folder;
+    const auto path = folder.path() / "file";
+    const testing::Ended end = testing::run_forked([&] {
+      ::umask(0);
+      testing::refuse_calls({SYS_linkat}, error);
+      const bool is_new = write_new_file(path, text) && !write_new_file(path, "another");
+      NewFile over(path, 0600);
+      over.write(text + "y");
+      over.publish_over();
+      return is_new ? 0 : 1;
+    });
+    INFO(end.err);
+    CHECK(end.status == 0);
+    CHECK(testing::read_text(path) == text + "y");
+    CHECK(std::filesystem::status(path).permissions() == std::filesystem::perms(0600));
+    CHECK(testing::entries(folder.path()) == 1);
+  }
 }
 
 TEST_CASE("a file can be looked at in parts, from any byte to any") {
