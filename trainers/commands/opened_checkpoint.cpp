@@ -2,6 +2,7 @@
 
 #include <system_error>
 
+#include "framework/base/errors.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/storage/checkpoint_folder.h"
@@ -18,7 +19,14 @@ DataContext OpenedCheckpoint::data_context() const {
 }
 
 std::shared_ptr<Model> OpenedCheckpoint::model() const {
-  return model_of_checkpoint(config, sample(), folder);
+  try {
+    return model_of_checkpoint(config, sample(), folder);
+  } catch (const Error&) {
+    if (std::filesystem::exists(folder)) throw;
+    throw DataError(str(folder.string(),
+                        " was removed since it was opened: a run keeps checkpoint.keep of the "
+                        "newest; try again, or copy it first"));
+  }
 }
 
 std::string OpenedCheckpoint::without_set(const std::string& name) const {
@@ -36,10 +44,17 @@ OpenedCheckpoint open_checkpoint(const std::string& program,
   const auto folder = storage::CheckpointFolder::resolved(*named);
   const auto canonical = std::filesystem::canonical(folder, error);
   OpenedCheckpoint opened{.folder = error ? folder : canonical};
-  opened.info = checkpoint_info(opened.folder);
-  opened.config = config_of_checkpoint(opened.folder, opened.info, overrides);
-  verify_checkpoint(opened.folder);
-  opened.record = data_record(opened.folder, opened.info);
+  try {
+    opened.info = checkpoint_info(opened.folder);
+    opened.config = config_of_checkpoint(opened.folder, opened.info, overrides);
+    verify_checkpoint(opened.folder);
+    opened.record = data_record(opened.folder, opened.info);
+  } catch (const Error&) {
+    // Where its run has removed it, the link leads to a newer one.
+    const bool is_there = std::filesystem::exists(opened.folder);
+    if (is_there || storage::CheckpointFolder::resolved(*named) == folder) throw;
+    return open_checkpoint(program, named, overrides);
+  }
   return opened;
 }
 
