@@ -1,10 +1,12 @@
 #include "trainers/run/check_job.h"
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "framework/checkpoint/weights.h"
 #include "framework/data/data.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
@@ -42,6 +44,31 @@ std::string taken(const std::string& pattern, const std::string& names) {
 }
 
 }  // namespace
+
+TEST_CASE("weights to begin with that are not finite are refused by their names") {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() / "w.safetensors";
+  const auto message = [&](const std::string& except) {
+    const Config config = parse(
+        "model: {name: mlp, hidden: [3], init_from: " + file + "}\ndata: {name: pmean_example}\n",
+        {"model.init_from_except=" + except});
+    const DataSets data = load_data(config.data, data_context(config));
+    return message_of<Error>([&] { check_initial_weights(config, data); });
+  };
+  const Config config = parse("model: {name: mlp, hidden: [3]}\ndata: {name: pmean_example}\n");
+  const auto model =
+      make_whole_model(config, load_data(config.data, data_context(config)).train->type());
+  save_safetensors(*model, file);
+  CHECK(message("[]") == "no error");
+  for (const double value : {std::nan(""), -HUGE_VAL}) {
+    model->named_parameters()["1.weight"].data()[0][2] = value;
+    save_safetensors(*model, file);
+    CHECK_THAT(message("[]"), ContainsSubstring("c.yaml:1:") &&
+                                  ContainsSubstring("model.init_from: " + file +
+                                                    ": '1.weight' has NaN or infinity"));
+    CHECK(message("['1.*']") == "no error");
+  }
+}
 
 TEST_CASE("a step of one sample that batch normalization can't train on is refused at once") {
   const auto message = [](std::int64_t size, std::int64_t side, const std::string& keys,

@@ -19,6 +19,7 @@
 #include "framework/base/text.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/checkpoint/weights.h"
+#include "framework/data/finite.h"
 #include "framework/data/sampler.h"
 #include "framework/keys/yaml_problems.h"
 #include "framework/objectives/objectives.h"
@@ -85,6 +86,8 @@ class JobCheck {
                differences.misshapen.empty()
                    ? ""
                    : "; model.init_from_except leaves out those that a pattern is for");
+      } else {
+        check_finite(weights, *model);
       }
     } catch (const DataError& error) {
       report(key, error.what());
@@ -94,6 +97,15 @@ class JobCheck {
   }
 
  private:
+  void check_finite(const Weights& weights, const Model& model) {
+    for (const auto& parameter : model.named_parameters()) {
+      const at::Tensor values = weight_of(weights, model, parameter.key());
+      if (!values.defined() || is_finite(values)) continue;
+      report("model.init_from", *config_.init.from, ": '", parameter.key(),
+             "' has NaN or infinity");
+    }
+  }
+
   void check_except(const Model& model) {
     std::vector<std::string> names = model.named_parameters().keys();
     std::ranges::copy(model.named_buffers().keys(), std::back_inserter(names));
