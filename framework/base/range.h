@@ -107,4 +107,15 @@ template <std::integral Number>
   return {index * small + std::min(index, larger_ones), small + (index < larger_ones ? 1 : 0)};
 }
 
+/// True once this thread has cut samples into parts of unequal sizes, until its trainer looks: a
+/// mean of such parts' means is not that of all samples.
+inline constinit thread_local bool has_unequal_parts = false;
+
+/// shard(), of samples: notes has_unequal_parts.
+[[nodiscard]] inline Range shard_samples(std::int64_t count, std::int64_t parts,
+                                         std::int64_t index) {
+  has_unequal_parts = has_unequal_parts || count % parts != 0;
+  return shard(count, parts, index);
+}
+
 }  // namespace lockstep

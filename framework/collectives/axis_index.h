@@ -48,6 +48,19 @@ namespace lockstep {
 [[nodiscard]] std::int64_t axis_size(const AxisNames& axis_name,
                                      std::source_location where = std::source_location::current());
 
+/// This replica's rows of a tensor that all have alike: shard() of its first dimension. Parts
+/// differ by one row at most, and may be empty: backward(loss, {.samples = part.size(0)}) weighs
+/// them. Of [0 1 2 3 4 5]:
+///
+///   replica  y
+///   0        [0 1]
+///   1        [2 3]
+///   2        [4 5]
+///
+/// A view, as slicing gives it. No communication. ValueError for a tensor without dimensions.
+[[nodiscard]] Tensor own_part(const Tensor& tensor, const AxisNames& axis_name,
+                              std::source_location where = std::source_location::current());
+
 /// Without an axis this doesn't compile, and says that its name is needed.
 template <typename T = void>
 std::int64_t axis_index() {

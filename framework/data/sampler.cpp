@@ -60,7 +60,7 @@ std::int64_t Sampler::start_of_step(std::int64_t position) const {
 std::vector<std::int64_t> Sampler::indices(std::int64_t position, std::int64_t replica) {
   require(replica >= 0 && replica < options_.replicas, "sampler: replica ", replica,
           " is outside 0 ... ", options_.replicas - 1);
-  const Range part = shard(global_batch(position), options_.replicas, replica);
+  const Range part = shard_samples(global_batch(position), options_.replicas, replica);
   const std::int64_t start = start_of_step(position);
   const std::int64_t epoch = start / options_.size;
   if (options_.shuffle && order_epoch_ != epoch) {

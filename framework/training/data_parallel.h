@@ -70,8 +70,9 @@ class DataParallel : public training::ArchivedState, private training::Replicate
   /// Runs loss.backward() for one loss: the mean over the replicas of this loss' gradients, and of
   /// those accumulated since the last call, is added to each parameter's .grad(), as a plain
   /// loss.backward() adds it, and PyTorch's DistributedDataParallel. So zero gradients after each
-  /// step; a second call that finds the first one's says so once. A replica without samples passes
-  /// an undefined loss, which has no gradients. The first call warns of tensors that the loss needs
+  /// step; a second call that finds the first one's says so once. With options.samples it is the
+  /// mean over their samples. A replica without samples passes 0 and any loss, or an undefined one,
+  /// which has no gradients. The first call warns of tensors that the loss needs
   /// gradients of and the module has not registered. ValueError for a loss that needs no gradient
   /// or has several elements, and for gradients that are not dense.
   void backward(const at::Tensor& loss, const training::BackwardOptions& options = {},
@@ -79,9 +80,9 @@ class DataParallel : public training::ArchivedState, private training::Replicate
     backward(loss, options, /*is_last=*/true, where);
   }
   /// A microbatch's loss.backward(), whose gradients the next backward adds. Sends nothing.
-  void accumulate(const at::Tensor& loss,
+  void accumulate(const at::Tensor& loss, const training::BackwardOptions& options = {},
                   std::source_location where = std::source_location::current()) {
-    backward(loss, {}, /*is_last=*/false, where);
+    backward(loss, options, /*is_last=*/false, where);
   }
   /// Throws Error unless all replicas have equal parameters and buffers. The message names the
   /// first that differs and the replicas that differ from replica 0. All replicas together.

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,11 +15,23 @@
 
 namespace lockstep::training {
 
-/// What a backward leaves behind, as in torch::autograd::backward.
+/// What a backward leaves behind, as in torch::autograd::backward, and what its loss counts.
 struct BackwardOptions {
   bool retain_graph = false;  ///< the graph can be walked again
   bool create_graph = false;  ///< gradients have a graph themselves: for higher derivatives
+  /// Of how many samples (or of what sum of weights) the loss is the mean: it counts so much among
+  /// all replicas' losses. With 0 it counts nothing, whatever it is. All replicas say it, or none:
+  /// then their losses count alike.
+  std::optional<double> samples{};
+  /// The samples of all replicas in all of a step's microbatches. Without it the replicas ask each
+  /// other in each backward, and a step's microbatches count alike.
+  std::optional<double> of{};
 };
+
+/// By which the mean of `samples` is multiplied, so that the replicas' mean is that `of` all.
+[[nodiscard]] inline double sample_weight(double samples, double of, std::int64_t replicas) {
+  return of > 0 ? samples * static_cast<double>(replicas) / of : 0;
+}
 
 /// Hands each parameter's gradient to the receiver as soon as a backward has completed it, in the
 /// thread that runs the backward. The parameter's .grad() stays undefined. This holds for

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -56,8 +57,9 @@ class ReplicatedModule : private NonCopyable {
   /// Of the values that parameters have now: see random_draws.h.
   void check_initialization() const;
 
-  /// A backward of the trainer's own, of a loss that check_loss() has accepted. Throws ValueError
-  /// as check_still_all(), and for a torch::nn::BatchNorm in training mode.
+  /// A backward of the trainer's own, of a loss that check_loss() has accepted, which counts as
+  /// `options` say. Throws ValueError as check_still_all(), for a torch::nn::BatchNorm in training
+  /// mode, and for numbers of samples that are negative or not finite.
   void backward(const at::Tensor& loss, const BackwardOptions& options, const AxisCall& call);
   /// Gives the receiver a gradient, which must be dense.
   void add(std::size_t index, const at::Tensor& gradient);
@@ -74,7 +76,8 @@ class ReplicatedModule : private NonCopyable {
  private:
   void start(Buffers rule, std::uint64_t seed);
   void check_batch_norms(const AxisCall& call) const;
-  void begin(const AxisCall& call, const at::Tensor& loss);
+  void begin(const AxisCall& call, const at::Tensor& loss, bool is_weighed);
+  void tell_unequal_parts(bool is_weighed);
   [[nodiscard]] bool end(bool has_loss);
   void end_others();
   [[nodiscard]] watch::Recorder::Details recorded() const;
@@ -90,7 +93,10 @@ class ReplicatedModule : private NonCopyable {
   std::optional<ModuleBuffers> buffers_;
   std::optional<RandomDraws> draws_;
   std::optional<AxisCall> call_;  // the current backward
-  std::uint64_t began_ = 0;       // that, if it is the program's own
+  bool has_told_parts_ = false;
+  // In a backward that counts nothing: what .grad() held before, by parameter.
+  std::optional<std::vector<at::Tensor>> earlier_;
+  std::uint64_t began_ = 0;  // that, if it is the program's own
 };
 
 }  // namespace lockstep::training

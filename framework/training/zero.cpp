@@ -114,8 +114,8 @@ void ZeroTrainer::backward(const at::Tensor& loss, const training::BackwardOptio
   training::check_loss(loss, call);
   call.require(
       loss.defined() || !blocks_ || !blocks_->is_cut(),
-      "a loss is needed at stage 3, where all replicas run the blocks: without samples, one "
-      "times 0");
+      "a loss is needed at stage 3, where all replicas run the blocks: without samples, any "
+      "with {.samples = 0}");
   module_.backward(loss, options, call);
 }
 

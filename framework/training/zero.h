@@ -102,9 +102,10 @@ class ZeroTrainer : public training::ArchivedState, private training::Replicated
 
   /// The backward of a microbatch's loss, `accumulate` times a step; loss.backward() does the same,
   /// but takes no undefined loss and does not look whether the loss is finite. The gradients of a
-  /// step are the sum of its losses', averaged over the replicas: visit_gradients(). A replica
-  /// without samples passes an undefined loss, which has no gradients. If the model has collectives
-  /// inside, or blocks that stage 3 gathers, all replicas must run it: then pass a loss times 0.
+  /// step are the sum of its losses', averaged over the replicas, or over their samples:
+  /// options.samples. A replica without samples passes 0 and any loss, or an undefined one, which
+  /// has no gradients. If the model has collectives inside, or blocks that stage 3 gathers, all
+  /// replicas must run it: then the loss must be defined.
   /// Parameters without a gradient are named once in the log; the first call also warns of tensors
   /// that the loss needs gradients of and the module has not registered. From stage 2 on, and with
   /// overlap, a model with collectives inside needs the same ones on all replicas. After an error

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
@@ -133,6 +134,7 @@ TEST_CASE("collectives do what their headers' pictures show") {
       {"axis_index", [](const Tensor&) { return number_tensor(axis_index("i")); }},
       {"axis_index_tensor", [](const Tensor&) { return axis_index_tensor("i"); }},
       {"axis_size", [](const Tensor&) { return number_tensor(axis_size("i")); }},
+      {"own_part", [](const Tensor&) { return own_part(at::arange(6, at::kDouble), "i"); }},
       {"ragged_all_to_all", [&](const Tensor& x) {
          return ragged_all_to_all(x, at::zeros({4}, at::kDouble), table("input_offsets"),
                                   table("send_sizes"), table("output_offsets"), table("recv_sizes"),
@@ -157,7 +159,7 @@ TEST_CASE("collectives do what their headers' pictures show") {
   }
   CHECK(shown.size() == collectives.size());
   CHECK(without_derivative == std::set<std::string>{"axis_index", "axis_index_tensor", "axis_size",
-                                                    "pargmax", "pargmin"});
+                                                    "own_part", "pargmax", "pargmin"});
 }
 
 TEST_CASE("collectives that write into given tensors do what their headers' pictures show") {

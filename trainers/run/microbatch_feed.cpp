@@ -87,8 +87,7 @@ std::optional<Microbatch> MicrobatchFeed::next() {
   Microbatch first = std::move(coming_.front());
   coming_.pop_front();
   if (!first.tensors.inputs.defined()) first.tensors = load(microbatch());
-  const double share = first.weight * static_cast<double>(config_.launch.replicas);
-  first.weight = step_weight_ > 0 ? share / step_weight_ : 0.0;
+  first.step_weight = step_weight_;
   return first;
 }
 

@@ -18,9 +18,8 @@ namespace lockstep {
 struct Microbatch {
   Batch tensors{};
   std::int64_t samples = 0;  ///< that count; 0: the tensors are of one that does not
-  /// By which its mean loss is multiplied: so the mean over replicas of the sums over microbatches
-  /// is the weighted mean over all samples of the step.
-  double weight = 0;
+  double weight = 0;         ///< of its mean loss: see Loss::weight() …
+  double step_weight = 0;    ///< … and of those of all replicas and microbatches of the step
 };
 
 /// A replica's microbatches of the training set, step by step, made ahead. One on each replica of

@@ -10,6 +10,7 @@
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
@@ -284,7 +285,7 @@ class Trainer::Run {
             config_.trainer.precision == Precision::bf16 ? at::kBFloat16 : at::kFloat);
         operations.reset();
       }
-      zero_->backward(local.trained);
+      zero_->backward(local.trained, {.samples = batch->weight, .of = batch->step_weight});
       if (memory) memory_.activations = memory->peak();
       if (is_first) tell_scores(local.scores);
       state_.loss = state_.loss.add(local.told);
@@ -328,15 +329,19 @@ class Trainer::Run {
     return {watch::track_here, {.kind = kind, .id = static_cast<std::uint64_t>(step)}};
   }
 
-  // This replica's part of the step's loss: the mean over replicas of the sums over microbatches.
+  // A microbatch's mean loss, and this replica's part of the step's loss that is told: the mean
+  // over replicas of the sums over microbatches.
   BatchLoss loss_of(const Microbatch& batch) {
     const auto span = recorded(watch::SpanKind::forward, state_.steps + 1);
     std::optional<UncountedSamples> uncounted;
     if (batch.samples == 0) uncounted.emplace();
     const BatchLoss mean =
         training_loss(config_, objective_, *model_, batch.tensors, [&] { return feed_.samples(); });
-    if (batch.weight == 1) return mean;
-    return {mean.trained * batch.weight, mean.told * batch.weight, mean.scores};
+    const double weight =
+        training::sample_weight(batch.weight, batch.step_weight, config_.launch.replicas);
+    if (weight == 1) return mean;
+    const at::Tensor told = weight > 0 ? mean.told * weight : at::zeros_like(mean.told);
+    return {mean.trained, told, mean.scores};
   }
 
   // Where the loss or a gradient is not finite since samples are not, these are told: the learning
