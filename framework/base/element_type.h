@@ -1,6 +1,8 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <optional>
 #include <string_view>
@@ -63,14 +65,25 @@ inline constexpr ElementTypeNames kElementTypes[] = {
 /// How elements of several replicas become one. On booleans, sum is not defined (count them in
 /// int64), max is "any" and min is "all". Integers wrap around. If an input is NaN, max and min are
 /// NaN. The mean, of floating types only, is the sum divided by the number of replicas and then
-/// rounded to the type.
-enum class ReduceOp { sum, mean, max, min };
+/// rounded to the type. safe_mean is the mean of inputs that are times mean_scale() first, so that
+/// finite ones have a finite mean: with the mean's bits, but where an input or a sum of some is
+/// below N · 2^-126. mean_of_scaled is safe_mean() of inputs that were multiplied so before.
+enum class ReduceOp { sum, mean, max, min, safe_mean, mean_of_scaled };
+
+/// Of N replicas the largest power of two that is at most 1/N.
+[[nodiscard]] constexpr double mean_scale(std::int64_t replicas) {
+  return 1 / static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(replicas)));
+}
+
+[[nodiscard]] constexpr bool is_mean(ReduceOp op) {
+  return op == ReduceOp::mean || op >= ReduceOp::safe_mean;
+}
 
 [[nodiscard]] constexpr bool is_floating(ElementType type) {
   return type <= ElementType::bfloat16;
 }
 [[nodiscard]] constexpr const char* name_of(ReduceOp op) {
-  constexpr const char* kNames[] = {"sum", "mean", "max", "min"};
+  constexpr const char* kNames[] = {"sum", "mean", "max", "min", "mean", "mean"};
   return kNames[static_cast<std::size_t>(op)];
 }
 

@@ -90,25 +90,25 @@ AxisQueue::Call AxisQueue::start(comm::Verb verb, const Tensor& output, const Te
   return call;
 }
 
-AxisQueue::Call AxisQueue::pmean_(const Tensor& x) {
+AxisQueue::Call AxisQueue::pmean_(const Tensor& x, ReduceOp op) {
   if (!group_) {
     const watch::CallKindScope recorded(watch::SpanKind::reduction);
-    lockstep::pmean_(x, axis_, {}, where_);
+    pmean_by(op, x, axis_, where_);
     return {};
   }
   const ElementType type = element_type(x.scalar_type(), {"pmean_", axis_, where_});
-  return start({.kind = comm::Verb::Kind::all_reduce, .type = type, .op = ReduceOp::mean}, x, x);
+  return start({.kind = comm::Verb::Kind::all_reduce, .type = type, .op = op}, x, x);
 }
 
-AxisQueue::Call AxisQueue::pmean_scatter_into(const Tensor& output, const Tensor& input) {
+AxisQueue::Call AxisQueue::pmean_scatter_into(const Tensor& output, const Tensor& input,
+                                              ReduceOp op) {
   if (!group_) {
     const watch::CallKindScope recorded(watch::SpanKind::reduction);
-    lockstep::pmean_scatter_into(output, input, axis_, {}, where_);
+    pmean_scatter_by(op, output, input, axis_, where_);
     return {};
   }
   const ElementType type = element_type(input.scalar_type(), {"pmean_scatter_into", axis_, where_});
-  return start({.kind = comm::Verb::Kind::reduce_scatter, .type = type, .op = ReduceOp::mean},
-               output, input);
+  return start({.kind = comm::Verb::Kind::reduce_scatter, .type = type, .op = op}, output, input);
 }
 
 AxisQueue::Call AxisQueue::all_gather_into(const Tensor& output, const Tensor& input) {

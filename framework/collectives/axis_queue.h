@@ -55,8 +55,9 @@ class AxisQueue : private NonCopyable {
     watch::SpanKind kind{};
     std::uint64_t id = 0;
   };
-  [[nodiscard]] Call pmean_(const Tensor& x);
-  [[nodiscard]] Call pmean_scatter_into(const Tensor& output, const Tensor& input);
+  [[nodiscard]] Call pmean_(const Tensor& x, ReduceOp op = ReduceOp::mean);
+  [[nodiscard]] Call pmean_scatter_into(const Tensor& output, const Tensor& input,
+                                        ReduceOp op = ReduceOp::mean);
   [[nodiscard]] Call all_gather_into(const Tensor& output, const Tensor& input);
   /// Waits until the call has ended. Returns at once if an earlier wait() for it has returned.
   void wait(Call& call);

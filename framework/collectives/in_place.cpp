@@ -154,6 +154,16 @@ void pmean_(const Tensor& x, const AxisNames& axis_name, const ReduceOptions& op
   reduce_in_place({"pmean_", axis_name, where}, x, ReduceOp::mean, options);
 }
 
+void collectives::pmean_by(ReduceOp op, const Tensor& x, const AxisNames& axis_name,
+                           std::source_location where) {
+  reduce_in_place({"pmean_", axis_name, where}, x, op, {});
+}
+
+void collectives::pmean_scatter_by(ReduceOp op, const Tensor& output, const Tensor& input,
+                                   const AxisNames& axis_name, std::source_location where) {
+  scatter_into({"pmean_scatter_into", axis_name, where}, output, input, op, {});
+}
+
 void psum_scatter_into(const Tensor& output, const Tensor& input, const AxisNames& axis_name,
                        const AxisIndexGroups& axis_index_groups, std::source_location where) {
   scatter_into({"psum_scatter_into", axis_name, where}, output, input, ReduceOp::sum,

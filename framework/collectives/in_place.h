@@ -101,4 +101,12 @@ void all_gather_into(const Tensor& output, const Tensor& input, const AxisNames&
                      const AxisIndexGroups& axis_index_groups = {},
                      std::source_location where = std::source_location::current());
 
+namespace collectives {
+
+/// pmean_ and pmean_scatter_into by `op`, which is a mean.
+void pmean_by(ReduceOp op, const Tensor& x, const AxisNames& axis_name, std::source_location where);
+void pmean_scatter_by(ReduceOp op, const Tensor& output, const Tensor& input,
+                      const AxisNames& axis_name, std::source_location where);
+
+}  // namespace collectives
 }  // namespace lockstep

@@ -431,9 +431,7 @@ class HostMembers final : public Communicator {
         if (common.size == 0) return;
         const Bytes to = verb.output.subspan(common.offset - slice, common.size);
         copy_bytes(row.subspan(common.offset - piece.offset, common.size), to);
-        if (is_of_hosts && verb.op == ReduceOp::mean) {
-          reduce::divide(to, size(), verb.type);
-        }
+        if (is_of_hosts) reduce::divide(to, size(), verb.type, verb.op);
         return;
       }
       case Verb::Kind::all_gather:

@@ -48,9 +48,7 @@ class NetworkCommunicator::Rounds {
         const Bytes to = result(slice);
         const Bytes sum = is_last ? to : group_.scratch_.take(to.size());
         reduce::reduce(inputs, sum, type, rounds == 1 ? op : reduce::partial_op(op));
-        if (is_last && rounds > 1 && op == ReduceOp::mean) {
-          reduce::divide(sum, group_.size(), type);
-        }
+        if (is_last && rounds > 1) reduce::divide(sum, group_.size(), type, op);
         held_[slice] = sum;
       }
     }

@@ -80,10 +80,7 @@ void Together::all_reduce_sums(const Pieces& sums, const Verb& verb) {
   const Bytes output = verb.output;
   if (layout_.plan(verb.type, verb.op).is_one_sum_each()) {
     workers_->all_reduce(sums[0], output, verb.type, reduce::partial_op(verb.op));
-    if (verb.op == ReduceOp::mean) {
-      reduce::divide(output, static_cast<int>(layout_.size()), verb.type);
-    }
-    return;
+    return reduce::divide(output, static_cast<int>(layout_.size()), verb.type, verb.op);
   }
   // Each worker adds up a slice and passes it on. What is left, less than an element for each, is
   // the first one's.

@@ -16,6 +16,9 @@ struct Reduction {
   std::size_t bytes;
   ElementType type;
   ReduceOp op;
+  /// Of means: what each input is multiplied by, and what their sum is divided by.
+  double scale;
+  double divisor;
   /// Whether to write outputs of 2 or 4 inputs past the caches, where the CPU can. For large
   /// outputs.
   bool past_caches;

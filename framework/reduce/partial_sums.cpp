@@ -73,11 +73,11 @@ void reduce_parts(std::span<const PartialSum> parts, Subtree node, std::span<std
 }
 
 template <typename T>
-void divide_by(std::span<std::byte> sum, int places) {
+void divide_by(std::span<std::byte> sum, double divisor) {
   for (std::size_t at = 0; at < sum.size(); at += sizeof(T)) {
     T value;
     std::memcpy(&value, &sum[at], sizeof(T));
-    value /= static_cast<T>(places);
+    value /= static_cast<T>(divisor);
     std::memcpy(&sum[at], &value, sizeof(T));
   }
 }
@@ -86,11 +86,11 @@ void divide_by(std::span<std::byte> sum, int places) {
 
 bool has_partial_sums(ElementType type, ReduceOp op) {
   const bool is_half = type == ElementType::float16 || type == ElementType::bfloat16;
-  return !is_half || op == ReduceOp::max || op == ReduceOp::min;
+  return op == ReduceOp::max || op == ReduceOp::min || !(is_half || op == ReduceOp::safe_mean);
 }
 
 ReduceOp partial_op(ReduceOp op) {
-  return op == ReduceOp::mean ? ReduceOp::sum : op;
+  return is_mean(op) ? ReduceOp::sum : op;
 }
 
 ReductionPlan::ReductionPlan(const std::vector<std::vector<int>>& places, ElementType type,
@@ -125,12 +125,14 @@ void ReductionPlan::combine(const std::vector<std::vector<ConstBytes>>& sums, st
   std::ranges::sort(parts, {}, first_place);
   const bool are_inputs = parts.size() == static_cast<std::size_t>(places_);
   reduce_parts(parts, {0, places_}, output, type, are_inputs ? op : partial_op(op));
-  if (op == ReduceOp::mean && !are_inputs) divide(output, places_, type);
+  if (!are_inputs) divide(output, places_, type, op);
 }
 
-void divide(std::span<std::byte> sum, int places, ElementType type) {
-  if (type == ElementType::float32) return divide_by<float>(sum, places);
-  if (type == ElementType::float64) return divide_by<double>(sum, places);
+void divide(std::span<std::byte> sum, int places, ElementType type, ReduceOp op) {
+  if (!is_mean(op)) return;
+  const double divisor = op == ReduceOp::mean ? places : places * mean_scale(places);
+  if (type == ElementType::float32) return divide_by<float>(sum, divisor);
+  if (type == ElementType::float64) return divide_by<double>(sum, divisor);
   throw ValueError(str("divide: sums of ", name_of(type), " are not divided"));
 }
 

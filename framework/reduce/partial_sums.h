@@ -14,7 +14,8 @@ namespace lockstep::reduce {
 // how to combine these parts. The bits are those of reduce().
 
 /// Whether reducing the results of subtrees gives the same bits as reducing all inputs at once.
-/// False for sums and means of half floats: they are accumulated in float32 and rounded once.
+/// False for sums and means of half floats: they are accumulated in float32 and rounded once. And
+/// for safe_mean, whose inputs are scaled together.
 [[nodiscard]] bool has_partial_sums(ElementType type, ReduceOp op);
 
 /// The operation within a subtree: sum for a mean, else `op`.
@@ -48,7 +49,7 @@ class ReductionPlan {
   std::vector<std::vector<Subtree>> subtrees_;
 };
 
-/// Turns a float32 or float64 sum over `places` replicas into their mean.
-void divide(std::span<std::byte> sum, int places, ElementType type);
+/// Turns a float32 or float64 sum over `places` replicas into their mean, if `op` is one.
+void divide(std::span<std::byte> sum, int places, ElementType type, ReduceOp op);
 
 }  // namespace lockstep::reduce

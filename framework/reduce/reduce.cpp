@@ -20,7 +20,7 @@ std::string why_not(ElementType type, ReduceOp op) {
   if (type == ElementType::boolean && op == ReduceOp::sum) {
     return "booleans have no sum; count them in int64";
   }
-  if (op == ReduceOp::mean && !is_floating(type)) {
+  if (is_mean(op) && !is_floating(type)) {
     return str(name_of(type), " has no mean; sum it and divide");
   }
   return "";
@@ -44,8 +44,11 @@ void reduce(std::span<const std::byte* const> inputs, std::span<std::byte* const
   const ReduceKernels& best = reduce_kernels().back();
   const bool is_large = inputs.size() * bytes >= kPastCaches &&
                         std::ranges::find_first_of(outputs, inputs) == outputs.end();
-  best.reduce(
-      {inputs.data(), inputs.size(), outputs.data(), outputs.size(), bytes, type, op, is_large});
+  const double scale = mean_scale(std::ssize(inputs));
+  const double count = static_cast<double>(inputs.size());
+  best.reduce({inputs.data(), inputs.size(), outputs.data(), outputs.size(), bytes, type, op,
+               op == ReduceOp::safe_mean ? scale : 1, op == ReduceOp::mean ? count : count * scale,
+               is_large});
 }
 
 }  // namespace lockstep::reduce

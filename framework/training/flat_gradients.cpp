@@ -5,6 +5,8 @@
 #include <utility>
 
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <c10/core/GradMode.h>
 
 #include "framework/axes/environment.h"
@@ -46,9 +48,13 @@ FlatGradients::FlatGradients(const std::vector<at::Tensor>& parameters, const Bu
       held_(parameters.size()) {
   for (const at::Tensor& parameter : parameters) sizes_.push_back(parameter.sizes().vec());
   const bool take_turns = plan_.options.way == GradientWay::summed_in_turns;
+  const AxisCall call{"gradients", axis_, std::source_location::current()};
+  groups::ReplicaGroup& all = replicas_of(call, {}, GroupSizes::equal);
+  const std::size_t workers = all.layout().workers();
+  if (take_turns || all.is_network() || (workers > 1 && workers < all.layout().size())) {
+    scale_ = mean_scale(all.size());
+  }
   if (take_turns) {
-    const AxisCall call{"gradients", axis_, std::source_location::current()};
-    groups::ReplicaGroup& all = replicas_of(call, {}, GroupSizes::equal);
     sums_ = WorkerGradientSums::of_worker(all, layout_);
     place_here_ = static_cast<std::int64_t>(all.layout().index_of(all.rank()));
   }
@@ -159,6 +165,19 @@ at::Tensor FlatGradients::mean_in(const at::Tensor& bucket, std::size_t index) c
   return bucket.narrow(0, part.offset, part.size);
 }
 
+// Times the scale, in one pass if the gradient lies as its place does.
+void FlatGradients::write(std::size_t index, const at::Tensor& gradient, at::Tensor to) const {
+  const double scale = scale_of(layout_.place(index).bucket);
+  const bool is_alike =
+      to.scalar_type() == gradient.scalar_type() && to.strides() == gradient.strides();
+  if (scale != 1 && is_alike) {
+    at::mul_out(to, gradient, at::scalar_tensor(scale, to.options()));
+    return;
+  }
+  if (to.data_ptr() != gradient.data_ptr()) to.copy_(gradient);
+  if (scale != 1) to.mul_(scale);
+}
+
 // Adds a gradient to the own ones, at once if it can, while it is in the cache.
 void FlatGradients::put(std::size_t index, const at::Tensor& gradient) {
   at::Tensor& held = held_[index];
@@ -169,9 +188,9 @@ void FlatGradients::put(std::size_t index, const at::Tensor& gradient) {
   } else if (!memory.defined()) {
     held = gradient;
   } else if (const at::Tensor view = view_of(memory, index); has_[index] || adds_) {
-    view.add_(gradient);
-  } else if (view.data_ptr() != gradient.data_ptr()) {
-    view.copy_(gradient);
+    view.add_(gradient, scale_of(bucket));
+  } else {
+    write(index, gradient, view);
   }
 }
 
@@ -180,7 +199,7 @@ void FlatGradients::complete_own(std::size_t bucket) {
   const at::Tensor memory = memory_of(bucket);
   for (const std::size_t index : layout_.buckets()[bucket].items) {
     if (held_[index].defined()) {
-      view_of(memory, index).copy_(std::exchange(held_[index], at::Tensor()));
+      write(index, std::exchange(held_[index], at::Tensor()), view_of(memory, index));
     } else if (!has_[index] && !adds_) {
       view_of(memory, index).zero_();
     }
@@ -259,11 +278,12 @@ void FlatGradients::start(std::size_t index) {
   const at::Tensor values = memory_of(index);
   const bool is_compressed = bucket.residual.defined();
   bucket.message = is_compressed ? compressed(index, values) : values;
+  const ReduceOp op = scale_of(index) == 1 ? ReduceOp::safe_mean : ReduceOp::mean_of_scaled;
   if (has_whole_means()) {
-    bucket.call = queue_.pmean_(bucket.message);
+    bucket.call = queue_.pmean_(bucket.message, op);
   } else {
     bucket.call = queue_.pmean_scatter_into(
-        is_compressed ? mean_in(bucket.message, index) : bucket.reduced, bucket.message);
+        is_compressed ? mean_in(bucket.message, index) : bucket.reduced, bucket.message, op);
   }
   if (!queue_.overlaps()) complete_next();
 }

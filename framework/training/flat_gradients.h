@@ -21,10 +21,10 @@
 
 namespace lockstep::training {
 
-/// Gradients in flat buckets, and their means over an axis: one reduction (sum, then one division)
-/// for each bucket. Between begin() and finish() the gradients of one backward are added, each as
-/// it comes. All replicas begin, close and finish alike. They may differ in which parameters have a
-/// gradient. Callers are not recorded by autograd (TrainerCall).
+/// Gradients in flat buckets, and their means over an axis: one reduction (ReduceOp::safe_mean, so
+/// finite ones have a finite mean) for each bucket. Between begin() and finish() the gradients of
+/// one backward are added, each as it comes. All replicas begin, close and finish alike. They may
+/// differ in which parameters have a gradient. Callers are not recorded by autograd (TrainerCall).
 class FlatGradients : private NonCopyable {
  public:
   /// For parameters laid out as planned, in whose layout buckets of group 0 come last. The
@@ -87,7 +87,12 @@ class FlatGradients : private NonCopyable {
   [[nodiscard]] at::Tensor memory_of(std::size_t bucket) const;
   [[nodiscard]] at::Tensor view_of(const at::Tensor& bucket, std::size_t index) const;
   [[nodiscard]] at::Tensor mean_in(const at::Tensor& bucket, std::size_t index) const;
+  // By which gradients are multiplied before partial sums of a bucket are added.
+  [[nodiscard]] double scale_of(std::size_t bucket) const {
+    return buckets_[bucket].residual.defined() ? 1 : scale_;
+  }
   void put(std::size_t index, const at::Tensor& gradient);
+  void write(std::size_t index, const at::Tensor& gradient, at::Tensor to) const;
   void complete_own(std::size_t bucket);
   void start_closed();
   void start(std::size_t index);
@@ -107,6 +112,7 @@ class FlatGradients : private NonCopyable {
   std::vector<Bucket> buckets_;
   std::vector<bool> has_;         // by parameter
   std::vector<at::Tensor> held_;  // by parameter: a gradient that waits for memory to be staged in
+  double scale_ = 1;              // mean_scale() where there are partial sums
   std::size_t next_ = 0;          // the first bucket whose reduction is not started
   std::size_t completed_ = 0;     // the first whose reduction is not complete
   bool first_ = true;

@@ -21,7 +21,7 @@ namespace lockstep::training {
 /// What a replica tells the others at a step.
 struct StepVote {
   double lr = 0;
-  bool has_bad_loss = false;          ///< a loss of the step was not finite
+  double loss = 0;                    ///< the sum of the step's losses
   bool has_replaced = false;          ///< the program has replaced parameters
   bool has_unused = false;            ///< parameters that no loss of the step depends on
   bool has_edited_gradients = false;  ///< the program has written the means that it was shown

@@ -131,7 +131,7 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
   blocks_->end_step();
   training::StepVote own{
       .lr = lr,
-      .has_bad_loss = has_bad_loss_,
+      .loss = std::exchange(step_loss_, 0),
       .has_replaced = flat_parameters_->check(call),
       .has_unused = module_.unused().any(),
       .has_edited_gradients = check_gradients(call),
@@ -165,15 +165,18 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
   }
   shown_.assign(shown_.size(), at::Tensor());
   StepReport report = judged(votes);
+  const double loss = sum_of(votes.votes, &training::StepVote::loss);
+  if (!first_loss_) first_loss_ = loss;
   report.told_by_all = ~0U;
   for (const training::StepVote& vote : votes.votes) {
     report.told_by_any |= vote.told;
     report.told_by_all &= vote.told;
   }
   if (report.skipped && options_.non_finite == NonFinite::stop) {
-    throw NonFiniteStep(lockstep::str(report.reason, " at step ", steps_ + 1,
-                                      "; training has diverged: try a smaller learning rate or "
-                                      "clipping"));
+    throw NonFiniteStep(lockstep::str(
+        report.reason, " at step ", steps_ + 1,
+        loss <= *first_loss_ ? "; look for a division by 0, or a root or logarithm of 0"
+                             : "; training has diverged: try a smaller learning rate or clipping"));
   }
   if (report.skipped) {
     gradients_->forget_residuals();
@@ -402,7 +405,7 @@ void ZeroTrainer::begin(const AxisCall& call, const at::Tensor& loss) {
     lay_out(loss);
   }
   if (steps_ == 0 && microbatch_ == 0) training::tell_unregistered(parameters_, loss, axis_);
-  if (loss.defined() && !std::isfinite(loss.item<double>())) has_bad_loss_ = true;
+  if (loss.defined()) step_loss_ += loss.item<double>();
   gradients_->begin(microbatch_ == 0, microbatch_ + 1 == options_.accumulate);
   blocks_->begin_backward();
   if (loss.defined()) clear_gradients();
@@ -457,7 +460,6 @@ void ZeroTrainer::check_whole_step(const AxisCall& call) const {
 
 // A step's report before anything is updated, the same on all replicas.
 StepReport ZeroTrainer::judged(const training::StepVotes& votes) {
-  has_bad_loss_ = false;
   StepReport report{.gradient_norm = votes.gradient_norm};
   if (!std::isfinite(report.gradient_norm)) {
     if (const auto first = update_->first_non_finite()) {
@@ -466,8 +468,8 @@ StepReport ZeroTrainer::judged(const training::StepVotes& votes) {
       report.gradient_norm = update_->norm_of_large();
     }
   }
-  if (report.reason.empty() && votes.any(&training::StepVote::has_bad_loss))
-    report.reason = "the loss";
+  const auto is_bad = [](const auto& vote) { return !std::isfinite(vote.loss); };
+  if (report.reason.empty() && std::ranges::any_of(votes.votes, is_bad)) report.reason = "the loss";
   report.skipped = !report.reason.empty();
   if (report.skipped) report.reason += " is not finite";
   return report;

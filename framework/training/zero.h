@@ -256,7 +256,8 @@ class ZeroTrainer : public training::ArchivedState, private training::Replicated
   std::vector<double> own_seconds_;
   watch::IncomingRates incoming_rates_;
   std::vector<watch::ToldRate> link_rates_;
-  bool has_bad_loss_ = false;  // one of the step was not finite
+  double step_loss_ = 0;              // the sum of this replica's in the step
+  std::optional<double> first_loss_;  // of all replicas, in the first step
   bool is_released_ = false;
   bool shows_averages_ = false;
   // Two queues: replicas may interleave gradient and parameter calls differently. They end before

@@ -71,6 +71,8 @@ T combined(T a, T b, ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::mean:
+    case ReduceOp::safe_mean:
+    case ReduceOp::mean_of_scaled:
       if constexpr (std::is_integral_v<T>) {
         return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
       } else {
@@ -98,15 +100,21 @@ Bytes expected(const std::vector<Bytes>& inputs, ReduceOp op) {
   using Wide = decltype(Format::widen(Element{}));
   Bytes result(inputs[0].size());
   std::vector<Wide> values(inputs.size());
+  double scale = 1;
+  while (scale * static_cast<double>(inputs.size()) > 1) scale /= 2;
+  double divisor = static_cast<double>(inputs.size());
+  if (op != ReduceOp::mean) divisor *= scale;
   for (std::size_t at = 0; at < result.size(); at += sizeof(Element)) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       Element element;
       std::memcpy(&element, inputs[i].data() + at, sizeof(Element));
       values[i] = Format::widen(element);
+      if (op == ReduceOp::safe_mean)
+        values[i] = static_cast<Wide>(values[i] * static_cast<Wide>(scale));
     }
     Wide value = tree(values.data(), values.size(), op);
-    if (op == ReduceOp::mean) value = static_cast<Wide>(value / static_cast<Wide>(inputs.size()));
-    if (is_nan(value) && (op == ReduceOp::sum || op == ReduceOp::mean)) {
+    if (is_mean(op)) value = static_cast<Wide>(value / static_cast<Wide>(divisor));
+    if (is_nan(value) && (op == ReduceOp::sum || is_mean(op))) {
       value = std::numeric_limits<Wide>::quiet_NaN();
     }
     const Element element = Format::narrow(value);
@@ -220,10 +228,23 @@ bool gives(void (*reduces)(const reduce::Reduction&), const std::vector<Bytes>& 
     from.push_back(buffers[i].data());
     to.push_back(buffers[i].data());
   }
-  reduces({from.data(), from.size(), to.data(), 1, bytes, type, op, past_caches});
+  const auto count = static_cast<double>(from.size());
+  const double scale = mean_scale(std::ssize(from));
+  reduce::Reduction reduction{from.data(),
+                              from.size(),
+                              to.data(),
+                              1,
+                              bytes,
+                              type,
+                              op,
+                              op == ReduceOp::safe_mean ? scale : 1,
+                              op == ReduceOp::mean ? count : count * scale,
+                              past_caches};
+  reduces(reduction);
   bool right = apart.holds(result);
   for (std::size_t i = 0; i < inputs.size(); ++i) right = right && buffers[i].holds(inputs[i]);
-  reduces({from.data(), from.size(), to.data(), to.size(), bytes, type, op, past_caches});
+  reduction.output_count = to.size();
+  reduces(reduction);
   right = right && apart.holds(result) && apart.is_intact();
   for (Fenced& buffer : buffers) right = right && buffer.holds(result) && buffer.is_intact();
   return right;
@@ -232,7 +253,9 @@ bool gives(void (*reduces)(const reduce::Reduction&), const std::vector<Bytes>& 
 std::vector<ReduceOp> operations_on(ElementType type) {
   std::vector<ReduceOp> operations{ReduceOp::max, ReduceOp::min};
   if (type != ElementType::boolean) operations.push_back(ReduceOp::sum);
-  if (is_floating(type)) operations.push_back(ReduceOp::mean);
+  for (const ReduceOp op : {ReduceOp::mean, ReduceOp::safe_mean, ReduceOp::mean_of_scaled}) {
+    if (is_floating(type)) operations.push_back(op);
+  }
   return operations;
 }
 
@@ -319,7 +342,7 @@ TEST_CASE("large outputs, which are written past the caches, have the same bits"
   Bytes expected(bytes);
   std::byte* const into = expected.data();
   reduce::reduce_kernels().front().reduce(
-      {inputs.data(), 2, &into, 1, bytes, type, ReduceOp::sum, false});
+      {inputs.data(), 2, &into, 1, bytes, type, ReduceOp::sum, 1, 1, false});
   for (const std::size_t offset : {0, 2, 62}) {
     Fenced output(bytes, offset);
     Fenced other(bytes, 8);

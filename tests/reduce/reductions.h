@@ -11,7 +11,8 @@ inline constexpr ElementType kTypes[] = {
     ElementType::float64, ElementType::float32, ElementType::float16, ElementType::bfloat16,
     ElementType::int64,   ElementType::int32,   ElementType::int16,   ElementType::int8,
     ElementType::uint8,   ElementType::boolean};
-inline constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::mean, ReduceOp::max, ReduceOp::min};
+inline constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::mean,      ReduceOp::max,
+                                    ReduceOp::min, ReduceOp::safe_mean, ReduceOp::mean_of_scaled};
 
 /// Whether there is such a reduction.
 [[nodiscard]] bool is_allowed(ElementType type, ReduceOp op);
