@@ -1,14 +1,78 @@
 #pragma once
 
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
 #include <torch/nn/module.h>
 
 #include "framework/base/non_copyable.h"
 
 namespace lockstep::training {
+
+/// The modes of a module and all in it, and which parameters require a gradient, as they were when
+/// this was made. The module must live longer.
+class ModuleModes {
+ public:
+  explicit ModuleModes(torch::nn::Module& module)
+      : modes_{{kWhole, {std::shared_ptr<void>(), &module}, module.is_training()}} {
+    for (const auto& item : module.named_modules("", /*include_self=*/false)) {
+      modes_.push_back({"'" + item.key() + "'", item.value(), item.value()->is_training()});
+    }
+    for (const auto& item : module.named_parameters()) {
+      flags_.push_back({"'" + item.key() + "'", item.value(), item.value().requires_grad()});
+    }
+  }
+
+  /// Returns the first module that has gone from training to evaluation; "" if none has.
+  [[nodiscard]] std::string left() const {
+    for (const Mode& each : modes_) {
+      if (each.was_training && !each.module->is_training()) return each.name;
+    }
+    return "";
+  }
+  /// Returns the first change, "'drop' in evaluation mode"; "" if there is none.
+  [[nodiscard]] std::string change() const {
+    for (const auto& [name, module, was_training] : modes_) {
+      if (module->is_training() == was_training) continue;
+      return name + " in " + (was_training ? "evaluation mode" : "training mode");
+    }
+    for (const auto& [name, parameter, had_flag] : flags_) {
+      if (parameter.requires_grad() != had_flag)
+        return name + (had_flag ? " without" : " with") + " requires_grad";
+    }
+    return "";
+  }
+  /// Sets all back. train(), which does so, must not throw.
+  void restore() const {
+    // A module sets those in it, too; these come after it, each as often as it is registered.
+    for (const auto& [name, module, was_training] : modes_) {
+      if (module->is_training() != was_training) module->train(was_training);
+    }
+    for (const auto& [name, parameter, had_flag] : flags_) {
+      if (parameter.requires_grad() != had_flag) parameter.requires_grad_(had_flag);
+    }
+  }
+
+  static constexpr const char* kWhole = "the model";  ///< the module itself
+
+ private:
+  struct Mode {
+    std::string name;
+    std::shared_ptr<torch::nn::Module> module;
+    bool was_training;
+  };
+  struct Flag {
+    std::string name;
+    at::Tensor parameter;
+    bool had_flag;
+  };
+  std::vector<Mode> modes_;
+  std::vector<Flag> flags_;
+};
 
 /// While this lives, `module` and all in it are in evaluation mode, and this thread records no
 /// gradients. Afterwards each module is in its own mode again, also where part of a network stays
@@ -17,27 +81,17 @@ namespace lockstep::training {
 /// must not throw, or the program ends.
 class EvaluationMode : private NonCopyable {
  public:
-  // The destructor runs even if eval() throws, since the constructor that is called first has
-  // ended.
-  explicit EvaluationMode(torch::nn::Module& module) : EvaluationMode() {
-    modes_.emplace_back(&module, module.is_training());
-    for (const auto& each : module.modules(/*include_self=*/false)) {
-      modes_.emplace_back(each.get(), each->is_training());
-    }
+  explicit EvaluationMode(torch::nn::Module& module) : EvaluationMode(ModuleModes(module)) {
     module.eval();
   }
-  ~EvaluationMode() {
-    // A module sets those in it, too; these come after it, each as often as it is registered.
-    for (const auto& [module, was_training] : modes_) {
-      if (module->is_training() != was_training) module->train(was_training);
-    }
-  }
+  ~EvaluationMode() { modes_.restore(); }
 
  private:
-  EvaluationMode() = default;
+  // The destructor runs even if eval() throws, since this constructor has ended.
+  explicit EvaluationMode(ModuleModes modes) : modes_(std::move(modes)) {}
 
   c10::AutoGradMode no_grad_{false};
-  std::vector<std::pair<torch::nn::Module*, bool>> modes_;
+  ModuleModes modes_;
 };
 
 }  // namespace lockstep::training

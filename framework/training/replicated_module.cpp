@@ -54,6 +54,7 @@ void ReplicatedModule::start(Buffers rule, std::uint64_t seed) {
                                   },
                               .ready = std::bind_front(&ReplicatedModule::add, this),
                               .end = std::bind_front(&ReplicatedModule::end_others, this)});
+  if (parameters_.module != nullptr) modes_.emplace(*parameters_.module);
   check_batch_norms(made_);
   check_same_model(parameters_.all_names, parameters_.all, made_.axes);
   check_initialization();
@@ -117,6 +118,7 @@ void ReplicatedModule::begin(const AxisCall& call, const at::Tensor& loss, bool 
   const CalledFrom scope(*call_);
   earlier_.reset();  // of one that has thrown
   tell_unequal_parts(is_weighed);
+  tell_modes();
   check_still_all(parameters_, call);
   check_batch_norms(call);
   draws_->begin_backward();
@@ -131,6 +133,20 @@ void ReplicatedModule::tell_unequal_parts(bool is_weighed) {
       ": replicas have unequal parts of the samples, and their losses count alike, so each sample "
       "of a smaller part counts more: call backward(loss, {.samples = …}) with the number that the "
       "loss is the mean of (said once)"));
+}
+
+// Until the first backward a program sets the modes of parts that it does not train.
+void ReplicatedModule::tell_modes() {
+  if (!modes_ || axis_index(made_.axes) != 0) return;
+  const std::string left = modes_->left();
+  if (!std::exchange(has_begun_, true) && left != ModuleModes::kWhole) {
+    modes_.emplace(*parameters_.module);
+  } else if (!left.empty()) {
+    log_warning(lockstep::str(call_->operation, ": ", left,
+                              " was in training mode, and is in evaluation mode now, without "
+                              "dropout: call train() after an evaluation (said once)"));
+    modes_.reset();
+  }
 }
 
 void ReplicatedModule::add(std::size_t index, const at::Tensor& gradient) {

@@ -10,6 +10,7 @@
 #include "framework/axes/environment.h"
 #include "framework/base/non_copyable.h"
 #include "framework/training/averaging_options.h"
+#include "framework/training/evaluation_mode.h"
 #include "framework/training/gradient_hooks.h"
 #include "framework/training/module_buffers.h"
 #include "framework/training/module_parameters.h"
@@ -78,6 +79,7 @@ class ReplicatedModule : private NonCopyable {
   void check_batch_norms(const AxisCall& call) const;
   void begin(const AxisCall& call, const at::Tensor& loss, bool is_weighed);
   void tell_unequal_parts(bool is_weighed);
+  void tell_modes();
   [[nodiscard]] bool end(bool has_loss);
   void end_others();
   [[nodiscard]] watch::Recorder::Details recorded() const;
@@ -94,6 +96,8 @@ class ReplicatedModule : private NonCopyable {
   std::optional<RandomDraws> draws_;
   std::optional<AxisCall> call_;  // the current backward
   bool has_told_parts_ = false;
+  bool has_begun_ = false;            // the first backward
+  std::optional<ModuleModes> modes_;  // of a module until it has left them, which is told once
   // In a backward that counts nothing: what .grad() held before, by parameter.
   std::optional<std::vector<at::Tensor>> earlier_;
   std::uint64_t began_ = 0;  // that, if it is the program's own

@@ -1,6 +1,10 @@
 #include "trainers/run/run_callbacks.h"
 
 #include <optional>
+#include <string>
+#include <utility>
+
+#include <c10/core/GradMode.h>
 
 #include "framework/base/text.h"
 #include "framework/tree/error_place.h"
@@ -9,7 +13,11 @@ namespace lockstep {
 
 void RunCallbacks::before_first_step(const RunState& state) {
   if (!callbacks_.before_first_step) return;
-  call("before_first_step", state, [&] { callbacks_.before_first_step(trainer_); });
+  call("before_first_step", state, [&] {
+    callbacks_.before_first_step(trainer_);
+    // A run that goes on calls it, too: what it sets of parts of the model holds for all steps.
+    if (modes_.left() != modes_.kWhole) modes_ = training::ModuleModes(trainer_.model());
+  });
 }
 
 void RunCallbacks::after_step(const RunState& state, std::int64_t replica) {
@@ -39,7 +47,15 @@ void RunCallbacks::after_evaluation(const RunState& state, const Evaluation& eva
 void RunCallbacks::call(const char* name, const RunState& state,
                         const std::function<void()>& callback) {
   reporter_.make_room();
+  const bool records_gradients = c10::GradMode::is_enabled();
   placed([&] { return str("in the callback ", name, ", step ", state.steps); }, callback);
+  std::string left = modes_.change();
+  if (c10::GradMode::is_enabled() != records_gradients) left = "GradMode changed";
+  if (left.empty()) return;
+  modes_.restore();
+  c10::GradMode::set_enabled(records_gradients);
+  if (std::exchange(has_warned_, true)) return;
+  reporter_.warn(str("the callback ", name, " has left ", left, ": this is set back (said once)"));
 }
 
 }  // namespace lockstep

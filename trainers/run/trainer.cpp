@@ -125,7 +125,7 @@ class Trainer::Run {
         evaluations_(config, data, objective_),
         reporter_(config, options_.output, options_.quiet, *data.train, course_.first_step,
                   /*writes=*/axis_index(config.launch.axis_name) == 0),
-        callbacks_(options_.callbacks, own, reporter_),
+        callbacks_(options_.callbacks, own, *model_, reporter_),
         evaluator_(config, objective_, *model_, *zero_, reporter_, report_),
         checkpoints_(
             config, options_.output, *zero_,

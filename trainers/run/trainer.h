@@ -47,8 +47,11 @@ struct Evaluation {
 /// Functions of a program's own that a Trainer calls, in each replica, all alike: they may use
 /// collectives over the config's axis. Replicas that are threads share what a function holds, and
 /// may call it at one time: let one of them write. Parameters have their values while
-/// trainer.zero().whole_parameters() lives; over a network not always otherwise. What a callback
-/// throws ends the job, with the step's state saved.
+/// trainer.zero().whole_parameters() lives; over a network not always otherwise. The model is in
+/// the mode in which it trains, and gradients are recorded: what a callback changes of modes, of
+/// requires_grad and of GradMode is set back when it returns, with one warning, but for parts of
+/// the model that before_first_step sets. What a callback throws ends the job, with the step's
+/// state saved.
 struct Callbacks {
   std::function<void(Trainer& trainer)> before_first_step{};
   std::function<void(Trainer& trainer, const StepEnd& step)> after_step{};
