@@ -1,24 +1,29 @@
 #include "framework/base/logging.h"
 
-#include <spdlog/sinks/stdout_color_sinks.h>
+#include <mutex>
+
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include "framework/base/output.h"
 #include "framework/base/terminal.h"
 #include "framework/base/text.h"
 
 namespace lockstep {
 namespace {
 
+class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    Output::of(STDERR_FILENO)
+        .write(std::string(message.payload.data(), message.payload.size()) + '\n');
+  }
+  void flush_() override {}
+};
+
 spdlog::logger& logger() {
   // Never destroyed: a thread may still log while the program's statics go away.
-  static spdlog::logger* const instance = [] {
-    auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
-    auto* made = new spdlog::logger("lockstep", std::move(sink));
-    made->set_pattern("%v");
-    made->flush_on(spdlog::level::info);
-    return made;
-  }();
+  static auto* const instance = new spdlog::logger("lockstep", std::make_shared<StderrSink>());
   return *instance;
 }
 

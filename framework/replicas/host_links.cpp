@@ -29,7 +29,7 @@ std::optional<HostLinks::Heard> HostLinks::receive() {
         peer.problem = str(" is gone: ", peer.link->why_closed());
         break;
       }
-      peer.heard = Clock::now();
+      peer.silent = Waited();
       try {
         auto envelope = decode<Envelope>(*bytes, "a message");
         if (std::holds_alternative<Ready>(envelope.message)) peer.run = envelope.run;

@@ -13,6 +13,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/poll_set.h"
 #include "framework/base/record.h"
+#include "framework/base/waited.h"
 #include "framework/comm/network/link.h"
 #include "framework/replicas/job_plan.h"
 #include "framework/watch/job_trace.h"
@@ -64,9 +65,11 @@ struct Ready {
 
 // While replicas run:
 
-/// Nothing else is to be said.
+/// Nothing else is to be said. A print waits for its reader: on this host, or as host 0 says, on
+/// any.
 struct Alive {
-  LOCKSTEP_FIELDS()
+  bool is_held_up = false;
+  LOCKSTEP_FIELDS(is_held_up)
 };
 /// A value in the store of all hosts: to host 0, which has all of them, and from there to each host
 /// that wants it.
@@ -98,9 +101,10 @@ class HostLinks {
   struct Peer {
     std::size_t host;  ///< or kUnknown
     std::unique_ptr<comm::Link> link;
-    std::int64_t run = -1;      ///< the last one for which it is ready
-    Clock::time_point heard{};  ///< when it has said something
-    std::string problem{};      ///< " is gone: …" where nothing more is to come from it
+    std::int64_t run = -1;    ///< the last one for which it is ready
+    Waited silent{};          ///< since it has said something
+    bool is_held_up = false;  ///< as it has said last
+    std::string problem{};    ///< " is gone: …" where nothing more is to come from it
 
     /// For messages.
     [[nodiscard]] std::string name() const;

@@ -27,6 +27,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/poll_set.h"
 #include "framework/base/text.h"
+#include "framework/base/waited.h"
 #include "framework/comm/network/connect.h"
 #include "framework/comm/network/listener.h"
 #include "framework/comm/network/secret.h"
@@ -40,11 +41,11 @@
 namespace lockstep::replicas {
 namespace {
 
-using Clock = HostLinks::Clock;
 using Peer = HostLinks::Peer;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPauseBetweenTries{100};
+constexpr milliseconds kLook{50};
 
 void tell_missing(const HostOptions& hosts, const std::string& missing) {
   log_info(str("host ", hosts.rank, " of ", hosts.count, " waits, for ",
@@ -89,20 +90,20 @@ std::filesystem::path secret_file(const HostOptions& hosts) {
 
 // Nobody makes a file that was named. The user's own is host 0's to make, and may be about to come
 // into a home that the hosts share.
-comm::Secret users_secret(const HostOptions& hosts, Clock::time_point deadline) {
+comm::Secret users_secret(const HostOptions& hosts, Waited& waited) {
   const auto file = secret_file(hosts);
   if (!hosts.secret_file.empty()) return comm::Secret::read(file);
   if (hosts.rank == 0) return comm::Secret::read_or_make(file);
   LongWait wait;
   std::error_code missing;
-  while (!std::filesystem::exists(file, missing) && Clock::now() < deadline) {
+  while (!std::filesystem::exists(file, missing) && waited.look() < hosts.meet_timeout) {
     if (wait.is_to_tell()) {
       tell_missing(hosts, str("there is no secret ", file.string(),
                               " yet. Host 0 makes it on first use; where ",
                               "homes are not shared, copy it from there, as one shares a key of "
                               "ssh"));
     }
-    std::this_thread::sleep_until(std::min(deadline, Clock::now() + kPauseBetweenTries));
+    std::this_thread::sleep_for(kPauseBetweenTries);
   }
   try {
     return comm::Secret::read(file);
@@ -175,7 +176,7 @@ class Meeting {
 
   JobPlan meet() {
     const comm::Secret secret =
-        before_others([&] { return users_secret(options_.hosts, deadline_); });
+        before_others([&] { return users_secret(options_.hosts, waited_); });
     // Before anybody is met.
     if (!options_.hosts.interface.empty()) (void)addresses_of_interface(options_.hosts.interface);
     return links_.own() == 0 ? meet_as_first(secret) : meet_as_other(secret);
@@ -185,7 +186,7 @@ class Meeting {
     if (links_.own() != 0) {
       links_.tell(Ready{});
       // Host 0 waits for others that are gone.
-      wait_for_begin(Clock::now() + 2 * options_.timeout, " did not start again");
+      wait_for_begin(2 * options_.timeout, " did not start again");
       plan.layout = begins_->plan.layout;
       return try_or_tell(prepare);
     }
@@ -197,8 +198,7 @@ class Meeting {
       const auto is_awaited = [&](const Peer& peer) {
         return !is_gone(peer) && !links_.is_ready(peer);
       };
-      (void)hear_until(Clock::now() + options_.timeout,
-                       [&] { return std::ranges::none_of(peers, is_awaited); });
+      (void)hear_until(options_.timeout, [&] { return std::ranges::none_of(peers, is_awaited); });
       std::erase_if(peers, [&](const Peer& peer) { return is_gone(peer) || is_awaited(peer); });
       leave_out_others(plan);
       prepare();
@@ -215,11 +215,11 @@ class Meeting {
       hellos_[0] = own_hello();
       const auto all_are_here = [&] { return hellos_.size() == links_.hosts(); };
       LongWait long_wait;
-      (void)hear_all_until(Clock::now() + long_wait.rest(deadline_), all_are_here);
+      (void)hear_all_until(std::min(rest(), LongWait::kMoment), all_are_here);
       if (long_wait.is_to_tell() && !all_are_here()) {
         tell_missing(options_.hosts, str("nothing yet of ", absent()));
       }
-      wait(deadline_, all_are_here, [&] {
+      wait(rest(), all_are_here, [&] {
         return str(absent(), " did not come to the rendezvous ", rendezvous, " within ",
                    options_.hosts.meet_timeout.count(), " ms",
                    other_secret_.empty() ? "" : "; " + other_secret_);
@@ -241,7 +241,7 @@ class Meeting {
       plan.network = network;
       const auto is_ready = [&](const Peer& peer) { return links_.is_ready(peer); };
       wait(
-          Clock::now() + options_.timeout, [&] { return std::ranges::all_of(peers, is_ready); },
+          options_.timeout, [&] { return std::ranges::all_of(peers, is_ready); },
           [&] { return str(std::ranges::find_if_not(peers, is_ready)->name(), " was not ready"); });
       links_.tell(Ready{});
       links_.flush();
@@ -252,9 +252,7 @@ class Meeting {
   JobPlan meet_as_other(const comm::Secret& secret) {
     auto link = before_others([&] { return find_first(secret); });
     // Host 0 waits no longer than this: it gives up first, and tells.
-    const auto later_than = [](milliseconds wait) {
-      return Clock::now() + wait + milliseconds(1000);
-    };
+    const auto later_than = [](milliseconds wait) { return wait + milliseconds(1000); };
     link->limit_silence(options_.timeout);
     links_.peers().push_back({0, std::move(link)});
     const Peer& first = links_.peers()[0];
@@ -287,7 +285,7 @@ class Meeting {
     return step();
   }
 
-  std::unique_ptr<comm::Link> find_first(const comm::Secret& secret) const {
+  std::unique_ptr<comm::Link> find_first(const comm::Secret& secret) {
     const HostOptions& hosts = options_.hosts;
     const auto places = places_of(hosts);
     const std::string others =
@@ -296,7 +294,7 @@ class Meeting {
     try {
       return comm::find_listener(
           places, secret,
-          {.begin = begin_,
+          {.begin = std::chrono::steady_clock::now() + rest() - hosts.meet_timeout,
            .timeout = hosts.meet_timeout,
            .job_name = hosts.job,
            .unknown_name_hint = hosts.unknown_name_hint,
@@ -339,10 +337,9 @@ class Meeting {
           unknown_host = at.host;
         }
       }
-      require<Timeout>(Clock::now() < deadline_, missing, ", for ", hosts.meet_timeout.count(),
-                       " ms");
+      require<Timeout>(rest().count() > 0, missing, ", for ", hosts.meet_timeout.count(), " ms");
       if (wait.is_to_tell()) tell_missing(hosts, missing);
-      std::this_thread::sleep_until(std::min(deadline_, Clock::now() + kPauseBetweenTries));
+      std::this_thread::sleep_for(kPauseBetweenTries);
     }
   }
 
@@ -413,21 +410,26 @@ class Meeting {
     throw stopped;
   }
 
-  // Hears other hosts until it is `enough`. False if it is not by the deadline.
-  bool hear_until(Clock::time_point deadline, const std::function<bool()>& enough) {
+  // How much is left of the time in which all are to meet.
+  milliseconds rest() {
+    return std::chrono::ceil<milliseconds>(options_.hosts.meet_timeout - waited_.look());
+  }
+
+  // Hears other hosts until it is `enough`, for `most` at most. Whether it is.
+  bool hear_until(milliseconds most, const std::function<bool()>& enough) {
+    Waited waited;
     while (!enough()) {
       if (const auto heard = links_.receive()) {
         hear(*heard->from, heard->message);
         continue;
       }
       if (enough()) return true;  // receive() has noted which links have closed
-      const auto rest = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-      if (rest.count() <= 0) return false;
+      if (waited.look() >= most) return false;
       PollSet polled;
       links_.add_to(polled);
       if (listener_) listener_->add_to(polled);
       polled.add(stop_.descriptor());
-      polled.wait(listener_ ? std::min(rest, listener_->when()) : rest);
+      polled.wait(std::min(kLook, listener_ ? listener_->when() : kLook));
       check_stop();
       links_.progress();
       if (listener_) accept();
@@ -436,8 +438,8 @@ class Meeting {
   }
 
   // The same where all hosts are needed.
-  bool hear_all_until(Clock::time_point deadline, const std::function<bool()>& enough) {
-    return hear_until(deadline, [&] {
+  bool hear_all_until(milliseconds most, const std::function<bool()>& enough) {
+    return hear_until(most, [&] {
       if (enough()) return true;
       for (const Peer& peer : links_.peers()) {
         const bool is_lost = peer.host != HostLinks::kUnknown && !peer.problem.empty();
@@ -448,14 +450,14 @@ class Meeting {
   }
 
   // The same. Throws a Timeout that says what is `missing`.
-  void wait(Clock::time_point deadline, const std::function<bool()>& enough,
+  void wait(milliseconds most, const std::function<bool()>& enough,
             const std::function<std::string()>& missing) {
-    if (!hear_all_until(deadline, enough)) throw Timeout(missing());
+    if (!hear_all_until(most, enough)) throw Timeout(missing());
   }
 
-  void wait_for_begin(Clock::time_point deadline, const char* missing) {
+  void wait_for_begin(milliseconds most, const char* missing) {
     wait(
-        deadline, [&] { return begins_.has_value(); },
+        most, [&] { return begins_.has_value(); },
         [&] { return links_.peers()[0].name() + missing; });
   }
 
@@ -501,9 +503,7 @@ class Meeting {
   const LaunchOptions& options_;
   const std::string who_;  // what an error of this host begins with on others
   StopSignals stop_;
-  const Clock::time_point begin_ = Clock::now();
-  // When all are to have met, whatever was missing before.
-  const Clock::time_point deadline_ = begin_ + options_.hosts.meet_timeout;
+  Waited waited_;                           // since the meeting began, whatever was missing
   std::optional<comm::Listener> listener_;  // of host 0, until all have come
   std::map<std::size_t, Hello> hellos_;     // of host 0: of those that have come, by host
   std::string other_secret_;                // of host 0: that somebody has one, or ""

@@ -142,14 +142,15 @@ int launch(const std::function<void()>& replica, const LaunchOptions& options,
   if (complete.workers == 0) complete.workers = complete.replicas;
   require_stack();
   replicas::prepare_memory(complete);
+  replicas::UnreadOutput output(options.mode == LaunchMode::processes);
   try {
-    return options.mode == LaunchMode::processes
-               ? replicas::launch_processes(replica, complete, call)
-               : replicas::launch_threads(replica, complete);
+    return output.status = options.mode == LaunchMode::processes
+                               ? replicas::launch_processes(replica, complete, call)
+                               : replicas::launch_threads(replica, complete);
   } catch (const replicas::Stopped& stopped) {  // while hosts met
     replicas::leave_progress_line();
     log_error(stopped.what());
-    return replicas::status_of_stop(stopped.signal());
+    return output.status = replicas::status_of_stop(stopped.signal());
   }
 }
 

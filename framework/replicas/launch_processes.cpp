@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include "framework/base/logging.h"
+#include "framework/base/output.h"
 #include "framework/base/poll_set.h"
 #include "framework/base/text.h"
+#include "framework/base/waited.h"
 #include "framework/replicas/host_meeting.h"
 #include "framework/replicas/kept_threads.h"
 #include "framework/replicas/prints.h"
@@ -47,6 +49,9 @@ Report report_of(const FirstFailure::Cause& cause) {
   // Kept to the end: the launcher takes its closing for this process' end.
   const auto store =
       std::make_shared<comm::SocketStore>(Descriptor(place.store), own_host.workers.size);
+  // The launcher always reads stderr. Worker 0 has the launcher's own stdout.
+  UnreadOutput(false).finish(0);
+  if (place.index == 0) Output::of(STDOUT_FILENO).begin();
   std::shared_ptr<comm::HostMemory> memory;
   std::unique_ptr<Worker> worker;
   FirstFailure failure(0, [&](const std::string& reason) {
@@ -68,6 +73,7 @@ Report report_of(const FirstFailure::Cause& cause) {
     memory =
         std::make_shared<comm::HostMemory>(static_cast<int>(plan.layout.workers()), place.memory);
     own_job.asked_by = &memory->stop_signal();
+    Waited::held_up = &memory->board()->held_up();
     // Of what asks, this process sees the end of its own processor time alone.
     if (options.on_stop == OnStop::ask) stop.emplace(&memory->stop_signal());
     own_job.restarts = place.restart;
@@ -92,6 +98,7 @@ Report report_of(const FirstFailure::Cause& cause) {
   std::cout.flush();
   std::fflush(all_over ? nullptr : stdout);  // another may be held by a thread that still runs
   send_report(place.report, report);
+  if (place.index == 0) Output::of(STDOUT_FILENO).finish(stop_requested);
   // Destructors of statics are the launcher's: a forked child must not run them a second time.
   ::_exit(report.status());
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <iostream>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
+#include "framework/base/waited.h"
 #include "framework/replicas/job_failure.h"
 #include "framework/replicas/prints.h"
 #include "framework/replicas/running_job.h"
@@ -37,6 +39,8 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
   const Descriptor descriptor(
       comm::HostMemory::make_memory(count, static_cast<int>(options.replicas)));
   const auto memory = std::make_shared<comm::HostMemory>(count, descriptor.get());
+  const ScopedValue<const Word*, std::atomic<const Word*>> waits_see(Waited::held_up,
+                                                                     &memory->board()->held_up());
   auto reports = comm::make_socket_pair();  // of processes that replicas have forked
   Mutex mutex;                              // guards workers
   std::vector<std::unique_ptr<Worker>> workers(static_cast<std::size_t>(count));
@@ -76,6 +80,9 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
                           trace_uses(options.trace));
     trace.set_workers({{0, ::getpid()}});
     const auto look = [&] {
+      Output::of(STDOUT_FILENO).progress();
+      Output::of(STDERR_FILENO).progress();
+      memory->board()->held_up().store(wait_for_reader(std::array{::getpid()}) ? 1 : 0);
       pauses.look();
       trace.progress();
       for (const watch::Stall& stall : waits.stalls(*memory->recorder()))
@@ -105,7 +112,10 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
     tell_failure(late, options);
     log_error(late.verdict);
   }
-  if (!all_over) ::_exit(status);
+  if (!all_over) {
+    UnreadOutput::finish(status);
+    ::_exit(status);
+  }
   if (status == 0 && stop.asked() != 0) {
     leave_progress_line();
     log_error(stopped_text(stop.asked()));

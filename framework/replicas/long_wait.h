@@ -10,6 +10,8 @@ namespace lockstep::replicas {
 class LongWait {
  public:
   using Clock = std::chrono::steady_clock;
+  /// What is missing for a shorter time is not worth a line.
+  static constexpr std::chrono::milliseconds kMoment{2000};
 
   /// Whether it is time to say so: true at most once.
   [[nodiscard]] bool is_to_tell() {
@@ -23,9 +25,6 @@ class LongWait {
   }
 
  private:
-  // What is missing for a shorter time is not worth a line.
-  static constexpr std::chrono::milliseconds kMoment{2000};
-
   const Clock::time_point begin_ = Clock::now();
   bool is_told_ = false;
 };

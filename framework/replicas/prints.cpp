@@ -2,16 +2,22 @@
 
 #include <cstddef>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <stdio_ext.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "framework/axes/environment.h"
 #include "framework/base/logging.h"
 #include "framework/base/mutex.h"
+#include "framework/base/poll_set.h"
 #include "framework/base/text.h"
 #include "framework/replicas/replica_threads.h"
 
@@ -131,6 +137,22 @@ ReplicaPrints::~ReplicaPrints() {
 
 LastLineEnds::~LastLineEnds() {
   if (std::cout.rdbuf() == &lines()) lines().finish();
+}
+
+bool wait_for_reader(std::span<const pid_t> processes) {
+  namespace fs = std::filesystem;
+  if (wait_for({STDOUT_FILENO, POLLOUT, 0})) return false;
+  for (const pid_t process : processes) {
+    std::error_code gone;
+    fs::directory_iterator task(str("/proc/", process, "/task"), gone);
+    for (; !gone && task != fs::directory_iterator(); task.increment(gone)) {
+      std::string call;  // "1 0x1 …" is write() to stdout; "" where the system does not tell
+      std::getline(std::ifstream(task->path() / "syscall"), call);
+      const auto is = [&](int number) { return call.starts_with(str(number, " 0x1 ")); };
+      if (call.empty() || is(SYS_write) || is(SYS_writev)) return true;
+    }
+  }
+  return false;
 }
 
 std::string prefix_of_replica(std::int64_t replica) {

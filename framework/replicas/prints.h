@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <streambuf>
 #include <string>
+
+#include <sys/types.h>
 
 #include "framework/base/non_copyable.h"
 #include "framework/replicas/launch.h"
@@ -29,6 +32,9 @@ class LastLineEnds : private NonCopyable {
   LastLineEnds() = default;
   ~LastLineEnds();
 };
+
+/// Returns true if a thread of these processes waits in a print for the reader of stdout.
+[[nodiscard]] bool wait_for_reader(std::span<const pid_t> processes);
 
 /// What a line of other replicas begins with: "[replica 2] ".
 [[nodiscard]] std::string prefix_of_replica(std::int64_t replica);

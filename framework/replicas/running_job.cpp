@@ -47,8 +47,12 @@ watch::JobTrace::Uses trace_uses(const TraceOptions& options) {
 
 RunningJob::RunningJob(Hosts& hosts, const LaunchOptions& options, comm::StoreServer& store,
                        watch::Board& board)
-    : links_(hosts.links), options_(options), store_(store), layout_(hosts.plan.layout) {
-  for (HostLinks::Peer& peer : links_.peers()) peer.heard = Clock::now();
+    : links_(hosts.links),
+      options_(options),
+      store_(store),
+      board_(board),
+      layout_(hosts.plan.layout) {
+  for (HostLinks::Peer& peer : links_.peers()) peer.silent = Waited();
   store_.on_set = [this](const std::string& key, const std::string& value) {
     if (key.starts_with(kOfHost)) return;
     own() == 0 ? pass_on(key, value) : links_.tell(Published{key, value});
@@ -79,7 +83,7 @@ void RunningJob::progress() {
   const auto now = Clock::now();
   if (now - told_alive_ >= options_.timeout / 8) {
     told_alive_ = now;
-    links_.tell(Alive{});
+    links_.tell(Alive{own() == 0 ? board_.held_up().load() != 0 : is_held_up_});
   }
   links_.progress();
   while (const auto heard = links_.receive()) {
@@ -89,15 +93,17 @@ void RunningJob::progress() {
       heard->from->says_wrong(error);
     }
   }
-  for (const HostLinks::Peer& peer : links_.peers()) {
+  for (HostLinks::Peer& peer : links_.peers()) {
     std::string problem = peer.problem;
-    if (problem.empty() && Clock::now() - peer.heard > options_.timeout) {
+    if (peer.silent.look() > options_.timeout && problem.empty()) {
       problem =
           str(" has said nothing for ", options_.timeout.count(), " ms: its launcher stands still");
     }
     if (problem.empty() || verdict_) continue;
     // A job may start again without one of its hosts, but not without host 0.
-    reports_.try_emplace(peer.host, Ending{3, peer.name() + problem, own() == 0, 0});
+    const Ending lost{3, peer.name() + problem, own() == 0, 0};
+    // Host 0 may only have been paused: it then names the same cause.
+    if (reports_.try_emplace(peer.host, lost).second && own() != 0) links_.tell(lost);
   }
   if (watch_) watch_->progress();
   if (trace_) trace_->progress();
@@ -111,6 +117,9 @@ void RunningJob::hear(const HostLinks::Heard& heard) {
   if (const auto* const published = std::get_if<Published>(&message)) {
     store_.set(published->key, published->value);
     if (own() == 0) pass_on(published->key, published->value);
+  } else if (const auto* const alive = std::get_if<Alive>(&message)) {
+    peer->is_held_up = alive->is_held_up;
+    hold_up(is_held_up_);
   } else if (const auto* const wanted = std::get_if<Wanted>(&message)) {
     take_wanted(from, wanted->key);
   } else if (const auto* const asked = std::get_if<Asked>(&message)) {
@@ -154,6 +163,15 @@ void RunningJob::warn(const watch::Stall& stall) {
   tell_stall(stall.text, options_);
 }
 
+void RunningJob::hold_up(bool is_held_up) {
+  const bool is_anywhere =
+      is_held_up || std::ranges::any_of(links_.peers(), &HostLinks::Peer::is_held_up);
+  const bool is_new = is_held_up != is_held_up_ || is_anywhere != (board_.held_up().load() != 0);
+  is_held_up_ = is_held_up;
+  board_.held_up().store(is_anywhere ? 1 : 0);
+  if (is_new) told_alive_ = {};  // told at once
+}
+
 void RunningJob::report(const Ending& ending) {
   if (trace_) trace_->end();
   const auto before = reports_.find(own());
@@ -179,9 +197,9 @@ void RunningJob::decide() {
   };
   if (reports_.contains(own())) consider(reports_.at(own()));
   for (const auto& [host, report] : reports_) consider(report);
-  if (root != nullptr && !first_failure_) first_failure_ = Clock::now();
+  if (root != nullptr && !first_failure_) first_failure_.emplace();
   const auto grace = own() == 0 ? kHostsGrace : kVerdictGrace;
-  const bool is_late = first_failure_ && Clock::now() - *first_failure_ > grace;
+  const bool is_late = first_failure_ && first_failure_->look() > grace;
   const bool is_certain = own() == 0 && root != nullptr && root->doubt == 0;
   const bool has_all = own() == 0 ? reports_.size() > links_.peers().size() : reports_.contains(0);
   const bool is_waited_for = root == nullptr && trace_ && trace_->is_pending();

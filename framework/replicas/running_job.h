@@ -14,6 +14,7 @@
 
 #include "framework/base/non_copyable.h"
 #include "framework/base/poll_set.h"
+#include "framework/base/waited.h"
 #include "framework/comm/store.h"
 #include "framework/replicas/host_links.h"
 #include "framework/replicas/host_meeting.h"
@@ -65,6 +66,8 @@ class RunningJob : private NonCopyable {
   [[nodiscard]] int asked() const noexcept { return asked_; }
   /// Warns of a stall on all hosts, with the same text: of several that find it, the first one's.
   void warn(const watch::Stall& stall);
+  /// Tells all hosts' boards (held_up()) that a print here waits for its reader, or none does.
+  void hold_up(bool is_held_up);
   /// Tells how this host's replicas have ended. The first failure counts.
   void report(const Ending& own);
   /// How the job has ended, the same on all hosts: well if all replicas have, or by the root cause.
@@ -83,6 +86,8 @@ class RunningJob : private NonCopyable {
   HostLinks& links_;
   const LaunchOptions& options_;
   comm::StoreServer& store_;
+  watch::Board& board_;
+  bool is_held_up_ = false;
   const JobLayout layout_;
   std::optional<watch::JobWatch> watch_;  // of a job on several hosts
   std::optional<watch::JobTrace> trace_;
@@ -93,7 +98,7 @@ class RunningJob : private NonCopyable {
   std::set<std::tuple<std::uint64_t, std::uint64_t, int>> stalls_;  // of host 0: told ones
   int asked_ = 0;
   std::map<std::size_t, Ending> reports_;  // of host 0: of each host; of another: of itself and 0
-  std::optional<Clock::time_point> first_failure_;
+  std::optional<Waited> first_failure_;
   std::optional<Ending> verdict_;
 };
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "framework/base/logging.h"
+#include "framework/base/output.h"
 
 namespace lockstep::replicas {
 namespace {
@@ -166,7 +167,7 @@ void tell_asked(int signal, bool is_elsewhere) {
 }
 
 void leave_progress_line() {
-  if (::isatty(STDERR_FILENO) == 1) (void)!::write(STDERR_FILENO, "\n", 1);
+  if (::isatty(STDERR_FILENO) == 1) Output::of(STDERR_FILENO).write("\n");
 }
 
 void stop_at_once(int signal) {
@@ -175,7 +176,7 @@ void stop_at_once(int signal) {
   std::strcat(message, name_of_stop(signal));
   std::strcat(message, "\n");
   const char* const begin = message + (::isatty(STDERR_FILENO) == 1 ? 0 : 1);
-  (void)!::write(STDERR_FILENO, begin, std::strlen(begin));
+  Output::of(STDERR_FILENO).write_now(begin);
   ::_exit(status_of_stop(signal));
 }
 

@@ -23,6 +23,7 @@
 #include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/memory.h"
+#include "framework/base/output.h"
 #include "framework/base/poll_set.h"
 #include "framework/base/terminal.h"
 #include "framework/base/text.h"
@@ -38,7 +39,6 @@
 namespace lockstep::replicas {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // A worker that failed because another did may be seen first: wait this long for the root cause.
@@ -52,24 +52,6 @@ constexpr milliseconds kHostsInterval{20};
 constexpr milliseconds kStillGrace{1000};
 // A longer line that is to have a prefix becomes several.
 constexpr std::size_t kLongestLine = std::size_t{64} << 10;
-
-// Writes all of `text`, unless nobody reads any more or a signal asks to end while nobody does.
-void write_all(int descriptor, std::string_view text, const StopSignals& stop) {
-  while (!text.empty()) {
-    pollfd polled[2] = {{descriptor, POLLOUT, 0},
-                        {stop.signal() == 0 ? stop.descriptor() : -1, POLLIN, 0}};
-    if (::poll(polled, 2, stop.signal() == 0 ? -1 : 0) < 0) continue;  // interrupted: look again
-    if (polled[0].revents == 0) {
-      if (stop.signal() != 0) return;
-      continue;
-    }
-    // A pipe that can be written to has room for this much.
-    const ssize_t count =
-        ::write(descriptor, text.data(), std::min(text.size(), std::size_t{PIPE_BUF}));
-    if (count < 0 && errno != EINTR && errno != EAGAIN) return;
-    if (count > 0) text.remove_prefix(static_cast<std::size_t>(count));
-  }
-}
 
 // The last lines of a text as a terminal shows them: of a line that is written over (a progress
 // bar's) the last version, of long lines the beginning. Without Lockstep's own: the cause says it.
@@ -113,10 +95,14 @@ class LastLines {
 // One of a worker's output streams on its way to the launcher's own.
 class Relay {
  public:
-  Relay(Descriptor source, int target, std::optional<std::string> prefix, const StopSignals& stop)
-      : source_(std::move(source)), target_(target), prefix_(std::move(prefix)), stop_(&stop) {}
+  Relay(Descriptor source, int target, std::optional<std::string> prefix)
+      : source_(std::move(source)),
+        target_(target),
+        output_(&Output::of(target)),
+        prefix_(std::move(prefix)) {}
 
-  [[nodiscard]] int fd() const noexcept { return source_.get(); }
+  // What to poll; a worker's own prints wait for who reads stdout.
+  [[nodiscard]] int fd() const { return output_->has_room() ? source_.get() : -1; }
 
   // Reads some of what is there; closes at its end. Returns how much it was.
   std::size_t pass_on() {
@@ -132,9 +118,8 @@ class Relay {
     if (!prefix_) {
       has_left_out_ = true;
     } else if (prefix_->empty()) {
-      if (at_line_start_) write_all(target_, start_, *stop_);
+      output_->write(at_line_start_ ? str(start_, text) : text);
       at_line_start_ = text.ends_with('\n');
-      write_all(target_, text, *stop_);
     } else {
       for (const char letter : text) {
         if (letter != '\n') line_ += letter;
@@ -165,12 +150,13 @@ class Relay {
   }
 
   void finish_line() {
-    write_all(target_, str(start_, *prefix_, line_, "\n"), *stop_);
+    output_->write(str(start_, *prefix_, line_, "\n"));
     line_.clear();
   }
 
   Descriptor source_;
   int target_;
+  Output* output_;
   // "" passes bytes on as they come; without one they are left out.
   std::optional<std::string> prefix_;
   // Progress, which comes on worker 0's stdout, begins its line itself.
@@ -178,7 +164,6 @@ class Relay {
       target_ == STDOUT_FILENO && prefix_ == "" ? std::string_view() : line_start(target_);
   bool at_line_start_ = true;
   bool has_left_out_ = false;
-  const StopSignals* stop_;
   std::string line_;  // that is to have the prefix, unfinished
   LastLines last_lines_;
 };
@@ -194,12 +179,12 @@ std::string prefix_of(const WorkerProcess& process) {
 }
 
 struct Watched : WorkerProcess {
-  Watched(WorkerProcess process, std::string on_host, Prints prints, const StopSignals& stop)
+  Watched(WorkerProcess process, std::string on_host, Prints prints)
       : WorkerProcess(std::move(process)),
         host(std::move(on_host)),
         out_relay(std::move(out), STDOUT_FILENO,
-                  prints == Prints::all ? std::optional(prefix_of(*this)) : std::nullopt, stop),
-        err_relay(std::move(err), STDERR_FILENO, prefix_of(*this), stop) {}
+                  prints == Prints::all ? std::optional(prefix_of(*this)) : std::nullopt),
+        err_relay(std::move(err), STDERR_FILENO, prefix_of(*this)) {}
 
   // Its replicas' spans that last as long as it is stopped.
   struct Pause {
@@ -271,7 +256,7 @@ class Supervisor {
         job_(hosts, options, store_, board) {
     const std::string host = job_.has_hosts() ? str("host ", job_.own(), ", ") : "";
     for (WorkerProcess& process : processes)
-      workers_.emplace_back(std::move(process), host, options.prints, stop_);
+      workers_.emplace_back(std::move(process), host, options.prints);
     job_.trace(recorder, options.trace, mapped(workers_, [](const Watched& worker) {
                  return std::pair(static_cast<int>(worker.index), worker.pid);
                }));
@@ -303,7 +288,7 @@ class Supervisor {
     JobFailure failure = noticed();  // before the others notice
     const Watched* root = nullptr;
     if (signal == 0 && !failed_.empty()) {
-      step_until(Clock::now() + kProcessesGrace, [this] { return doubt(*root_cause()) == 0; });
+      step_for(kProcessesGrace, [this] { return doubt(*root_cause()) == 0; });
       root = root_cause();  // before the others are ended
     }
     // Told at once: other hosts' replicas may wait for those here. Where another host has failed
@@ -314,7 +299,7 @@ class Supervisor {
       for (const Watched& w : workers_) {
         if (!w.wait_status) ::kill(w.pid, ask);
       }
-      step_until(Clock::now() + kTermGrace, [] { return false; });
+      step_for(kTermGrace, [] { return false; });
     }
     drain();
     Ending end = is_well ? stopped(stop_.asked()) : own_end(signal, root, still);
@@ -332,7 +317,7 @@ class Supervisor {
     log_error(end.text);
     if (!may_restart || !end.is_lost) return {end.status};
     const auto stops = [this] { return stop_.signal() != 0 || stop_.asked() != 0; };
-    step_until(Clock::time_point::max(), stops);  // a process with much memory takes long to end
+    step_for(std::chrono::hours(24 * 365), stops);  // a process with much memory takes long to end
     return {end.status, "", !stops()};
   }
 
@@ -376,11 +361,10 @@ class Supervisor {
     return *std::ranges::min_element(failed_, {}, [](const Watched* w) { return doubt(*w); });
   }
 
-  // Handles what happens until `deadline`, while workers run and it is not `enough`.
-  void step_until(Clock::time_point deadline, const std::function<bool()>& enough) {
-    while (running() > 0 && !enough() && Clock::now() < deadline) {
-      step(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()) + milliseconds(1));
-    }
+  // Handles what happens for so long, while workers run and it is not `enough`.
+  void step_for(milliseconds most, const std::function<bool()>& enough) {
+    Waited waited;
+    while (running() > 0 && !enough() && waited.look() < most) step(interval());
   }
 
   // Waits for something to happen, at most `timeout`, and handles it.
@@ -400,8 +384,12 @@ class Supervisor {
         w.ending = true;
       });
     }
+    for (const int target : {STDOUT_FILENO, STDERR_FILENO}) {
+      polled.add({Output::of(target).polled(), POLLOUT, 0},
+                 [target](short) { Output::of(target).progress(); });
+    }
     job_.add_to(polled);
-    // Where the launcher is busy itself, such as with a stdout that nobody reads, nobody is paused.
+    // Where the launcher is busy itself nobody is paused.
     pauses_.begin_wait();
     polled.wait(timeout, [this] { pauses_.look(); });
     job_.progress();
@@ -436,6 +424,10 @@ class Supervisor {
     if (all_stopped_.look() >= timeout_ + kStillGrace) {
       return str(join(stopped), stopped.size() == 1 ? " has" : " have",
                  " been stopped by a signal for longer than ", timeout_.count(), " ms");
+    }
+    if (const auto now = Waited::Clock::now(); now - looked_ >= kPatrolInterval) {
+      looked_ = now;
+      job_.hold_up(wait_for_reader(mapped(workers_, &Watched::pid)));
     }
     for (Watched& w : workers_) {
       if (w.wait_status) continue;
@@ -539,6 +531,7 @@ class Supervisor {
   bool told_ = false;  // that replicas are asked to end
   bool told_left_out_ = false;
   Waited all_stopped_;
+  Waited::Clock::time_point looked_{};  // for prints that wait
   comm::StoreServer store_;
   RunningJob job_;
   std::deque<Watched> workers_;

@@ -11,10 +11,12 @@
 #include <vector>
 
 #include <ATen/ThreadLocalState.h>
+#include <unistd.h>
 
 #include "framework/axes/environment.h"
 #include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
+#include "framework/base/output.h"
 #include "framework/base/pages.h"
 #include "framework/base/range.h"
 #include "framework/comm/cancellation.h"
@@ -26,6 +28,7 @@
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/job_plan.h"
 #include "framework/replicas/launch.h"
+#include "framework/replicas/stop_signals.h"
 #include "framework/replicas/worker_process.h"
 #include "framework/watch/recorder.h"
 
@@ -106,6 +109,23 @@ void announce(const LaunchOptions& options, const JobPlan& plan);
 void tell_failure(const JobFailure& failure, const LaunchOptions& options);
 /// Warns of a stall, and calls LaunchOptions::after_stall likewise.
 void tell_stall(const std::string& warning, const LaunchOptions& options);
+
+/// While this lives, this process waits for no reader of its stdout and stderr. The destructor
+/// does, unless `status` is that of a stop.
+struct UnreadOutput : private NonCopyable {
+  /// With `keeps_stdout` stdout has prints of replicas, not progress: nothing is left out.
+  explicit UnreadOutput(bool keeps_stdout) {
+    Output::of(STDOUT_FILENO).begin(keeps_stdout);
+    Output::of(STDERR_FILENO).begin();
+  }
+  ~UnreadOutput() { finish(status); }
+  static void finish(int status) {
+    for (const int descriptor : {STDERR_FILENO, STDOUT_FILENO}) {
+      Output::of(descriptor).finish([&] { return is_status_of_stop(status); });
+    }
+  }
+  int status = 0;  ///< with which the job ends
+};
 
 /// launch() with checked options, whose number of workers is set.
 [[nodiscard]] int launch_processes(const std::function<void()>& function,

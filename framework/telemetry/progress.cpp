@@ -8,10 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include <stdio_ext.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "framework/base/memory.h"
+#include "framework/base/output.h"
 #include "framework/base/terminal.h"
 #include "framework/base/text.h"
 #include "framework/engines/surroundings.h"
@@ -29,6 +31,10 @@ constexpr std::string_view kGap = "  ";
 constexpr std::chrono::milliseconds kTerminalPeriod{500};
 constexpr std::chrono::seconds kLogPeriod{60};
 constexpr std::chrono::milliseconds kTick{100};
+
+bool is_output(std::FILE* stream) {
+  return fileno(stream) == STDOUT_FILENO || fileno(stream) == STDERR_FILENO;
+}
 
 bool stops_before(const ProgressState& state) {
   return state.stop > 0 && state.stop < state.total;
@@ -153,6 +159,7 @@ void Progress::note(const ProgressState& state) {
 
 void Progress::tick() {
   const MutexLock lock(mutex_);
+  if (is_output(stream_)) Output::of(fileno(stream_)).progress();
   if (!on_terminal_ || !state_) return;
   const bool is_late = now_() - drawn_at_ >= kTerminalPeriod;
   if (is_late || (!drawn_.empty() && columns_(stream_) != drawn_columns_)) draw();
@@ -186,11 +193,11 @@ void Progress::finish() {
 void Progress::take(const ProgressState& state) {
   state_ = state;
   noted_at_ = now_();
+  if (is_output(stream_)) Output::of(fileno(stream_)).progress();
 }
 
 void Progress::draw() {
   drawn_at_ = now_();
-  has_room_ = false;
   ProgressState state = *state_;
   state.elapsed_s += std::chrono::duration<double>(drawn_at_ - noted_at_).count();
   const std::optional<int> columns = columns_(stream_);
@@ -202,8 +209,16 @@ void Progress::draw() {
 
 void Progress::write(const std::string& text) {
   if (quiet_) return;
-  std::fputs(text.c_str(), stream_);
+  const bool has_room = std::exchange(has_room_, false);
+  if (!is_output(stream_)) {
+    std::fputs(text.c_str(), stream_);
+    std::fflush(stream_);
+    return;
+  }
+  // The program's own prints go first, and wait for their reader. make_room() alone must not.
+  if (has_room && ::__fpending(stream_) == kRedraw.size()) ::__fpurge(stream_);
   std::fflush(stream_);
+  Output::of(fileno(stream_)).write(text);
 }
 
 std::jthread progress_ticks(Progress& progress) {

@@ -60,8 +60,8 @@ struct ProgressState {
 
 /// Shows progress on `stream`: on a terminal as one line that is redrawn, fitted to its width, at
 /// least every second; elsewhere as a plain line for every update, and one a minute between them.
-/// Errors of the stream are ignored: a run doesn't end because nobody can watch it. For any
-/// threads.
+/// Errors of the stream are ignored: a run doesn't end because nobody can watch it, nor does a job
+/// wait for who reads its stdout (see Output). For any threads.
 class Progress {
  public:
   using Clock = std::chrono::steady_clock;
@@ -98,7 +98,7 @@ class Progress {
  private:
   void take(const ProgressState& state) LOCKSTEP_REQUIRES(mutex_);
   void draw() LOCKSTEP_REQUIRES(mutex_);
-  void write(const std::string& text);
+  void write(const std::string& text) LOCKSTEP_REQUIRES(mutex_);
 
   std::FILE* stream_;
   bool quiet_;

@@ -108,6 +108,10 @@ void Board::set_stopped(int worker, bool stopped) noexcept {
   state_->memory.worker(worker).stopped.store(stopped ? 1 : 0);
 }
 
+Word& Board::held_up() const noexcept {
+  return state_->memory.common().held_up;
+}
+
 std::uint64_t Board::activity(int worker) const {
   const WorkerWords& words = state_->memory.worker(worker);
   std::uint64_t sum = words.looks.load();

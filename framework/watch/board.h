@@ -12,6 +12,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/non_copyable.h"
+#include "framework/base/pages.h"
 #include "framework/base/record.h"
 
 namespace lockstep::watch {
@@ -178,6 +179,9 @@ class Board {
   /// "replica 2 waits in psum over 'data' at model.cpp:44"; "" if the wait is over.
   [[nodiscard]] std::string text_of(const Wait& wait) const;
   [[nodiscard]] std::string absentees(const Wait& wait) const;
+  /// Not 0 while a print of a replica of the job waits for its reader: see Waited. Launchers set
+  /// it.
+  [[nodiscard]] Word& held_up() const noexcept;
   /// Whether a signal has stopped the worker's process, for messages.
   void set_stopped(int worker, bool stopped) noexcept;
 

@@ -149,6 +149,7 @@ struct PublicWords {
   Word local_workers;
   Word replicas;
   Word readings_wanted;
+  Word held_up;
 };
 
 /// Milliseconds of this host's steady clock.

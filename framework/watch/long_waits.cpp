@@ -20,7 +20,8 @@ std::vector<LongWaits::Found> LongWaits::look() {
     const auto worker = static_cast<int>(number);
     for (const Board::Wait& wait : board_.waits(worker)) {
       const auto before = waits_.find({worker, wait.seat});
-      Known known{.version = wait.version, .waited = Waited(now), .next = first_};
+      Known known{
+          .version = wait.version, .waited = Waited(now, /*counts_all=*/true), .next = first_};
       if (before != waits_.end() && before->second.version == wait.version) known = before->second;
       const Clock::duration lasts = known.waited.look();
       if (lasts >= known.next) {
@@ -44,10 +45,13 @@ std::vector<Stall> LongWaits::stalls(const Recorder& recorder) {
     const std::string absent = board_.absentees(wait);
     const std::string doing = absent.empty() ? "" : doing_text(read_replicas(recorder));
     const double seconds = std::chrono::duration<double>(lasts).count();
-    stalls.push_back({wait.key, wait.number, times,
-                      str("stalled for ", std::round(seconds * 10) / 10, " s: ", text, ": ",
-                          absent.empty() ? "all replicas have arrived, but not their data" : absent,
-                          doing.empty() ? "" : "; " + doing)});
+    stalls.push_back(
+        {wait.key, wait.number, times,
+         str("stalled for ", std::round(seconds * 10) / 10, " s: ", text, ": ",
+             absent.empty() ? "all replicas have arrived, but not their data" : absent,
+             doing.empty() ? "" : "; " + doing,
+             board_.held_up().load() == 0 ? ""
+                                          : "; a replica's print to stdout waits for its reader")});
   }
   return stalls;
 }

@@ -274,6 +274,32 @@ TEST_CASE("a replica that is stopped for a while is told of on every host, and t
   CHECK(network.left_behind() == Lines{});
 }
 
+TEST_CASE("a job whose hosts are all suspended goes on, whichever wakes first", "[fault]") {
+  const Flags flags = set("trainer.steps=400");
+  const Result expected = on_one_host(4, flags);
+  const TestNetwork network({.hosts = 2});
+  for (const std::size_t first : {0, 1}) {
+    JobOnHosts job(network, kPerceptron, 4, flags + set("parallel.timeout_s=1"));
+    job.start();
+    job.wait_for_steps(3);
+    std::vector<std::vector<pid_t>> all(2);
+    for (const std::size_t host : {0, 1}) {
+      all[host] = job.replicas(host);
+      all[host].push_back(job.launcher(host));
+    }
+    const auto send = [&](std::size_t host, int signal) {
+      for (const pid_t pid : all[host]) REQUIRE(::kill(pid, signal) == 0);
+    };
+    for (const std::size_t host : {0, 1}) send(host, SIGSTOP);
+    ::poll(nullptr, 0, 2500);  // what is to pass unseen
+    send(first, SIGCONT);
+    ::poll(nullptr, 0, 400);
+    send(1 - first, SIGCONT);
+    check_all_well(job, job.wait(), expected);
+  }
+  CHECK(network.left_behind() == Lines{});
+}
+
 TEST_CASE("hosts that lose each other end, and name whom they have lost", "[fault]") {
   for (const std::size_t host : {0, 1}) {
     TestNetwork network({.hosts = 2});

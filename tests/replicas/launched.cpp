@@ -82,7 +82,8 @@ void check_launched(const std::function<void()>& replica, const LaunchOptions& o
 }
 
 std::vector<Ended> launched_on_hosts(const std::function<void()>& replica,
-                                     const LaunchOptions& options, std::int64_t hosts) {
+                                     const LaunchOptions& options, std::int64_t hosts,
+                                     const std::function<void(const std::vector<pid_t>&)>& beside) {
   const TemporaryFolder folder;
   LaunchOptions own = options;
   own.hosts.count = hosts;
@@ -94,6 +95,7 @@ std::vector<Ended> launched_on_hosts(const std::function<void()>& replica,
   for (own.hosts.rank = 0; own.hosts.rank < hosts; ++own.hosts.rank) {
     launchers.push_back(std::make_unique<ChildProgram>(launching(replica, own)));
   }
+  if (beside) beside(mapped(launchers, [](const auto& launcher) { return launcher->pid(); }));
   std::vector<Ended> ended;
   for (const auto& launcher : launchers) ended.push_back(launcher->wait());
   return ended;

@@ -45,10 +45,11 @@ class SharedNumbers : private NonCopyable {
 /// Checks that the job ends well. A failure shows its options, and all that it has written.
 void check_launched(const std::function<void()>& replica, const LaunchOptions& options,
                     std::source_location where = std::source_location::current());
-/// The same job with a launcher for each of `hosts` hosts, all of them on this machine.
-[[nodiscard]] std::vector<Ended> launched_on_hosts(const std::function<void()>& replica,
-                                                   const LaunchOptions& options,
-                                                   std::int64_t hosts);
+/// The same job with a launcher for each of `hosts` hosts, all of them on this machine. `beside`
+/// is called once they are started.
+[[nodiscard]] std::vector<Ended> launched_on_hosts(
+    const std::function<void()>& replica, const LaunchOptions& options, std::int64_t hosts,
+    const std::function<void(const std::vector<pid_t>& launchers)>& beside = {});
 
 /// The message of the ValueError with which launch() refuses them.
 [[nodiscard]] std::string refusal_of(const LaunchOptions& options);

@@ -223,6 +223,44 @@ TEST_CASE("launch: a job that is paused for longer than its timeout goes on, and
   }
 }
 
+TEST_CASE("launch: a job on several hosts that is paused as a whole goes on, whoever wakes first") {
+  for (const std::size_t first : {0U, 1U}) {
+    for (const int later_ms : {0, 400}) {
+      INFO("host " << first << " wakes first, by " << later_ms << " ms");
+      const SharedNumbers pids(4);
+      const SharedNumbers rounds(1);
+      const SharedNumbers end(1);
+      const auto replica = [&] {
+        pids[own_index()] = ::getpid();
+        double told = 0;
+        while (told == 0) {
+          if (own_index() == 0) ++rounds[0];
+          told = psum(at::full({}, own_index() == 0 ? end[0].load() : 0), "data").item<double>();
+        }
+      };
+      const auto goes_on = [&] {
+        const std::int64_t before = rounds[0];
+        return eventually([&] { return rounds[0] > before + 10; });
+      };
+      const auto pause = [&](const std::vector<pid_t>& launchers) {
+        CHECK(eventually([&] { return pids.set() == 4; }));
+        CHECK(goes_on());
+        for (const pid_t launcher : launchers) (void)::kill(-launcher, SIGSTOP);
+        for (const pid_t pid : pids.pids()) CHECK(eventually([&] { return stopped(pid); }));
+        ::poll(nullptr, 0, 2500);  // what is to pass unseen
+        (void)::kill(-launchers[first], SIGCONT);
+        ::poll(nullptr, 0, later_ms);
+        (void)::kill(-launchers[1 - first], SIGCONT);
+        CHECK(goes_on());
+        end[0] = 1;
+      };
+      const LaunchOptions options{.replicas = 4, .timeout = milliseconds(1000)};
+      for (const Ended& ended : launched_on_hosts(replica, options, 2, pause))
+        check_status(ended, 0);
+    }
+  }
+}
+
 TEST_CASE("launch: the recorder has when a replica was stopped, and for how long") {
   const SharedNumbers pids(2);
   const Ended ended = launched(

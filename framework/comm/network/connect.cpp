@@ -160,7 +160,7 @@ std::unique_ptr<Link> connect(const HostAndPort& to, const Secret& secret, milli
 
 std::unique_ptr<Link> find_listener(const std::vector<HostAndPort>& places, const Secret& secret,
                                     const Search& search) {
-  const auto end = search.begin + search.timeout;
+  auto end = search.begin + search.timeout;
   const milliseconds longest = places.size() == 1 ? kLongestTryAtOne : kLongestTry;
   Connector connector(secret, std::nullopt, job_name_of(search.job_name));
   std::vector<std::string> refusals(places.size());  // of those at whose place somebody else is
@@ -202,7 +202,9 @@ std::unique_ptr<Link> find_listener(const std::vector<HostAndPort>& places, cons
     const auto pause = unknown_hosts.empty()
                            ? std::clamp(waited / 20, kPauseBetweenTries, kPauseAfterLookups)
                            : kPauseAfterLookups;
-    std::this_thread::sleep_until(std::min(end, Clock::now() + pause));
+    const auto wakes = std::min(end, Clock::now() + pause);
+    std::this_thread::sleep_until(wakes);
+    end += Clock::now() - wakes;  // as long as the process was paused
   }
 }
 

@@ -407,8 +407,12 @@ class TcpLink final : public MessageLink {
   // One try. Peers that are not found go to the end of the queue, so that nobody waits for them.
   void connect_to(int peer, const std::stop_token& stop) {
     Peer& at = *peers_[static_cast<std::size_t>(peer)];
-    const auto again = [&](const char* why) {
+    const auto begun = SteadyClock::now();
+    const auto again = [&](const char* why, std::chrono::milliseconds longest) {
       const MutexLock lock(mutex_);
+      // A try ends by itself: for the rest of its time this process was paused.
+      const auto paused = std::max(SteadyClock::now() - begun - longest, SteadyClock::duration{});
+      for (const auto& each : peers_) each->wanted += paused;
       require<Timeout>(SteadyClock::now() - at.wanted < options_.connect_timeout, "replica ", rank_,
                        " could not connect to replica ", peer, " within ",
                        options_.connect_timeout.count(), " ms: ", why);
@@ -418,7 +422,7 @@ class TcpLink final : public MessageLink {
       try {
         at.address = store_->get(address_of(peer), std::min(kAsk, options_.connect_timeout));
       } catch (const Timeout&) {
-        return again("it has not published its address");
+        return again("it has not published its address", kAsk);
       }
     }
     {
@@ -442,7 +446,7 @@ class TcpLink final : public MessageLink {
       if (!socket.open()) throw ReplicaLost(link->why_closed());
       open(peer, std::move(socket), /*begins=*/true);
     } catch (const Timeout& error) {
-      again(error.what());
+      again(error.what(), kAsk + kTry);
     } catch (const ReplicaLost& error) {
       throw ReplicaLost(str("replica ", rank_, " lost its connection to replica ", peer, " (",
                             error.what(), ")"));
@@ -455,8 +459,8 @@ class TcpLink final : public MessageLink {
   // What the other end says to this connection.
   [[nodiscard]] std::string ask(Link& link, const std::stop_token& stop) const {
     link.send(hello_of(rank_, peers_.size()));
-    const auto deadline = SteadyClock::now() + options_.connect_timeout;
-    while (SteadyClock::now() < deadline && !stop.stop_requested()) {
+    Waited waited;
+    while (waited.look() < options_.connect_timeout && !stop.stop_requested()) {
       link.progress();
       if (auto answer = link.receive()) return *answer;
       if (!link.is_open()) throw ReplicaLost(link.why_closed());

@@ -1,0 +1,142 @@
+#include "framework/base/output.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "framework/base/poll_set.h"
+#include "framework/base/terminal.h"
+#include "framework/base/text.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kPause{500};
+
+}  // namespace
+
+Output& Output::of(int descriptor) {
+  // Never destroyed: a thread may still write while the program's statics go away.
+  static Output* const both[] = {new Output(STDOUT_FILENO), new Output(STDERR_FILENO)};
+  return *both[descriptor == STDOUT_FILENO ? 0 : 1];
+}
+
+void Output::begin(bool keeps_all) {
+  const MutexLock lock(mutex_);
+  waits_ = false;
+  keeps_all_ = keeps_all;
+  unread_.clear();
+  left_out_ = 0;
+  // poll() promises no room for all that is written: others write, too, and a terminal may be
+  // stopped meanwhile. O_NONBLOCK on the file that the shell has would be seen by all of them.
+  struct stat file {};
+  const bool has_reader =
+      ::fstat(descriptor_, &file) == 0 && (S_ISFIFO(file.st_mode) || S_ISCHR(file.st_mode));
+  own_ = Descriptor(has_reader ? ::open(str("/proc/self/fd/", descriptor_).c_str(),
+                                        O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+                               : -1);
+  target_ = own_.open() ? own_.get() : descriptor_;
+}
+
+void Output::finish(const std::function<bool()>& is_urgent) {
+  MutexLock lock(mutex_);
+  while (!pass_on() && !(is_paused() && is_urgent())) {
+    lock.unlock();
+    wait_for({target_, POLLOUT, 0}, milliseconds(100));
+    lock.lock();
+  }
+  unread_.clear();
+  waits_ = !is_urgent();
+  target_ = descriptor_;
+  own_.close();
+}
+
+void Output::write(std::string_view text) {
+  MutexLock lock(mutex_);
+  if (unread_.empty()) taken_ = Clock::now();
+  const bool draws = text.starts_with(kRedraw);
+  if (draws && drawn_ < unread_.size()) unread_.resize(drawn_);
+  drawn_ = draws && !text.ends_with('\n') ? unread_.size() : std::string::npos;
+  unread_ += text;
+  while (!pass_on() && waits_) {
+    lock.unlock();
+    wait_for({target_, POLLOUT, 0}, std::chrono::hours(1));
+    lock.lock();
+  }
+  if (unread_.size() > kMost && !keeps_all_) leave_out();
+}
+
+bool Output::progress() {
+  const MutexLock lock(mutex_);
+  return pass_on();
+}
+
+int Output::polled() {
+  const MutexLock lock(mutex_);
+  return unread_.empty() ? -1 : target_.load();
+}
+
+bool Output::has_room() {
+  const MutexLock lock(mutex_);
+  return unread_.size() < kMost / 2 || (!keeps_all_ && is_paused());
+}
+
+void Output::write_now(std::string_view text) const noexcept {
+  pollfd polled{target_, POLLOUT, 0};
+  if (::poll(&polled, 1, 0) > 0) (void)!::write(polled.fd, text.data(), text.size());
+}
+
+bool Output::pass_on() {
+  while (!unread_.empty() && wait_for({target_, POLLOUT, 0})) {
+    if (left_out_ > 0) {
+      const std::string lines = counted(std::exchange(left_out_, 0), "line");
+      unread_.insert(end_of_begun(), str(line_start(descriptor_), "lockstep: ", lines,
+                                         " left out here, which nobody read in time\n"));
+      drawn_ = std::string::npos;
+    }
+    // A pipe that can be written to has room for this much.
+    const ssize_t count =
+        ::write(target_, unread_.data(), std::min(unread_.size(), std::size_t{PIPE_BUF}));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return false;
+    if (count < 0) unread_.clear();  // nobody reads any more
+    if (count <= 0) continue;
+    const auto size = static_cast<std::size_t>(count);
+    is_in_line_ = unread_[size - 1] != '\n';
+    erase(0, size);
+    taken_ = Clock::now();
+  }
+  return unread_.empty();
+}
+
+// Leaves out whole lines behind a line that the reader has in part.
+void Output::leave_out() {
+  const std::size_t begin = end_of_begun();
+  const std::size_t last = unread_.find('\n', begin + unread_.size() - kMost);
+  const std::size_t size = std::min(last, unread_.size() - 1) + 1 - begin;
+  left_out_ += std::max<std::int64_t>(1, std::ranges::count(unread_.substr(begin, size), '\n'));
+  erase(begin, size);
+}
+
+void Output::erase(std::size_t begin, std::size_t size) {
+  unread_.erase(begin, size);
+  drawn_ = drawn_ == std::string::npos || drawn_ < begin + size ? std::string::npos : drawn_ - size;
+}
+
+std::size_t Output::end_of_begun() const {
+  return is_in_line_ ? unread_.find('\n') + 1 : 0;
+}
+
+bool Output::is_paused() const {
+  return !unread_.empty() && Clock::now() - taken_ > kPause;
+}
+
+}  // namespace lockstep
