@@ -186,6 +186,23 @@ TEST_CASE("bench training measures steps and launches, and says which peers are 
   CHECK(bench.left_nothing());
 }
 
+TEST_CASE("bench training measures how memory grows over steps") {
+  const Bench bench;
+  const Ended end = bench.run({"training", "--measure", "memory", "--steps", "120", "--models",
+                               "mlp", "--systems", "lockstep", "--stages", "0", "--replicas", "2",
+                               "--batch", "2", "--json", "out.json"});
+  check_status(end, 0);
+  CHECK_THAT(end.out, ContainsSubstring("== memory over steps, mlp, 2 replicas"));
+  const auto json = nlohmann::json::parse(read_text(bench.file("out.json")));
+  CHECK(json["results"].empty());
+  REQUIRE(json["memory"].size() == 1);
+  const auto& memory = json["memory"][0];
+  CHECK(memory["steps"] == 120);
+  const double first = memory["first_bytes"];
+  CHECK(first > 4 * 4 * 1863690.0);  // parameters, gradients, Adam's state
+  CHECK(memory["host_bytes"].get<double>() < first + 30e6);
+}
+
 TEST_CASE("bench training runs replicas as threads, and a measurement alone") {
   const Bench bench;
   const Ended end = bench.run({"training", "--measure", "steps", "--models", "cnn", "--systems",

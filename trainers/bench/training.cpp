@@ -75,7 +75,7 @@ TrainingResult measure_steps(const Workplace& workplace, const std::vector<Syste
 TrainingResult measure_growth(const Workplace& workplace, const std::vector<System>& systems,
                               const std::string& model, std::int64_t replicas,
                               const Options& options) {
-  TrainingResult result{.model = model, .replicas = replicas};
+  TrainingResult result{.model = model, .replicas = replicas, .limit = {}};
   for (const System& system : systems) {
     if (system.facts.name == kSingle) continue;
     Crew crew(workplace, {system}, replicas);
