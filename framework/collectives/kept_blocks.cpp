@@ -19,17 +19,16 @@ struct Block {
 struct Blocks {
   Mutex mutex;
   std::vector<Block> list LOCKSTEP_GUARDED_BY(mutex);
-  // Bytes of all blocks, of those in use, and the most that were in use at a time.
-  std::size_t all LOCKSTEP_GUARDED_BY(mutex) = 0;
+  std::size_t kept LOCKSTEP_GUARDED_BY(mutex) = 0;  // bytes that nobody uses
   std::size_t used LOCKSTEP_GUARDED_BY(mutex) = 0;
-  std::size_t most LOCKSTEP_GUARDED_BY(mutex) = 0;
+  std::size_t most LOCKSTEP_GUARDED_BY(mutex) = 0;  // used at a time
 
   void give_back() LOCKSTEP_REQUIRES(mutex) {
     std::erase_if(list, [](const Block& block) {
       if (!block.is_used) c10::GetDefaultCPUAllocator()->raw_deallocate(block.address);
       return !block.is_used;
     });
-    all = used;
+    kept = 0;
   }
 };
 
@@ -50,13 +49,14 @@ c10::DataPtr kept_block(std::size_t bytes) {
     if (!block.is_used && fits && (!best || block.bytes < best->bytes)) best = &block;
   }
   if (!best) {
-    if (its.all - its.used > its.most) its.give_back();
+    if (its.kept > its.most) its.give_back();
     its.list.reserve(its.list.size() + 1);
     void* const made = c10::GetDefaultCPUAllocator()->raw_allocate(bytes);
     best = &its.list.emplace_back(Block{made, bytes, false});
-    its.all += bytes;
+    its.kept += bytes;
   }
   best->is_used = true;
+  its.kept -= best->bytes;
   its.used += best->bytes;
   its.most = std::max(its.most, its.used);
   return {best->address, best->address, [](void* freed) { (void)free_block(freed); },
@@ -69,6 +69,7 @@ bool free_block(void* address) noexcept {
   const auto block = std::ranges::find(its.list, address, &Block::address);
   if (block == its.list.end()) return false;
   block->is_used = false;
+  its.kept += block->bytes;
   its.used -= block->bytes;
   return true;
 }

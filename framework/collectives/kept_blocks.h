@@ -7,10 +7,10 @@
 namespace lockstep::collectives {
 
 /// Memory for a tensor, which is kept when it is freed and then serves another one of about its
-/// size, whole. In glibc's heap smaller allocations would cut it up, and the heap would grow with
-/// the steps; pages that are new to a process cost more than a collective (on a 2-core machine two
-/// processes touch 64 MiB of them in 35 to 100 ms, and reduce as much in 9). What is kept is at
-/// most what was in use at a time. Any thread.
+/// size. In glibc's heap smaller allocations would cut it up, and the heap would grow with the
+/// steps; fresh pages cost more than a collective (on a 2-core machine two processes touch 64 MiB
+/// in 35 to 100 ms, and reduce as much in 9). Kept is at most what was in use at a time. Any
+/// thread.
 [[nodiscard]] c10::DataPtr kept_block(std::size_t bytes);
 
 /// Frees the kept_block() at `address`. False for an address that is not one's.

@@ -78,8 +78,6 @@ each number of replicas has processes of its own.
   others, over the time here. It is given where each replica has a core.
 - Memory is the largest replica's peak (VmHWM) and what all have in the end, shared pages counted
   once (Pss).
-- Memory over steps: each system alone; what all its processes have after the first step and after
-  the last, pages that they share counted once.
 - Launches: 4 processes train one step of the pmean example. Measured is the time from the start of
   the program to the line that says that the step is done, 5 times in turn unless --repetitions says
   otherwise.
