@@ -271,10 +271,10 @@ void Reporter::print_parameters(const std::string& title, const Model& model) {
   print(title + join(texts));
 }
 
-void Reporter::add_to(CheckpointInfo& info) const {
+void Reporter::add_to(CheckpointInfo& info) {
   if (!metrics_) return;
   info.texts[kMetricsText] = lines_step_ == info.step ? lines_ : "";
-  if (summary_) info.texts[kEventFileText] = summary_->place();
+  if (summary_) info.texts[kEventFileText] = summary()->place();
 }
 
 void Reporter::warn(const std::string& text) {

@@ -93,7 +93,7 @@ class Reporter : private NonCopyable {
   void warn(const std::string& text);
   /// Adds what the run's files have of a checkpoint's step: a run that goes on from there has just
   /// that, whatever was written since, or could not be written.
-  void add_to(CheckpointInfo& info) const;
+  void add_to(CheckpointInfo& info);
   /// Ends the line of progress.
   void finish_line() { progress_.finish(); }
   /// Writes and tells the result, and the best step behind these words.

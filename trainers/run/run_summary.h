@@ -25,8 +25,6 @@ class RunSummary : private NonCopyable {
   RunSummary(const std::filesystem::path& folder, const Config& config, std::int64_t first_step);
 
   [[nodiscard]] SummaryWriter& writer() noexcept { return writer_; }
-  /// Its writer's, for cut_summary().
-  [[nodiscard]] std::string place() const { return writer_.place(); }
 
   /// The numbers of a line of metrics. How far the run is, which each line says, is added of those
   /// of logged steps alone: a step may have several lines.

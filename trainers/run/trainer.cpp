@@ -480,7 +480,7 @@ class Trainer::Run {
   }
 
   // What a checkpoint of now says.
-  CheckpointInfo described(const CheckpointInfo& record) const {
+  CheckpointInfo described(const CheckpointInfo& record) {
     CheckpointInfo info = record;
     info.step = state_.steps;
     info.counts[kSamplesCount] = state_.samples;
