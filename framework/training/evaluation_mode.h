@@ -18,7 +18,7 @@ namespace lockstep::training {
 class ModuleModes {
  public:
   explicit ModuleModes(torch::nn::Module& module)
-      : modes_{{kWhole, {std::shared_ptr<void>(), &module}, module.is_training()}} {
+      : modes_{{"the model", {std::shared_ptr<void>(), &module}, module.is_training()}} {
     for (const auto& item : module.named_modules("", /*include_self=*/false)) {
       modes_.push_back({"'" + item.key() + "'", item.value(), item.value()->is_training()});
     }
@@ -27,14 +27,7 @@ class ModuleModes {
     }
   }
 
-  /// Returns the first module that has gone from training to evaluation; "" if none has.
-  [[nodiscard]] std::string left() const {
-    for (const Mode& each : modes_) {
-      if (each.was_training && !each.module->is_training()) return each.name;
-    }
-    return "";
-  }
-  /// Returns the first change, "'drop' in evaluation mode"; "" if there is none.
+  /// Returns the first change, "'drop' in evaluation mode", or kLeft; "" if there is none.
   [[nodiscard]] std::string change() const {
     for (const auto& [name, module, was_training] : modes_) {
       if (module->is_training() == was_training) continue;
@@ -57,7 +50,7 @@ class ModuleModes {
     }
   }
 
-  static constexpr const char* kWhole = "the model";  ///< the module itself
+  static constexpr const char* kLeft = "the model in evaluation mode";
 
  private:
   struct Mode {

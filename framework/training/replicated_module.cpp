@@ -135,16 +135,15 @@ void ReplicatedModule::tell_unequal_parts(bool is_weighed) {
       "loss is the mean of (said once)"));
 }
 
-// Until the first backward a program sets the modes of parts that it does not train.
+// Until the first backward a program sets the modes and flags of parts that it does not train.
 void ReplicatedModule::tell_modes() {
   if (!modes_ || axis_index(made_.axes) != 0) return;
-  const std::string left = modes_->left();
-  if (!std::exchange(has_begun_, true) && left != ModuleModes::kWhole) {
+  const std::string change = modes_->change();
+  if (!std::exchange(has_begun_, true) && change != ModuleModes::kLeft) {
     modes_.emplace(*parameters_.module);
-  } else if (!left.empty()) {
-    log_warning(lockstep::str(call_->operation, ": ", left,
-                              " was in training mode, and is in evaluation mode now, without "
-                              "dropout: call train() after an evaluation (said once)"));
+  } else if (!change.empty()) {
+    log_warning(lockstep::str(call_->operation, ": the program has left ", change,
+                              ", and trains on so: call train() after an evaluation (said once)"));
     modes_.reset();
   }
 }

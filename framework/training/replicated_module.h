@@ -97,7 +97,7 @@ class ReplicatedModule : private NonCopyable {
   std::optional<AxisCall> call_;  // the current backward
   bool has_told_parts_ = false;
   bool has_begun_ = false;            // the first backward
-  std::optional<ModuleModes> modes_;  // of a module until it has left them, which is told once
+  std::optional<ModuleModes> modes_;  // of a module, until a change is told
   // In a backward that counts nothing: what .grad() held before, by parameter.
   std::optional<std::vector<at::Tensor>> earlier_;
   std::uint64_t began_ = 0;  // that, if it is the program's own

@@ -61,7 +61,8 @@ TEST_CASE("a model that is left in evaluation mode is warned of once") {
   for (const bool trains_zero : {false, true}) {
     const auto warnings = [&](const std::function<void(Dropping&, int)>& change,
                               const std::string& name) {
-      return count(said(change, trains_zero), ": " + name + " was in training mode");
+      return count(said(change, trains_zero),
+                   "the program has left " + name + " in evaluation mode");
     };
     CHECK(warnings([](Dropping& model, int step) { model.train(step < 1); }, "the model") == 1);
     CHECK(warnings(
@@ -77,7 +78,7 @@ TEST_CASE("a model that is left in evaluation mode is warned of once") {
         if (step > 0) model.train();
         if (step >= first) model.norm->eval();
       };
-      CHECK(count(said(freeze, trains_zero), "was in training mode") == 0);
+      CHECK(count(said(freeze, trains_zero), "the program has left") == 0);
     }
   }
 }

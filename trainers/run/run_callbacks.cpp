@@ -16,7 +16,7 @@ void RunCallbacks::before_first_step(const RunState& state) {
   call("before_first_step", state, [&] {
     callbacks_.before_first_step(trainer_);
     // A run that goes on calls it, too: what it sets of parts of the model holds for all steps.
-    if (modes_.left() != modes_.kWhole) modes_ = training::ModuleModes(trainer_.model());
+    if (modes_.change() != modes_.kLeft) modes_ = training::ModuleModes(trainer_.model());
   });
 }
 
