@@ -17,54 +17,48 @@ namespace lockstep::training {
 /// this was made. The module must live longer.
 class ModuleModes {
  public:
+  static constexpr const char* kLeft = "the model in evaluation mode";
+
   explicit ModuleModes(torch::nn::Module& module)
-      : modes_{{"the model", {std::shared_ptr<void>(), &module}, module.is_training()}} {
+      : kept_{{"the model", {std::shared_ptr<void>(), &module}}} {
     for (const auto& item : module.named_modules("", /*include_self=*/false)) {
-      modes_.push_back({"'" + item.key() + "'", item.value(), item.value()->is_training()});
+      kept_.push_back({"'" + item.key() + "'", item.value()});
     }
     for (const auto& item : module.named_parameters()) {
-      flags_.push_back({"'" + item.key() + "'", item.value(), item.value().requires_grad()});
+      kept_.push_back({"'" + item.key() + "'", nullptr, item.value()});
     }
+    for (Kept& each : kept_) each.was = each.is();
   }
 
   /// Returns the first change, "'drop' in evaluation mode", or kLeft; "" if there is none.
   [[nodiscard]] std::string change() const {
-    for (const auto& [name, module, was_training] : modes_) {
-      if (module->is_training() == was_training) continue;
-      return name + " in " + (was_training ? "evaluation mode" : "training mode");
-    }
-    for (const auto& [name, parameter, had_flag] : flags_) {
-      if (parameter.requires_grad() != had_flag)
-        return name + (had_flag ? " without" : " with") + " requires_grad";
+    for (const Kept& each : kept_) {
+      if (each.is() == each.was) continue;
+      if (each.module) return each.name + (each.was ? " in evaluation mode" : " in training mode");
+      return each.name + (each.was ? " without requires_grad" : " with requires_grad");
     }
     return "";
   }
   /// Sets all back. train(), which does so, must not throw.
   void restore() const {
     // A module sets those in it, too; these come after it, each as often as it is registered.
-    for (const auto& [name, module, was_training] : modes_) {
-      if (module->is_training() != was_training) module->train(was_training);
-    }
-    for (const auto& [name, parameter, had_flag] : flags_) {
-      if (parameter.requires_grad() != had_flag) parameter.requires_grad_(had_flag);
+    for (const Kept& each : kept_) {
+      if (each.is() == each.was) continue;
+      each.module ? each.module->train(each.was) : void(each.parameter.requires_grad_(each.was));
     }
   }
 
-  static constexpr const char* kLeft = "the model in evaluation mode";
-
  private:
-  struct Mode {
+  struct Kept {
     std::string name;
     std::shared_ptr<torch::nn::Module> module;
-    bool was_training;
+    at::Tensor parameter{};  // if there is no module
+    bool was = false;        // training, or requiring a gradient
+    [[nodiscard]] bool is() const {
+      return module ? module->is_training() : parameter.requires_grad();
+    }
   };
-  struct Flag {
-    std::string name;
-    at::Tensor parameter;
-    bool had_flag;
-  };
-  std::vector<Mode> modes_;
-  std::vector<Flag> flags_;
+  std::vector<Kept> kept_;
 };
 
 /// While this lives, `module` and all in it are in evaluation mode, and this thread records no
