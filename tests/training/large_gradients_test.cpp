@@ -26,12 +26,12 @@ using namespace lockstep::testing;
 
 namespace {
 
-constexpr std::int64_t kSize = 3000;  // not sent as a short message
+constexpr std::int64_t kSlopeSize = 3000;  // not sent as a short message
 
 // A loss with any gradient: 0 for values of 0.
 struct Slope : torch::nn::Module {
   Tensor loss(const Tensor& gradient) { return (values * gradient).sum(); }
-  Tensor values = register_parameter("values", at::zeros({kSize}));
+  Tensor values = register_parameter("values", at::zeros({kSlopeSize}));
 };
 
 struct Placed {
@@ -58,8 +58,8 @@ std::vector<Placed> placements() {
 // Any finite float, of any exponent, so that means are of the smallest and of the largest.
 Tensor any_floats(std::int64_t replica) {
   std::mt19937 random(static_cast<std::uint32_t>(seed() + static_cast<std::uint64_t>(replica)));
-  Tensor floats = at::empty({kSize});
-  for (std::int64_t i = 0; i < kSize; ++i) {
+  Tensor floats = at::empty({kSlopeSize});
+  for (std::int64_t i = 0; i < kSlopeSize; ++i) {
     std::uint32_t bits = static_cast<std::uint32_t>(random());
     if ((bits >> 23 & 0xffU) == 0xffU) bits &= ~(1U << 23);
     std::memcpy(floats.data_ptr<float>() + i, &bits, sizeof(bits));
@@ -117,7 +117,7 @@ TEST_CASE("the mean of finite gradients is finite, with the same bits in all pla
         }
         Slope model;
         ZeroTrainer trainer(model, {.stage = stage, .compression = Compression::bf16});
-        const Tensor large = at::full({kSize}, 3e38);
+        const Tensor large = at::full({kSlopeSize}, 3e38);
         trainer.backward(model.loss(large));
         trainer.visit_gradients([&](const std::string&, const Tensor& mean) {
           expect(mean.allclose(large, 1e-2), str("compressed, stage ", stage));
