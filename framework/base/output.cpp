@@ -49,9 +49,7 @@ void Output::begin(bool keeps_all) {
 void Output::finish(const std::function<bool()>& is_urgent) {
   MutexLock lock(mutex_);
   while (!pass_on() && !(is_paused() && is_urgent())) {
-    lock.unlock();
-    wait_for({target_, POLLOUT, 0}, milliseconds(100));
-    lock.lock();
+    wait(lock, milliseconds(100));
   }
   unread_.clear();
   waits_ = !is_urgent();
@@ -66,11 +64,7 @@ void Output::write(std::string_view text) {
   if (draws && drawn_ < unread_.size()) unread_.resize(drawn_);
   drawn_ = draws && !text.ends_with('\n') ? unread_.size() : std::string::npos;
   unread_ += text;
-  while (!pass_on() && waits_) {
-    lock.unlock();
-    wait_for({target_, POLLOUT, 0}, std::chrono::hours(1));
-    lock.lock();
-  }
+  while (!pass_on() && waits_) wait(lock, std::chrono::hours(1));
   if (unread_.size() > kMost && !keeps_all_) leave_out();
 }
 
@@ -81,7 +75,7 @@ bool Output::progress() {
 
 int Output::polled() {
   const MutexLock lock(mutex_);
-  return unread_.empty() ? -1 : target_.load();
+  return unread_.empty() ? -1 : target_;
 }
 
 bool Output::has_room() {
@@ -89,9 +83,11 @@ bool Output::has_room() {
   return unread_.size() < kMost / 2 || (!keeps_all_ && is_paused());
 }
 
-void Output::write_now(std::string_view text) const noexcept {
-  pollfd polled{target_, POLLOUT, 0};
-  if (::poll(&polled, 1, 0) > 0) (void)!::write(polled.fd, text.data(), text.size());
+void Output::wait(MutexLock& lock, milliseconds most) {
+  const int target = target_;
+  lock.unlock();
+  wait_for({target, POLLOUT, 0}, most);
+  lock.lock();
 }
 
 bool Output::pass_on() {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -40,23 +39,22 @@ class Output : private NonCopyable {
   /// Returns false while a writer had better wait for a slow reader. After half a second without a
   /// read that is a pause, for which nobody waits, unless this keeps all.
   [[nodiscard]] bool has_room();
-  /// Writes now or never. For signal handlers.
-  void write_now(std::string_view text) const noexcept;
 
  private:
   explicit Output(int descriptor) : descriptor_(descriptor), target_(descriptor) {}
   bool pass_on() LOCKSTEP_REQUIRES(mutex_);
+  void wait(MutexLock& lock, std::chrono::milliseconds most) LOCKSTEP_REQUIRES(mutex_);
   void leave_out() LOCKSTEP_REQUIRES(mutex_);
   void erase(std::size_t begin, std::size_t size) LOCKSTEP_REQUIRES(mutex_);
   [[nodiscard]] std::size_t end_of_begun() const LOCKSTEP_REQUIRES(mutex_);
   [[nodiscard]] bool is_paused() const LOCKSTEP_REQUIRES(mutex_);
 
   const int descriptor_;
-  std::atomic<int> target_;  // descriptor_, or the same file in a description of its own
   Mutex mutex_;
+  int target_ LOCKSTEP_GUARDED_BY(mutex_);  // descriptor_, or own_
   bool waits_ LOCKSTEP_GUARDED_BY(mutex_) = true;
   bool keeps_all_ LOCKSTEP_GUARDED_BY(mutex_) = false;
-  Descriptor own_ LOCKSTEP_GUARDED_BY(mutex_);
+  Descriptor own_ LOCKSTEP_GUARDED_BY(mutex_);  // the same file, O_NONBLOCK for this object alone
   std::string unread_ LOCKSTEP_GUARDED_BY(mutex_);
   std::size_t drawn_ LOCKSTEP_GUARDED_BY(mutex_) = std::string::npos;  // where progress begins
   bool is_in_line_ LOCKSTEP_GUARDED_BY(mutex_) = false;  // the last written byte ended none

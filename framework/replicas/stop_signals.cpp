@@ -14,6 +14,7 @@
 
 #include "framework/base/logging.h"
 #include "framework/base/output.h"
+#include "framework/base/poll_set.h"
 
 namespace lockstep::replicas {
 namespace {
@@ -176,7 +177,8 @@ void stop_at_once(int signal) {
   std::strcat(message, name_of_stop(signal));
   std::strcat(message, "\n");
   const char* const begin = message + (::isatty(STDERR_FILENO) == 1 ? 0 : 1);
-  Output::of(STDERR_FILENO).write_now(begin);
+  const bool is_read = wait_for({STDERR_FILENO, POLLOUT, 0});
+  if (is_read) (void)!::write(STDERR_FILENO, begin, std::strlen(begin));
   ::_exit(status_of_stop(signal));
 }
 

@@ -118,7 +118,10 @@ struct UnreadOutput : private NonCopyable {
     Output::of(STDOUT_FILENO).begin(keeps_stdout);
     Output::of(STDERR_FILENO).begin();
   }
-  ~UnreadOutput() { finish(status); }
+  ~UnreadOutput() {
+    const StopHandler ends_the_program(stop_at_once);
+    finish(status);
+  }
   static void finish(int status) {
     for (const int descriptor : {STDERR_FILENO, STDOUT_FILENO}) {
       Output::of(descriptor).finish([&] { return is_status_of_stop(status); });

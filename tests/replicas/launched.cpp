@@ -81,9 +81,9 @@ void check_launched(const std::function<void()>& replica, const LaunchOptions& o
   check_status(launched(replica, options), 0, where);
 }
 
-std::vector<Ended> launched_on_hosts(const std::function<void()>& replica,
-                                     const LaunchOptions& options, std::int64_t hosts,
-                                     const std::function<void(const std::vector<pid_t>&)>& beside) {
+std::vector<Ended> launched_on_hosts(
+    const std::function<void()>& replica, const LaunchOptions& options, std::int64_t hosts,
+    const std::function<void(const std::vector<std::unique_ptr<ChildProgram>>&)>& started) {
   const TemporaryFolder folder;
   LaunchOptions own = options;
   own.hosts.count = hosts;
@@ -92,10 +92,11 @@ std::vector<Ended> launched_on_hosts(const std::function<void()>& replica,
   std::ofstream(own.hosts.secret_file) << std::string(64, '7') << "\n";
   std::filesystem::permissions(own.hosts.secret_file, std::filesystem::perms::owner_read);
   std::vector<std::unique_ptr<ChildProgram>> launchers;
-  for (own.hosts.rank = 0; own.hosts.rank < hosts; ++own.hosts.rank) {
+  for (std::int64_t start = 0; start < hosts; ++start) {
+    own.hosts.rank = (options.hosts.rank + start) % hosts;
     launchers.push_back(std::make_unique<ChildProgram>(launching(replica, own)));
+    if (started) started(launchers);
   }
-  if (beside) beside(mapped(launchers, [](const auto& launcher) { return launcher->pid(); }));
   std::vector<Ended> ended;
   for (const auto& launcher : launchers) ended.push_back(launcher->wait());
   return ended;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <source_location>
 #include <string>
 #include <vector>
@@ -45,11 +46,12 @@ class SharedNumbers : private NonCopyable {
 /// Checks that the job ends well. A failure shows its options, and all that it has written.
 void check_launched(const std::function<void()>& replica, const LaunchOptions& options,
                     std::source_location where = std::source_location::current());
-/// The same job with a launcher for each of `hosts` hosts, all of them on this machine. `beside`
-/// is called once they are started.
+/// The same job with a launcher for each of `hosts` hosts, all of them on this machine. The one of
+/// options.hosts.rank starts first. `started` is called after each start, with all so far.
 [[nodiscard]] std::vector<Ended> launched_on_hosts(
     const std::function<void()>& replica, const LaunchOptions& options, std::int64_t hosts,
-    const std::function<void(const std::vector<pid_t>& launchers)>& beside = {});
+    const std::function<void(const std::vector<std::unique_ptr<ChildProgram>>& launchers)>&
+        started = {});
 
 /// The message of the ValueError with which launch() refuses them.
 [[nodiscard]] std::string refusal_of(const LaunchOptions& options);

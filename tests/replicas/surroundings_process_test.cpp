@@ -225,7 +225,8 @@ TEST_CASE("launch: a job that is paused for longer than its timeout goes on, and
 
 TEST_CASE("launch: a job on several hosts that is paused as a whole goes on, whoever wakes first") {
   for (const std::size_t first : {0U, 1U}) {
-    for (const int later_ms : {0, 400}) {
+    for (const int later_ms : {0, 400, 3000}) {
+      const bool is_short = later_ms < 1000;
       INFO("host " << first << " wakes first, by " << later_ms << " ms");
       const SharedNumbers pids(4);
       const SharedNumbers rounds(1);
@@ -242,22 +243,47 @@ TEST_CASE("launch: a job on several hosts that is paused as a whole goes on, who
         const std::int64_t before = rounds[0];
         return eventually([&] { return rounds[0] > before + 10; });
       };
-      const auto pause = [&](const std::vector<pid_t>& launchers) {
+      const auto pause = [&](const auto& launchers) {
+        if (launchers.size() < 2) return;
         CHECK(eventually([&] { return pids.set() == 4; }));
         CHECK(goes_on());
-        for (const pid_t launcher : launchers) (void)::kill(-launcher, SIGSTOP);
+        for (const auto& launcher : launchers) (void)::kill(-launcher->pid(), SIGSTOP);
         for (const pid_t pid : pids.pids()) CHECK(eventually([&] { return stopped(pid); }));
         ::poll(nullptr, 0, 2500);  // what is to pass unseen
-        (void)::kill(-launchers[first], SIGCONT);
+        (void)::kill(-launchers[first]->pid(), SIGCONT);
         ::poll(nullptr, 0, later_ms);
-        (void)::kill(-launchers[1 - first], SIGCONT);
-        CHECK(goes_on());
+        (void)::kill(-launchers[1 - first]->pid(), SIGCONT);
+        if (is_short) CHECK(goes_on());
         end[0] = 1;
       };
       const LaunchOptions options{.replicas = 4, .timeout = milliseconds(1000)};
-      for (const Ended& ended : launched_on_hosts(replica, options, 2, pause))
-        check_status(ended, 0);
+      const auto ended = launched_on_hosts(replica, options, 2, pause);
+      for (const Ended& host : ended) check_status(host, is_short ? 0 : 3);
+      if (is_short) continue;
+      CHECK(last_words(ended[0]) == last_words(ended[1]));
+      CHECK_THAT(last_words(ended[0]), ContainsSubstring(str("host ", 1 - first, " (")) &&
+                                           ContainsSubstring("has said nothing for 1000 ms"));
     }
+  }
+}
+
+TEST_CASE("launch: a launcher that is paused while it waits for others meets them") {
+  for (const std::int64_t first : {0, 1}) {
+    INFO("host " << first << " comes first");
+    LaunchOptions options{.replicas = 2};
+    options.hosts.rank = first;
+    options.hosts.meet_timeout = milliseconds(5000);
+    const auto pause = [&](const auto& launchers) {
+      if (launchers.size() > 1) return;
+      const ChildProgram& one = *launchers[0];
+      const std::string waits =
+          first == 0 ? " waits for the others at " : " waits, for 5 s at most";
+      CHECK(eventually([&] { return one.err().find(waits) != std::string::npos; }));
+      (void)::kill(-one.pid(), SIGSTOP);
+      ::poll(nullptr, 0, 6000);  // what is to pass unseen
+      (void)::kill(-one.pid(), SIGCONT);
+    };
+    for (const Ended& ended : launched_on_hosts(meet, options, 2, pause)) check_status(ended, 0);
   }
 }
 
