@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "framework/base/poll_set.h"
 #include "framework/base/terminal.h"
 #include "framework/base/text.h"
 
@@ -48,9 +47,7 @@ void Output::begin(bool keeps_all) {
 
 void Output::finish(const std::function<bool()>& is_urgent) {
   MutexLock lock(mutex_);
-  while (!pass_on() && !(is_paused() && is_urgent())) {
-    wait(lock, milliseconds(100));
-  }
+  while (!pass_on() && !(is_paused() && is_urgent())) wait(lock, milliseconds(100));
   unread_.clear();
   waits_ = !is_urgent();
   target_ = descriptor_;
@@ -73,9 +70,9 @@ bool Output::progress() {
   return pass_on();
 }
 
-int Output::polled() {
+void Output::add_to(PollSet& polled) {
   const MutexLock lock(mutex_);
-  return unread_.empty() ? -1 : target_;
+  polled.add({unread_.empty() ? -1 : target_, POLLOUT, 0}, [this](short) { progress(); });
 }
 
 bool Output::has_room() {

@@ -10,6 +10,7 @@
 #include "framework/base/descriptor.h"
 #include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
+#include "framework/base/poll_set.h"
 
 namespace lockstep {
 
@@ -34,8 +35,8 @@ class Output : private NonCopyable {
   void write(std::string_view text);
   /// Writes unread text as far as the reader takes it. Returns whether all is written.
   bool progress();
-  /// Returns what to poll for POLLOUT: -1 if nothing is unread.
-  [[nodiscard]] int polled();
+  /// The same once the reader takes something.
+  void add_to(PollSet& polled);
   /// Returns false while a writer had better wait for a slow reader. After half a second without a
   /// read that is a pause, for which nobody waits, unless this keeps all.
   [[nodiscard]] bool has_room();

@@ -384,10 +384,7 @@ class Supervisor {
         w.ending = true;
       });
     }
-    for (const int target : {STDOUT_FILENO, STDERR_FILENO}) {
-      polled.add({Output::of(target).polled(), POLLOUT, 0},
-                 [target](short) { Output::of(target).progress(); });
-    }
+    for (const int target : {STDOUT_FILENO, STDERR_FILENO}) Output::of(target).add_to(polled);
     job_.add_to(polled);
     // Where the launcher is busy itself nobody is paused.
     pauses_.begin_wait();
