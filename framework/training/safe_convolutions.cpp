@@ -20,6 +20,8 @@
 #include <torch/library.h>
 #include <torch/version.h>
 
+#include "framework/training/float32_sums.h"
+
 namespace lockstep::training {
 namespace {
 
@@ -93,7 +95,7 @@ bool has_results_of_padding(const ConvolutionShape& shape) {
 // In which gradients, of inputs and of weights, count.
 bool has_unsafe_bfloat16(const ConvolutionShape& shape, bool inputs, bool weights) {
   if (shape.type != c10::ScalarType::BFloat16 || shape.weight.size() < 3) return false;
-  if (has_results_of_padding(shape)) return true;
+  if (has_results_of_padding(shape) || !has_bfloat16_kernels()) return true;
   if (TORCH_VERSION_MAJOR > 1) return false;
   const bool is_narrow = shape.weight[1] < kLargestBlock;
   return shape.transposed || (weights && !all_are(shape.dilation, 1)) ||
@@ -282,7 +284,9 @@ bool is_unsafe(const ConvolutionShape& shape, bool backward) {
   return has_unsafe_bfloat16(shape, backward, backward) || has_unsafe_stride(shape, backward);
 }
 
-void keep_convolutions_safe() {}
+void keep_convolutions_safe() {
+  keep_sums_in_float32();
+}
 
 bool have_been_made_safe() {
   return made_safe;
