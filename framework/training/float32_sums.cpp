@@ -102,6 +102,7 @@ void in_float32(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   if (!is_unsafe(kind, schema, arguments)) return op.redispatchBoxed(below, stack);
   summed = true;
   std::vector<std::pair<at::Tensor, at::Tensor>> written;  // a tensor and its float32
+  bool is_in_place = false;
   at::ScalarType first = at::ScalarType::Undefined, weight = first;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const c10::Argument& argument = schema.arguments()[i];
@@ -113,45 +114,39 @@ void in_float32(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     if (!is_half(tensor)) continue;
     const at::Tensor wide = tensor.to(at::kFloat);
     arguments[i] = wide;
-    // The schema of batch_norm does not say that running statistics are written.
-    const bool is_written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-    if (is_written || argument.name().starts_with("running_")) written.emplace_back(tensor, wide);
+    // Schemas say what is written, but not of batch_norm's running statistics.
+    const bool is_result = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+    if (is_result || argument.name().starts_with("running_")) written.emplace_back(tensor, wide);
+    is_in_place |= is_result;
   }
   op.redispatchBoxed(below, stack);
-  for (const auto& [tensor, wide] : written) tensor.copy_(wide);
   const bool is_backward = schema.name().find("_backward") != std::string::npos;
   const std::span results = std::span(*stack).last(schema.returns().size());
   for (c10::IValue& result : results) {
     if (!is_tensor(result) || result.toTensor().scalar_type() != at::kFloat) continue;
-    const auto in_place = std::ranges::find_if(
-        written, [&](const auto& pair) { return pair.second.is_same(result.toTensor()); });
-    const bool is_first = &result == &results[0];
-    if (in_place != written.end()) {
-      result = in_place->first;
-    } else if (is_first || is_backward) {
-      result = result.toTensor().to(is_first ? first : weight);
-    }
+    const bool is_first = &result == results.data();
+    if (is_first || is_backward) result = result.toTensor().to(is_first ? first : weight);
   }
+  for (const auto& [tensor, wide] : written) tensor.copy_(wide);
+  if (is_in_place) results[0] = written[0].first;
 }
 
 template <Kind kind>
 void add(DispatchKey key, std::span<const char* const> patterns) {
   auto* const library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
-  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    if (!name.name.starts_with("aten::")) continue;
-    const std::string own = name.name.substr(6);
-    const std::string overload = name.overload_name.empty() ? "" : "/" + name.overload_name;
+  for (const c10::OperatorName& each : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (!each.name.starts_with("aten::")) continue;
+    std::string name = each.name.substr(6);
+    if (!each.overload_name.empty()) name += "/" + each.overload_name;
     const auto is_match = [&](const char* pattern) {
-      return ::fnmatch(pattern, (own + overload).c_str(), FNM_PATHNAME) == 0;
+      return ::fnmatch(pattern, name.c_str(), FNM_PATHNAME) == 0;
     };
-    if (std::ranges::none_of(patterns, is_match)) continue;
-    const auto op = c10::Dispatcher::singleton().findSchema(name);
-    if (!op || op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) !=
-                   (kind == Kind::composite)) {
-      continue;
-    }
-    const std::string full = overload.empty() ? own : own + "." + name.overload_name;
-    library->impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&in_float32<kind>>());
+    const auto op = c10::Dispatcher::singleton().findSchema(each);
+    if (!op || std::ranges::none_of(patterns, is_match)) continue;
+    const bool is_composite = op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
+    if (is_composite != (kind == Kind::composite)) continue;
+    std::ranges::replace(name, '/', '.');
+    library->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&in_float32<kind>>());
   }
 }
 

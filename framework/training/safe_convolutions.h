@@ -29,7 +29,7 @@ struct ConvolutionShape {
 ///   - 1x1, fewer than 16 channels: up to 3.12 the backward writes past its scratch memory on CPUs
 ///     with AVX2 or AVX-512 (github.com/uxlfoundation/oneDNN/issues/6035). The heap is damaged, or
 ///     gradients of the weight are wrong without a word.
-///   - 1x1 with padding: it reads outside of images of one column, up to a crash.
+///   - 1x1 with padding: it reads outside of small images.
 ///   - A result of one column: with AVX-512 gradients of weights that meet nothing but padding are
 ///     what memory held before (bfloat16), and with AMX results are wrong (bfloat16; float32
 ///     seldom).
@@ -37,8 +37,6 @@ struct ConvolutionShape {
 /// Beside these, results and gradients are wrong where a dimension of size one has another stride
 /// than a layout gives it, as slices leave it: each convolution gets such tensors with the
 /// layout's.
-///
-/// tests/overruns/search.cpp looks for more.
 [[nodiscard]] bool is_unsafe(const ConvolutionShape& shape, bool backward);
 
 /// A program that calls this anywhere computes these convolutions, from its start on, in another

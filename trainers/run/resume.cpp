@@ -12,6 +12,7 @@
 #include "framework/replicas/machine.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/telemetry/run_folder.h"
+#include "framework/training/float32_sums.h"
 #include "framework/training/safe_convolutions.h"
 
 namespace fs = std::filesystem;
@@ -144,12 +145,18 @@ fs::path run_of_checkpoint(const fs::path& checkpoint) {
 }
 
 std::string waive_convolutions(ResumePoint& point) {
-  const bool were_safe = entry_of(point.info.counts, kSafeConvolutionsCount) == kSafeConvolutions;
-  if (were_safe || !training::have_been_made_safe()) return "";
-  const std::string reason =
-      "some convolutions, as strided 1x1 ones of few channels, may have other bits than when the "
-      "run began: LibTorch's own may be wrong or write outside of their memory";
-  waive(point, reason);
+  const std::int64_t began = entry_of(point.info.counts, kSafeConvolutionsCount).value_or(0);
+  std::string reason;
+  if (began < 2 && training::have_been_made_safe()) {
+    reason =
+        "some convolutions, as strided 1x1 ones of few channels, may have other bits than when the "
+        "run began: LibTorch's own may be wrong or write outside of their memory";
+  } else if (began < kSafeConvolutions && training::have_summed_in_float32()) {
+    reason =
+        "some bfloat16 sums have other bits than when the run began: LibTorch's own may stop "
+        "growing at 256";
+  }
+  if (!reason.empty()) waive(point, reason);
   return reason;
 }
 

@@ -17,9 +17,9 @@ inline const std::string kSamplesCount = "samples";
 inline const std::string kSkippedCount = "skipped_steps";
 inline const std::string kThreadsCount = "threads_per_replica";
 // Which convolutions are computed in a safe way (safe_convolutions.h): 1 was the backward of 1x1
-// ones alone; not there, none.
+// ones alone; not there, none. 3: half sums are float32's, too (float32_sums.h).
 inline const std::string kSafeConvolutionsCount = "safe_convolutions";
-inline constexpr std::int64_t kSafeConvolutions = 2;
+inline constexpr std::int64_t kSafeConvolutions = 3;
 inline const std::string kBestCount = "best_step";
 inline const std::string kElapsedFigure = "elapsed_s";
 inline const std::string kLossFigure = "loss";
