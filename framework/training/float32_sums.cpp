@@ -21,42 +21,21 @@ namespace {
 
 using c10::DispatchKey;
 
-// Patterns of operators' names, with a slash before an overload's. In version 1.13 and 2.14 each
-// sums in half types somewhere.
+// Operators that sum in half types in some version: patterns, with a slash before an overload.
 constexpr const char* kProducts[] = {"mm",     "addmm", "bmm",   "baddbmm",  // factors are the last
                                      "addbmm", "mv",    "addmv", "dot",     "vdot"};
-constexpr const char* kSums[] = {"_trilinear",
-                                 "linalg_vector_norm",
-                                 "norm/Scalar",
-                                 "norm/ScalarOpt_dim",
-                                 "_cdist_*ward",
-                                 "_*softmax_backward_data",
-                                 "embedding_dense_backward",
-                                 "_embedding_bag_dense_backward",
-                                 "_index_put_impl_",
-                                 "put_",
-                                 "index_add*",
-                                 "scatter_add*",
-                                 "scatter_reduce*/two",
-                                 "index_reduce*",
-                                 "*segment_reduce*",
-                                 "unfold_backward",
-                                 "col2im",
-                                 "*pool[23]d*_backward",
-                                 "_adaptive_avg_pool3d",
-                                 "*_pad[123]d_backward",
-                                 "*upsample_*",
-                                 "grid_sampler_[23]d_backward"};
+constexpr const char* kSums[] = {
+    "linalg_vector_norm", "norm/Scalar", "norm/ScalarOpt_dim", "_cdist_*ward", "_trilinear",
+    // Backwards of what takes from places of a tensor:
+    "embedding_dense_backward", "_embedding_bag_dense_backward", "_index_put_impl_", "put_",
+    "index_add*", "scatter_add*", "scatter_reduce*/two", "index_reduce*", "*segment_reduce*",
+    "unfold_backward", "col2im", "*pool[23]d*_backward", "*_pad[123]d_backward", "*upsample_*",
+    "grid_sampler_[23]d_backward", "_adaptive_avg_pool3d", "_*softmax_backward_data"};
 constexpr const char* kMixed[] = {"native_*_norm*", "nll_loss*"};  // with float32 beside halves
-// They round between the operators that they are made of, and again in their backward.
-constexpr const char* kComposites[] = {"scaled_dot_product_attention",
-                                       "cross_entropy_loss",
-                                       "l1_loss",
-                                       "poisson_nll_loss",
-                                       "kl_div",
-                                       "cosine_similarity",
-                                       "cosine_embedding_loss",
-                                       "rms_norm"};
+constexpr const char* kComposites[] = {
+    "scaled_dot_product_attention", "cross_entropy_loss", "l1_loss", "poisson_nll_loss", "kl_div",
+    // Made of other operators, as those above are: they round in between.
+    "cosine_similarity", "cosine_embedding_loss", "rms_norm"};
 
 enum class Kind { product, sum, mixed, composite };
 
