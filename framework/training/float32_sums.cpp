@@ -150,10 +150,7 @@ bool have_summed_in_float32() {
 
 bool has_bfloat16_kernels() {
 #ifdef __x86_64__
-  static const bool has_avx512 = __builtin_cpu_supports("avx512bw") &&
-                                 __builtin_cpu_supports("avx512vl") &&
-                                 __builtin_cpu_supports("avx512dq");
-  return has_avx512 && at::globalContext().userEnabledMkldnn();
+  return __builtin_cpu_supports("avx512bw") && at::globalContext().userEnabledMkldnn();
 #else
   return false;
 #endif

@@ -231,15 +231,15 @@ TEST_CASE("checkpoints say of the data what a trainer is told, or what replica 0
   }
 }
 
-TEST_CASE("a run from before convolutions were safe says what goes on with other bits") {
+TEST_CASE("a run from before convolutions and sums were safe says what goes on with other bits") {
   // `began`: what the run's first checkpoint has of it.
-  const auto waived_in = [](const std::filesystem::path& folder,
-                            std::optional<std::int64_t> began) {
+  const auto waived_in = [](const std::filesystem::path& folder, std::optional<std::int64_t> began,
+                            const std::string& precision = "fp32") {
     const auto run = [&](std::int64_t steps, bool goes_on) {
       Config config =
           parse_config(str("model: {name: resnet, depth: 8, width: 4}\n"
-                           "data: {name: fashion_mnist, batch_size: 4}\ntrainer: {steps: ",
-                           steps, "}\n"),
+                           "data: {name: fashion_mnist, batch_size: 4}\ntrainer: {precision: ",
+                           precision, ", steps: ", steps, "}\n"),
                        "test");
       RunOptions options{.output = folder, .quiet = true};
       const RunFolderLock lock = folder_of_run(config, options, goes_on);
@@ -265,4 +265,6 @@ TEST_CASE("a run from before convolutions were safe says what goes on with other
     CHECK_THAT(waived_in(folder.path() / (began ? "first" : "old"), began),
                ContainsSubstring("some convolutions, as strided 1x1 ones of few channels"));
   }
+  CHECK_THAT(waived_in(folder.path() / "half", 2, "bf16"),
+             ContainsSubstring("some bfloat16 sums have other bits"));
 }

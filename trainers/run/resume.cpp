@@ -146,17 +146,16 @@ fs::path run_of_checkpoint(const fs::path& checkpoint) {
 
 std::string waive_convolutions(ResumePoint& point) {
   const std::int64_t began = entry_of(point.info.counts, kSafeConvolutionsCount).value_or(0);
-  std::string reason;
-  if (began < 2 && training::have_been_made_safe()) {
-    reason =
-        "some convolutions, as strided 1x1 ones of few channels, may have other bits than when the "
-        "run began: LibTorch's own may be wrong or write outside of their memory";
-  } else if (began < kSafeConvolutions && training::have_summed_in_float32()) {
-    reason =
-        "some bfloat16 sums have other bits than when the run began: LibTorch's own may stop "
-        "growing at 256";
-  }
-  if (!reason.empty()) waive(point, reason);
+  const bool has_convolutions = began < 2 && training::have_been_made_safe();
+  const bool has_sums = began < kSafeConvolutions && training::have_summed_in_float32();
+  if (!has_convolutions && !has_sums) return "";
+  const std::string reason =
+      has_convolutions
+          ? "some convolutions, as strided 1x1 ones of few channels, may have other bits than when "
+            "the run began: LibTorch's own may be wrong or write outside of their memory"
+          : "some bfloat16 sums have other bits than when the run began: LibTorch's own may stop "
+            "growing at 256";
+  waive(point, reason);
   return reason;
 }
 
