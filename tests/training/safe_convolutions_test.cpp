@@ -1,10 +1,8 @@
 #include "framework/training/safe_convolutions.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <random>
-#include <string>
 #include <vector>
 
 #include <ATen/Parallel.h>
@@ -15,7 +13,6 @@
 #include <ATen/ops/randint.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/settings.h"
 
@@ -105,8 +102,9 @@ TEST_CASE("convolutions of unsafe shapes have float64's results and gradients") 
     if (!has_results || !is_unsafe(c, type)) continue;
     ++unsafe;
     at::set_num_threads(static_cast<int>(draw(1, 2)));
-    INFO(str("seed ", seed(), ", case ", unsafe, ": ", c10::toString(type), ", input ",
-             c.input.sizes(), ", weight ", c.weight.sizes(), transposed ? ", transposed" : ""));
+    INFO("seed " << seed() << ", case " << unsafe << ": " << c10::toString(type) << ", input "
+                 << c.input.sizes() << ", weight " << c.weight.sizes() << ", stride "
+                 << at::IntArrayRef(c.stride) << (transposed ? ", transposed" : ""));
     const auto expected = c.computed(at::kDouble);
     // A gradient follows from the result, which must be the same whole number for it.
     const bool is_exact = expected.back().abs().max().item<double>() <= 256;
