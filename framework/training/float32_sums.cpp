@@ -45,7 +45,7 @@ bool is_tensor(const c10::IValue& value) {
   return value.isTensor() && value.toTensor().defined();
 }
 
-bool is_half(const at::Tensor& tensor) {
+bool is_half_on_cpu(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.layout() == at::kStrided &&
          (tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kHalf);
 }
@@ -55,7 +55,7 @@ bool is_unsafe(Kind kind, const c10::FunctionSchema& schema,
                std::span<const c10::IValue> arguments) {
   constexpr std::int64_t kSmallProduct = 16 * 16 * 16;  // LibTorch 1.13's limit for oneDNN
   const auto first = std::ranges::find_if(arguments, is_tensor);
-  if (first == arguments.end() || !is_half(first->toTensor())) return false;
+  if (first == arguments.end() || !is_half_on_cpu(first->toTensor())) return false;
   const at::ScalarType type = first->toTensor().scalar_type();
   at::Tensor a, b;  // the last two
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -90,7 +90,7 @@ void in_float32(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
     const at::Tensor tensor = arguments[i].toTensor();
     if (first == at::ScalarType::Undefined) first = weight = tensor.scalar_type();
     if (argument.name() == "weight") weight = tensor.scalar_type();
-    if (!is_half(tensor)) continue;
+    if (!is_half_on_cpu(tensor)) continue;
     const at::Tensor wide = tensor.to(at::kFloat);
     arguments[i] = wide;
     // Schemas say what is written, but not of batch_norm's running statistics.
@@ -130,7 +130,7 @@ void add(DispatchKey key, std::span<const char* const> patterns) {
 }
 
 // Just above the CPU's kernels and below autograd, and for ever, as in keyed_draws.cpp.
-const bool registered = [] {
+const bool takes_place = [] {
   add<Kind::product>(DispatchKey::BackendSelect, kProducts);
   add<Kind::sum>(DispatchKey::BackendSelect, kSums);
   add<Kind::mixed>(DispatchKey::BackendSelect, kMixed);
@@ -141,7 +141,7 @@ const bool registered = [] {
 }  // namespace
 
 void keep_sums_in_float32() {
-  (void)registered;
+  (void)takes_place;
 }
 
 bool have_summed_in_float32() {

@@ -29,7 +29,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-struct Case {
+struct SumCase {
   std::string name;
   std::function<at::Tensor(const Tensors&)> compute;
   Tensors inputs;  // of which floating ones have gradients
@@ -42,7 +42,7 @@ at::Tensor positive(at::IntArrayRef sizes) {
 
 // The result, then the gradients of the inputs where each number of the result has one of a row of
 // gradients, in the result's type.
-Tensors computed(const Case& c, at::ScalarType type) {
+Tensors computed(const SumCase& c, at::ScalarType type) {
   Tensors inputs;
   Tensors leaves;
   for (const at::Tensor& input : c.inputs) {
@@ -59,8 +59,8 @@ Tensors computed(const Case& c, at::ScalarType type) {
 
 // By how many roundings a half's numbers differ from float64's on the same inputs, at most: of each
 // number, or of a typical one where that is larger.
-double roundings(const Case& c, at::ScalarType half) {
-  Case rounded = c;
+double roundings(const SumCase& c, at::ScalarType half) {
+  SumCase rounded = c;
   for (at::Tensor& input : rounded.inputs) {
     if (input.is_floating_point()) input = input.to(half);
   }
@@ -78,12 +78,12 @@ double roundings(const Case& c, at::ScalarType half) {
   return most;
 }
 
-void check(const std::vector<Case>& cases, at::ScalarType half = at::kBFloat16) {
+void check(const std::vector<SumCase>& cases, at::ScalarType half = at::kBFloat16) {
   training::keep_convolutions_safe();
   const int threads = at::get_num_threads();
   for (const int count : {1, 2}) {
     at::set_num_threads(count);
-    for (const Case& c : cases) {
+    for (const SumCase& c : cases) {
       INFO(c.name << ", " << count << " threads, seed " << seed());
       CHECK(roundings(c, half) <= 2);
     }
@@ -91,14 +91,14 @@ void check(const std::vector<Case>& cases, at::ScalarType half = at::kBFloat16) 
   at::set_num_threads(threads);
 }
 
-Case linear(std::int64_t rows, std::int64_t in, std::int64_t out) {
+SumCase linear(std::int64_t rows, std::int64_t in, std::int64_t out) {
   return {str("linear ", rows, "x", in, " to ", out),
           [](const Tensors& x) { return at::linear(x[0], x[1], x[2]); },
           {positive({rows, in}), positive({out, in}), positive({out})}};
 }
 
-Case convolution(at::IntArrayRef images, at::IntArrayRef weight, std::int64_t stride,
-                 std::int64_t padding) {
+SumCase convolution(at::IntArrayRef images, at::IntArrayRef weight, std::int64_t stride,
+                    std::int64_t padding) {
   return {str("convolution by ", weight[0], "x", weight[1], "x", weight[2], ", stride ", stride),
           [=](const Tensors& x) { return at::conv2d(x[0], x[1], x[2], stride, padding); },
           {positive(images).contiguous(at::MemoryFormat::ChannelsLast), positive(weight),
@@ -107,10 +107,10 @@ Case convolution(at::IntArrayRef images, at::IntArrayRef weight, std::int64_t st
 
 // Scores, softmax and means as they are, operator by operator: each has the results of the one
 // before, rounded.
-std::vector<Case> attention(std::int64_t heads, std::int64_t positions, std::int64_t width) {
+std::vector<SumCase> attention(std::int64_t heads, std::int64_t positions, std::int64_t width) {
   const at::Tensor q = positive({heads, positions, width});
   const at::Tensor shares = at::softmax(at::randn({heads, positions, positions}), -1);
-  std::vector<Case> cases{
+  std::vector<SumCase> cases{
       {"scores",
        [](const Tensors& x) { return at::baddbmm(x[0], x[1], x[2].transpose(1, 2)); },
        {positive({heads, positions, positions}), q, positive(q.sizes())}},
@@ -128,7 +128,7 @@ std::vector<Case> attention(std::int64_t heads, std::int64_t positions, std::int
 }
 
 // Where 4,096 places take from few.
-std::vector<Case> repeated(std::int64_t from, std::int64_t width) {
+std::vector<SumCase> repeated(std::int64_t from, std::int64_t width) {
   const at::Tensor places = at::randint(from, {4096}, at::kLong);
   const at::Tensor wide = places.unsqueeze(1).expand({4096, width});
   const at::Tensor table = positive({from, width});
@@ -149,7 +149,7 @@ std::vector<Case> repeated(std::int64_t from, std::int64_t width) {
            {table, added}}};
 }
 
-Case norm(std::int64_t rows, std::int64_t width) {
+SumCase norm(std::int64_t rows, std::int64_t width) {
   return {str("layer_norm ", rows, "x", width),
           [=](const Tensors& x) { return at::layer_norm(x[0], {width}, x[1], x[2]); },
           {at::randn({rows, width}), positive({width}), positive({width})}};
@@ -159,27 +159,27 @@ Case norm(std::int64_t rows, std::int64_t width) {
 
 TEST_CASE("half sums of a model's shapes are float32's, rounded once") {
   at::manual_seed(seed());
-  std::vector<Case> cases{linear(512, 8, 1),
-                          linear(64, 784, 128),
-                          linear(64, 128, 10),
-                          linear(300, 16, 10),
-                          linear(512, 1, 8),
-                          linear(1, 100, 32),
-                          norm(4096, 8),
-                          norm(512, 64),
-                          norm(64, 512),
-                          convolution({4, 1, 28, 28}, {32, 1, 3, 3}, 1, 0),
-                          convolution({4, 9, 13, 13}, {32, 9, 1, 1}, 1, 0),
-                          convolution({4, 32, 13, 13}, {64, 32, 3, 3}, 1, 0),
-                          convolution({8, 16, 16, 16}, {32, 16, 3, 3}, 2, 1),
-                          convolution({8, 16, 16, 16}, {32, 16, 1, 1}, 2, 0),
-                          convolution({512, 3, 1, 1}, {5, 3, 1, 1}, 1, 0)};
+  std::vector<SumCase> cases{linear(512, 8, 1),
+                             linear(64, 784, 128),
+                             linear(64, 128, 10),
+                             linear(300, 16, 10),
+                             linear(512, 1, 8),
+                             linear(1, 100, 32),
+                             norm(4096, 8),
+                             norm(512, 64),
+                             norm(64, 512),
+                             convolution({4, 1, 28, 28}, {32, 1, 3, 3}, 1, 0),
+                             convolution({4, 9, 13, 13}, {32, 9, 1, 1}, 1, 0),
+                             convolution({4, 32, 13, 13}, {64, 32, 3, 3}, 1, 0),
+                             convolution({8, 16, 16, 16}, {32, 16, 3, 3}, 2, 1),
+                             convolution({8, 16, 16, 16}, {32, 16, 1, 1}, 2, 0),
+                             convolution({512, 3, 1, 1}, {5, 3, 1, 1}, 1, 0)};
   for (const std::int64_t positions : {16, 64}) {
-    for (const Case& c : attention(4, positions, 16)) cases.push_back(c);
-    for (const Case& c : attention(2, positions, 3)) cases.push_back(c);
+    for (const SumCase& c : attention(4, positions, 16)) cases.push_back(c);
+    for (const SumCase& c : attention(2, positions, 3)) cases.push_back(c);
   }
   for (const std::int64_t from : {1, 10}) {
-    for (const Case& c : repeated(from, 8)) cases.push_back(c);
+    for (const SumCase& c : repeated(from, 8)) cases.push_back(c);
   }
   const at::Tensor classes = at::randint(10, {4096}, at::kLong);
   cases.insert(
@@ -227,7 +227,7 @@ TEST_CASE("half sums of any shape and layout are float32's, rounded once") {
     if (way == 1) return tensor.t();
     return way == 0 ? tensor.narrow(1, 0, tensor.size(1) / 2) : tensor.slice(1, 0, {}, 2);
   };
-  std::vector<Case> cases;
+  std::vector<SumCase> cases;
   for (int i = 0; i < 60; ++i) {
     const std::int64_t rows = size(), inner = size(), columns = size();
     const auto [a_way, a] = factor(rows, inner);
@@ -249,8 +249,8 @@ TEST_CASE("half sums of any shape and layout are float32's, rounded once") {
 
 TEST_CASE("half sums are float32's where oneDNN computes nothing, and in float16") {
   at::manual_seed(seed());
-  std::vector<Case> cases{linear(64, 300, 64), norm(4096, 8)};
-  for (const Case& c : repeated(1, 8)) cases.push_back(c);
+  std::vector<SumCase> cases{linear(64, 300, 64), norm(4096, 8)};
+  for (const SumCase& c : repeated(1, 8)) cases.push_back(c);
   check(cases, at::kHalf);
   cases.push_back(convolution({4, 32, 13, 13}, {64, 32, 3, 3}, 1, 0));
   cases.push_back(convolution({512, 3, 1, 1}, {5, 3, 1, 1}, 1, 0));
