@@ -24,7 +24,7 @@ namespace {
 using Sizes = std::vector<std::int64_t>;
 
 // A convolution of two dimensions, forward and backward.
-struct Case {
+struct ConvolutionCase {
   at::Tensor input, weight, bias;
   Sizes stride, padding, dilation;
   std::int64_t groups;
@@ -49,7 +49,7 @@ struct Case {
   }
 };
 
-bool is_unsafe(const Case& c, at::ScalarType type) {
+bool is_unsafe(const ConvolutionCase& c, at::ScalarType type) {
   const Sizes images = (c.transposed ? c.result(c.input, c.weight, c.bias) : c.input).sizes().vec();
   return training::is_unsafe({.images = images,
                               .weight = c.weight.sizes(),
@@ -85,7 +85,7 @@ TEST_CASE("convolutions of unsafe shapes have float64's results and gradients") 
     const bool is_pointwise = draw(0, 1) != 0;
     const Sizes kernel{is_pointwise ? 1 : draw(1, 3), is_pointwise ? 1 : draw(1, 5)};
     const Sizes channels{groups * draw(1, 20), groups * draw(1, 20)};
-    const Case c{
+    const ConvolutionCase c{
         .input = numbers({draw(1, 4), channels[0], draw(5, 9), draw(1, 9)}, draw(0, 1) != 0),
         .weight = numbers({transposed ? channels[0] : channels[1],
                            (transposed ? channels[1] : channels[0]) / groups, kernel[0], kernel[1]},
