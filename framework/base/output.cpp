@@ -13,14 +13,6 @@
 #include "framework/base/text.h"
 
 namespace lockstep {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
-
-constexpr milliseconds kPause{500};
-
-}  // namespace
 
 Output& Output::of(int descriptor) {
   // Never destroyed: a thread may still write while the program's statics go away.
@@ -47,7 +39,7 @@ void Output::begin(bool keeps_all) {
 
 void Output::finish(const std::function<bool()>& is_urgent) {
   MutexLock lock(mutex_);
-  while (!pass_on() && !(is_paused() && is_urgent())) wait(lock, milliseconds(100));
+  while (!pass_on() && !(is_paused() && is_urgent())) wait(lock, kPause / 5);
   unread_.clear();
   waits_ = !is_urgent();
   target_ = descriptor_;
@@ -80,7 +72,7 @@ bool Output::has_room() {
   return unread_.size() < kMost / 2 || (!keeps_all_ && is_paused());
 }
 
-void Output::wait(MutexLock& lock, milliseconds most) {
+void Output::wait(MutexLock& lock, std::chrono::milliseconds most) {
   const int target = target_;
   lock.unlock();
   wait_for({target, POLLOUT, 0}, most);

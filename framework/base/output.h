@@ -20,6 +20,9 @@ namespace lockstep {
 class Output : private NonCopyable {
  public:
   static constexpr std::size_t kMost = std::size_t{64} << 10;
+  /// A reader that takes nothing for so long is no slow one: he pauses.
+  static constexpr std::chrono::milliseconds kPause{500};
+  using Clock = std::chrono::steady_clock;
 
   /// The output of a descriptor, 1 or 2.
   [[nodiscard]] static Output& of(int descriptor);
@@ -37,8 +40,7 @@ class Output : private NonCopyable {
   bool progress();
   /// The same once the reader takes something.
   void add_to(PollSet& polled);
-  /// Returns false while a writer had better wait for a slow reader. After half a second without a
-  /// read that is a pause, for which nobody waits, unless this keeps all.
+  /// Returns false while a writer is to wait: for a slow reader, or if this keeps all.
   [[nodiscard]] bool has_room();
 
  private:
@@ -60,7 +62,7 @@ class Output : private NonCopyable {
   std::size_t drawn_ LOCKSTEP_GUARDED_BY(mutex_) = std::string::npos;  // where progress begins
   bool is_in_line_ LOCKSTEP_GUARDED_BY(mutex_) = false;  // the last written byte ended none
   std::int64_t left_out_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
-  std::chrono::steady_clock::time_point taken_ LOCKSTEP_GUARDED_BY(mutex_);  // by the reader, last
+  Clock::time_point taken_ LOCKSTEP_GUARDED_BY(mutex_);  // by the reader, last
 };
 
 }  // namespace lockstep

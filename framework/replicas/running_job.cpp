@@ -81,9 +81,13 @@ void RunningJob::trace(const watch::Recorder& recorder, const TraceOptions& opti
 
 void RunningJob::progress() {
   const auto now = Clock::now();
-  if (now - told_alive_ >= options_.timeout / 8) {
+  const bool holds_up =
+      is_held_up_ || std::ranges::any_of(links_.peers(), &HostLinks::Peer::is_held_up);
+  const bool is_new = holds_up != (board_.held_up().load() != 0);
+  board_.held_up().store(holds_up ? 1 : 0);
+  if (is_new || now - told_alive_ >= options_.timeout / 8) {
     told_alive_ = now;
-    links_.tell(Alive{own() == 0 ? board_.held_up().load() != 0 : is_held_up_});
+    links_.tell(Alive{own() == 0 ? holds_up : is_held_up_});
   }
   links_.progress();
   while (const auto heard = links_.receive()) {
@@ -119,7 +123,6 @@ void RunningJob::hear(const HostLinks::Heard& heard) {
     if (own() == 0) pass_on(published->key, published->value);
   } else if (const auto* const alive = std::get_if<Alive>(&message)) {
     peer->is_held_up = alive->is_held_up;
-    hold_up(is_held_up_);
   } else if (const auto* const wanted = std::get_if<Wanted>(&message)) {
     take_wanted(from, wanted->key);
   } else if (const auto* const asked = std::get_if<Asked>(&message)) {
@@ -161,15 +164,6 @@ void RunningJob::warn(const watch::Stall& stall) {
   if (!stalls_.emplace(stall.key, stall.number, stall.times).second && has_hosts()) return;
   links_.tell(stall);
   tell_stall(stall.text, options_);
-}
-
-void RunningJob::hold_up(bool is_held_up) {
-  const bool is_anywhere =
-      is_held_up || std::ranges::any_of(links_.peers(), &HostLinks::Peer::is_held_up);
-  const bool is_new = is_held_up != is_held_up_ || is_anywhere != (board_.held_up().load() != 0);
-  is_held_up_ = is_held_up;
-  board_.held_up().store(is_anywhere ? 1 : 0);
-  if (is_new) told_alive_ = {};  // told at once
 }
 
 void RunningJob::report(const Ending& ending) {

@@ -66,8 +66,8 @@ class RunningJob : private NonCopyable {
   [[nodiscard]] int asked() const noexcept { return asked_; }
   /// Warns of a stall on all hosts, with the same text: of several that find it, the first one's.
   void warn(const watch::Stall& stall);
-  /// Tells all hosts' boards (held_up()) that a print here waits for its reader, or none does.
-  void hold_up(bool is_held_up);
+  /// From the next progress() on, all hosts' boards say so if a print here waits for its reader.
+  void hold_up(bool is_held_up) noexcept { is_held_up_ = is_held_up; }
   /// Tells how this host's replicas have ended. The first failure counts.
   void report(const Ending& own);
   /// How the job has ended, the same on all hosts: well if all replicas have, or by the root cause.
