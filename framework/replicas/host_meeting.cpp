@@ -415,7 +415,7 @@ class Meeting {
     return std::chrono::ceil<milliseconds>(options_.hosts.meet_timeout - waited_.look());
   }
 
-  // Hears other hosts until it is `enough`, for `most` at most. Whether it is.
+  // Hears other hosts until it is `enough`, which it returns, for `most` at most.
   bool hear_until(milliseconds most, const std::function<bool()>& enough) {
     Waited waited;
     while (!enough()) {
