@@ -93,9 +93,11 @@ void LocalGroup::run_alone(const Member& member, std::uint64_t mark, const comm:
 void LocalGroup::run_last(MutexLock& lock, const Member& member, std::size_t index) {
   const std::uint64_t mark = mark_;
   working_ = true;
-  std::exception_ptr error = thrown_by([&]() LOCKSTEP_REQUIRES(mutex_) {
-    if (workers() == nullptr) work_ = comm::LocalWork::of(verbs_);
+  std::shared_ptr<comm::LocalWork> work;
+  std::exception_ptr error = thrown_by([&] {
+    if (workers() == nullptr) work = comm::LocalWork::of(verbs_);
   });
+  work_ = work;
   if (work_) {
     changed_.notify_all();
     help();

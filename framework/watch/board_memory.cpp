@@ -301,10 +301,8 @@ std::uint32_t BoardState::take_seat(int worker, std::string_view name) {
 
 void BoardState::free_seat(int worker, std::uint32_t index) noexcept {
   const MutexLock lock(mutex_);
-  // Without memory for the books the seat is lost.
-  (void)thrown_by([&]() LOCKSTEP_REQUIRES(mutex_) {
-    books_[static_cast<std::size_t>(worker)].free_seats.insert(index);
-  });
+  auto& free_seats = books_[static_cast<std::size_t>(worker)].free_seats;
+  (void)thrown_by([&] { free_seats.insert(index); });  // without memory the seat is lost
 }
 
 std::shared_ptr<Board::Group> BoardState::hold_group(int worker, std::uint64_t key,
