@@ -94,7 +94,10 @@ TEST_CASE("what comes from a pipe and is no config ends the run with its place")
 }
 
 TEST_CASE("who is to type a config is told how to end it") {
-  if (!has_terminals()) return SUCCEED("there are no terminals here");
+  if (!has_terminals()) {
+    SUCCEED("there are no terminals here");
+    return;
+  }
   const Shell shell;
   const Ended ended = shell.run(
       "(cat c.yaml; printf '\\4') | script -qec \"$train --config - --output run\" /dev/null");
