@@ -22,10 +22,7 @@ namespace lockstep {
 
 /// A text that operator<< writes. A program may have a locale that groups digits: texts don't.
 struct TextStream : std::ostringstream {
-  TextStream() {
-    imbue(std::locale::classic());
-    exceptions(std::ios::badbit);  // without memory a text would be cut in silence
-  }
+  TextStream() { imbue(std::locale::classic()); }
 };
 
 /// While this lives, printf(), scanf(), strerror() and fnmatch() of this thread ignore the locale
@@ -43,7 +40,11 @@ class ClassicLocale : private NonCopyable {
 template <typename... Parts>
 [[nodiscard]] std::string str(const Parts&... parts) {
   TextStream out;
-  (out << ... << parts);
+  out.exceptions(std::ios::badbit);  // without memory a text would be cut in silence
+  try {
+    (out << ... << parts);
+  } catch (const std::ios_base::failure&) {  // a null pointer ends the text
+  }
   return out.str();
 }
 
