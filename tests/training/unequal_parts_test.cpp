@@ -64,7 +64,7 @@ Parameters learnt_sine(std::int64_t replicas, ZeroOptions options) {
 }
 
 void expect_tensor(const Tensor& actual, const Tensor& expected, const std::string& what) {
-  expect(actual.equal(expected), what + ": " + str(actual, " and not ", expected));
+  expect(actual.equal(expected), "other values: " + what);
 }
 
 }  // namespace
