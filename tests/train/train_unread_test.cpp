@@ -1,5 +1,6 @@
 // Trainings whose output nobody reads for a while.
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -38,7 +39,7 @@ TEST_CASE("training goes on to its end while nobody reads, and then the newest l
   for (const std::string launch : {"processes", "threads"}) {
     INFO(launch);
     const TemporaryFolder folder;
-    const Flags flags = flags_of(launch, "3000");
+    const Flags flags = flags_of(launch, "2000");
     int ends[2];
     REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
     const Descriptor reads(ends[0]);
@@ -50,7 +51,8 @@ TEST_CASE("training goes on to its end while nobody reads, and then the newest l
       return 1;
     });
     writes.close();
-    REQUIRE(eventually([&] { return fs::exists(folder.path() / "run/result.json"); }));
+    REQUIRE(eventually([&] { return fs::exists(folder.path() / "run/result.json"); },
+                       std::chrono::minutes(5)));
     CHECK(program.running());
     std::string text;
     std::vector<char> buffer(65'536);
@@ -61,7 +63,7 @@ TEST_CASE("training goes on to its end while nobody reads, and then the newest l
     CHECK(program.wait().status == 0);
     CHECK_THAT(text,
                ContainsSubstring("lines left out here, which nobody read in time\n") &&
-                   ContainsSubstring("\nstep 3000/3000 ") &&
+                   ContainsSubstring("\nstep 2000/2000 ") &&
                    ContainsSubstring("parameters_sha256:   " + digest_of(folder.path() / "run")));
     CHECK(fs::exists(folder.path() / "run/checkpoints/latest/manifest.json"));
   }
