@@ -36,6 +36,17 @@ using std::chrono::milliseconds;
 constexpr std::size_t kLines = 4000;
 const std::string kRest(100, '.');
 
+// Reads to the end.
+std::string text_of(const Descriptor& pipe) {
+  std::string all;
+  std::vector<char> buffer(65'536);
+  for (;;) {
+    const ssize_t size = ::read(pipe.get(), buffer.data(), buffer.size());
+    if (size <= 0) return all;
+    all.append(buffer.data(), static_cast<std::size_t>(size));
+  }
+}
+
 // A job whose `outputs` lead to a pipe.
 struct Unread {
   Unread(const std::vector<int>& outputs, const std::function<void()>& replica,
@@ -52,16 +63,7 @@ struct Unread {
     int bytes = 0;
     return ::ioctl(pipe.first.get(), FIONREAD, &bytes) == 0 && bytes > 60'000;
   }
-  // Reads to the end.
-  [[nodiscard]] std::string text() const {
-    std::string all;
-    std::vector<char> buffer(65'536);
-    for (;;) {
-      const ssize_t size = ::read(pipe.first.get(), buffer.data(), buffer.size());
-      if (size <= 0) return all;
-      all.append(buffer.data(), static_cast<std::size_t>(size));
-    }
-  }
+  [[nodiscard]] std::string text() const { return text_of(pipe.first); }
 
   std::pair<Descriptor, Descriptor> pipe = replicas::make_pipe();
   ChildProgram program;
@@ -98,6 +100,31 @@ TEST_CASE("launch: prints wait for their reader, a stall names stdout, and none 
       check_status(job.program.wait(), 0);
     }
   }
+}
+
+TEST_CASE("launch: a print that waits on one host is no Timeout on another") {
+  auto pipe = replicas::make_pipe();
+  LaunchOptions options{
+      .replicas = 2, .timeout = milliseconds(1000), .stall_warning = milliseconds(300)};
+  options.hosts.prepare = [&](const std::string&) {
+    ::dup2(pipe.second.get(), STDOUT_FILENO);
+    pipe.second.close();
+    return "";
+  };
+  const auto read = [&](const auto& launchers) {
+    if (launchers.size() < 2) return;
+    // The third comes after 1.2 s, and then one more.
+    CHECK(eventually([&] { return count(launchers[1]->err(), "stalled for") >= 4; }));
+    CHECK_THAT(launchers[1]->err(),
+               ContainsSubstring("; a replica's print to stdout waits for its reader"));
+    pipe.second.close();
+    CHECK(count(text_of(pipe.first), kRest + "\n") == kLines);
+  };
+  const auto replica = [] {
+    if (own_index() == 0) print_much();
+    meet();
+  };
+  for (const Ended& ended : launched_on_hosts(replica, options, 2, read)) check_status(ended, 0);
 }
 
 TEST_CASE("launch: nobody waits for who reads log lines, of which the oldest are left out") {
