@@ -42,6 +42,11 @@ bool wait_for(std::chrono::milliseconds patience, const std::function<bool()>& l
 
 }  // namespace
 
+Meeting::~Meeting() {
+  std::error_code ignored;
+  fs::remove(file_of("here", replica_), ignored);
+}
+
 void Meeting::arrive() const {
   require_done<Error>(::mkdir(folder_.c_str(), 0700) == 0 || errno == EEXIST, folder_.string(),
                       " can't be made");
@@ -61,8 +66,11 @@ std::vector<std::optional<std::string>> Meeting::hear(std::chrono::milliseconds 
 
 std::optional<std::string> Meeting::heard(std::int64_t replica, const fs::path& text,
                                           std::chrono::milliseconds patience) const {
-  if (wait_for(patience, [&] { return is_here(file_of("here", replica)) || has_ended_(); })) {
-    (void)wait_for(kAnyTime, [&] { return is_here(text) || has_ended_(); });
+  const fs::path here = file_of("here", replica);
+  if (wait_for(patience, [&] { return is_here(here) || has_ended_(); })) {
+    // One that can't tell, as on a full disk, is here no more. This replica's error may be the
+    // cause.
+    (void)wait_for(kAnyTime, [&] { return is_here(text) || !is_here(here) || has_ended_(); });
   }
   if (!is_here(text)) return std::nullopt;
   std::ifstream in(text, std::ios::binary);
@@ -89,8 +97,7 @@ void Meeting::leave() const noexcept {
     }
     return true;
   };
-  // One that has ended by its own error stays here: this replica's error, the cause, must not wait.
-  (void)wait_for(kFarewell, [&] { return are_gone() || has_ended_(); });
+  (void)wait_for(kFarewell, are_gone);
   fs::remove_all(folder_, ignored);
 }
 

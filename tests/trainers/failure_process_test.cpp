@@ -384,11 +384,11 @@ TEST_CASE("a full disk at a line of metrics leaves no gap, and ends a run by its
   const TemporaryFolder folder;
   const fs::path whole = folder.path() / "whole";
   Config config = config_of({"launch: processes", "", ""}, "every: 3");
-  config.trainer.steps = 80;  // the metrics become the largest file
+  config.trainer.steps = 140;  // the metrics become the largest file
   config.trainer.log_every = 1;
   fault.reset();
   REQUIRE(run(config, 1, whole) == 0);
-  for (const std::int64_t after : {60, 79}) {  // the last line ends a run that has done all steps
+  for (const std::int64_t after : {120, 139}) {  // the last line ends a run that has done all steps
     const fs::path output = folder.path() / str("run-", after);
     fault = Fault{.where = "full disk at a line", .after = after};
     CHECK(run(config, 1, output) == 1);
