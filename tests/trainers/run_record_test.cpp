@@ -112,6 +112,7 @@ TEST_CASE("hostile files of a run are refused at once, and hold up no list of ru
   const TemporaryFolder home;
   const auto damage = [&](const std::string& file, const std::string& text) {
     const fs::path folder = made_run(home.path() / "run");
+    fs::last_write_time(folder / "config.yaml", fs::file_time_type::clock::now() - 1h);
     write_text(folder / file, text);
     const std::string said = listed_run(folder).damage;
     CHECK_THAT(said,
@@ -125,7 +126,7 @@ TEST_CASE("hostile files of a run are refused at once, and hold up no list of ru
     return said;
   };
   const std::string deep = "{\"a\":" + std::string(200'000, '[') + std::string(200'000, ']') + "}";
-  CHECK_THAT(damage("result.json", deep), ContainsSubstring("of at most 16 levels"));
+  CHECK_THAT(damage("result.json", deep), ContainsSubstring("it is no JSON object"));
   CHECK_THAT(damage("failure.json", deep), ContainsSubstring("'time' is missing"));
   CHECK_THAT(damage("failure.json", R"({"time":"","verdict":3})"),
              ContainsSubstring("'verdict' is of the wrong kind: 3"));

@@ -226,9 +226,7 @@ const char* name_of(RunStatus status) {
 
 Json json_object_in(const fs::path& file) {
   Json object = formats::parse_json<Json>(formats::text_in(file));
-  require<DataError>(object.is_object(), file.string(),
-                     " is damaged: it is no JSON object of at most ", formats::kMostJsonLevels,
-                     " levels");
+  require<DataError>(object.is_object(), file.string(), " is damaged: it is no JSON object");
   return object;
 }
 
