@@ -79,7 +79,7 @@ TEST_CASE("convolutions of unsafe shapes have float64's results and gradients") 
   };
   const int threads = at::get_num_threads();
   int unsafe = 0;
-  while (unsafe < 150) {
+  while (unsafe < 100) {
     const std::int64_t groups = draw(1, 2);
     const bool transposed = draw(0, 3) == 0;
     const bool is_pointwise = draw(0, 1) != 0;
