@@ -42,9 +42,10 @@ bool wait_for(std::chrono::milliseconds patience, const std::function<bool()>& l
 
 }  // namespace
 
+// A name, since there may be no room for a file.
 Meeting::~Meeting() {
-  std::error_code ignored;
-  fs::remove(file_of("here", replica_), ignored);
+  std::error_code has_left;
+  fs::rename(file_of("here", replica_), file_of("gone", replica_), has_left);
 }
 
 void Meeting::arrive() const {
@@ -66,11 +67,9 @@ std::vector<std::optional<std::string>> Meeting::hear(std::chrono::milliseconds 
 
 std::optional<std::string> Meeting::heard(std::int64_t replica, const fs::path& text,
                                           std::chrono::milliseconds patience) const {
-  const fs::path here = file_of("here", replica);
-  if (wait_for(patience, [&] { return is_here(here) || has_ended_(); })) {
-    // One that can't tell, as on a full disk, is here no more. This replica's error may be the
-    // cause.
-    (void)wait_for(kAnyTime, [&] { return is_here(text) || !is_here(here) || has_ended_(); });
+  const auto is_gone = [&] { return is_here(file_of("gone", replica)) || has_ended_(); };
+  if (wait_for(patience, [&] { return is_here(file_of("here", replica)) || is_gone(); })) {
+    (void)wait_for(kAnyTime, [&] { return is_here(text) || is_gone(); });
   }
   if (!is_here(text)) return std::nullopt;
   std::ifstream in(text, std::ios::binary);

@@ -27,7 +27,8 @@ class Meeting {
         replica_(replica),
         replicas_(replicas),
         has_ended_(std::move(has_ended)) {}
-  /// Takes back that the replica is here, where it could not leave(): nobody waits for it then.
+  /// Nobody waits for the replica any more, where it could not tell() and leave(): its disk is
+  /// full.
   ~Meeting();
 
   /// The replica is here, and will tell(). Error if the folder can't be made in one that exists.

@@ -380,7 +380,7 @@ TEST_CASE("a run that is killed after an evaluation of its last step has its lin
   CHECK(metrics_of(whole) == expected);
 }
 
-TEST_CASE("a full disk at a line of metrics leaves no gap, and ends a run by its own error") {
+TEST_CASE("a full disk at a line of metrics leaves no gap") {
   const TemporaryFolder folder;
   const fs::path whole = folder.path() / "whole";
   Config config = config_of({"launch: processes", "", ""}, "every: 3");
@@ -388,7 +388,7 @@ TEST_CASE("a full disk at a line of metrics leaves no gap, and ends a run by its
   config.trainer.log_every = 1;
   fault.reset();
   REQUIRE(run(config, 1, whole) == 0);
-  for (const std::int64_t after : {120, 139}) {  // the last line ends a run that has done all steps
+  for (const std::int64_t after : {121, 139}) {  // the last line ends a run that has done all steps
     const fs::path output = folder.path() / str("run-", after);
     fault = Fault{.where = "full disk at a line", .after = after};
     CHECK(run(config, 1, output) == 1);
@@ -400,7 +400,12 @@ TEST_CASE("a full disk at a line of metrics leaves no gap, and ends a run by its
     CHECK(result_in(output) == result_in(whole));
     CHECK(metrics_of(output) == metrics_of(whole));
   }
-  // Another replica, which can't write what it tells replica 0, ends at once.
+}
+
+TEST_CASE("where no replica can write what it saves, a job ends by the error that was the cause") {
+  const TemporaryFolder folder;
+  const Config config = config_of({"launch: processes", "", ""}, "every: 3");
+  // Replica 1 can't write what it tells replica 0, and ends at once.
   fault = Fault{.where = "full disk"};
   CHECK(run(config, 1, folder.path() / "full") == 1);
   fault.reset();
