@@ -16,6 +16,8 @@
 #include <fnmatch.h>
 #include <torch/library.h>
 
+#include "framework/base/text.h"
+
 namespace lockstep::training {
 namespace {
 
@@ -112,6 +114,7 @@ void in_float32(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
 
 template <Kind kind>
 void add(DispatchKey key, std::span<const char* const> patterns) {
+  const ClassicLocale classic;
   auto* const library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
   for (const c10::OperatorName& each : c10::Dispatcher::singleton().getAllOpNames()) {
     if (!each.name.starts_with("aten::")) continue;

@@ -160,6 +160,7 @@ TEST_CASE("texts and numbers come from what no locale changes") {
       {"framework/comm/link_speed.cpp", "a ClassicLocale"},
       {"framework/comm/network/host_and_port.cpp", "a ClassicLocale"},
       {"framework/replicas/supervisor.cpp", "a ClassicLocale"},
+      {"framework/training/float32_sums.cpp", "a ClassicLocale"},
       {"framework/replicas/before_libraries.cpp", "before main()"},
       {"framework/formats/jpeg_decoder.cpp", "an integer"},
       {"framework/formats/png_decoder.cpp", "texts"}};

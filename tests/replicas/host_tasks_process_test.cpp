@@ -242,6 +242,8 @@ TEST_CASE("the others end at once if the first task is gone") {
 }
 
 TEST_CASE("a limit of open files that is too low for the tasks is told at once") {
+  const TemporaryFolder folder;
+  const RuntimeFolder runtime(folder.path());  // without sockets of others, which take files to try
   const auto second = standing_by(1, 2);
   const auto first = forked([] {
     rlimit files{};
