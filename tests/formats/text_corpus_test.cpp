@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/formats/idx_files.h"
 #include "tests/support/message_of.h"
@@ -199,7 +200,7 @@ TEST_CASE("data that are packed in another way are no text") {
     header.resize(512);
     unsigned sum = 0;
     for (const char letter : header) sum += static_cast<unsigned char>(letter);
-    std::ostringstream digits;
+    TextStream digits;
     digits << std::oct << std::setw(6) << std::setfill('0') << sum << '\0';
     header.replace(148, 7, digits.str());
     CHECK_THAT(error(header), ContainsSubstring("it is packed by tar, which can't be read: "
