@@ -7,6 +7,7 @@
 #include <functional>
 #include <iterator>
 #include <locale>
+#include <new>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -40,11 +41,8 @@ class ClassicLocale : private NonCopyable {
 template <typename... Parts>
 [[nodiscard]] std::string str(const Parts&... parts) {
   TextStream out;
-  out.exceptions(std::ios::badbit);  // without memory a text would be cut in silence
-  try {
-    (out << ... << parts);
-  } catch (const std::ios_base::failure&) {  // a null pointer ends the text
-  }
+  (out << ... << parts);
+  if (out.bad()) throw std::bad_alloc();  // which a stream keeps to itself: the text is cut
   return out.str();
 }
 
