@@ -16,7 +16,7 @@
 
 namespace {
 
-// What std::locale("de_DE.UTF-8") says of numbers: 1.234,5.
+// Numbers as std::locale("de_DE.UTF-8") has them: 1.234,5.
 struct Grouped : std::numpunct<char> {
   [[nodiscard]] char do_decimal_point() const override { return ','; }
   [[nodiscard]] char do_thousands_sep() const override { return '.'; }

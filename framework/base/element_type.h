@@ -70,7 +70,7 @@ inline constexpr ElementTypeNames kElementTypes[] = {
 /// below N · 2^-126. mean_of_scaled is safe_mean() of inputs that were multiplied so before.
 enum class ReduceOp { sum, mean, max, min, safe_mean, mean_of_scaled };
 
-/// Of N replicas the largest power of two that is at most 1/N.
+/// Returns the largest power of two that is at most 1/N, for N replicas.
 [[nodiscard]] constexpr double mean_scale(std::int64_t replicas) {
   return 1 / static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(replicas)));
 }

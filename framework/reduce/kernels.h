@@ -16,7 +16,7 @@ struct Reduction {
   std::size_t bytes;
   ElementType type;
   ReduceOp op;
-  /// Of means: what each input is multiplied by, and what their sum is divided by.
+  /// The factor of each input of a mean, and the divisor of their sum.
   double scale;
   double divisor;
   /// Whether to write outputs of 2 or 4 inputs past the caches, where the CPU can. For large

@@ -101,7 +101,7 @@ class Relay {
         output_(&Output::of(target)),
         prefix_(std::move(prefix)) {}
 
-  // What to poll; a worker's own prints wait for who reads stdout.
+  // The descriptor to poll; a worker's own prints wait for who reads stdout.
   [[nodiscard]] int fd() const { return output_->has_room() ? source_.get() : -1; }
 
   // Reads some of what is there; closes at its end. Returns how much it was.

@@ -30,11 +30,11 @@ namespace {
 
 thread_local std::shared_ptr<TensorMemory::Count> current_count;
 
-// Of tensors that get kept blocks. Kept, a gradient of 300 MiB would count twice.
+// The limits of tensors that get kept blocks. Kept, a gradient of 300 MiB would count twice.
 constexpr std::size_t kSmallestBlock = std::size_t{128} << 10;
 constexpr std::size_t kLargestBlock = std::size_t{32} << 20;
 
-// What is counted, by address, and the allocator that the rest comes from.
+// The counted tensors by address, and the allocator that the rest comes from.
 struct Table {
   struct Entry {
     c10::DataPtr memory;

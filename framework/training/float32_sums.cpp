@@ -52,7 +52,7 @@ bool is_half_on_cpu(const at::Tensor& tensor) {
          (tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kHalf);
 }
 
-// Whether a call sums in the type of its first tensor.
+// Returns true if a call sums in the type of its first tensor.
 bool is_unsafe(Kind kind, const c10::FunctionSchema& schema,
                std::span<const c10::IValue> arguments) {
   constexpr std::int64_t kSmallProduct = 16 * 16 * 16;  // LibTorch 1.13's limit for oneDNN

@@ -20,10 +20,10 @@ namespace lockstep::training {
 /// native_layer_norm and its like return are float32. keep_convolutions_safe() calls this.
 void keep_sums_in_float32();
 
-/// Whether one has been computed so in this process. Any thread.
+/// Returns true once one has been computed so in this process. Any thread.
 [[nodiscard]] bool have_summed_in_float32();
 
-/// Whether LibTorch leaves bfloat16 to oneDNN on this CPU.
+/// Returns true if LibTorch leaves bfloat16 to oneDNN on this CPU.
 [[nodiscard]] bool has_bfloat16_kernels();
 
 }  // namespace lockstep::training

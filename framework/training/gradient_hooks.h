@@ -15,13 +15,14 @@
 
 namespace lockstep::training {
 
-/// What a backward leaves behind, as in torch::autograd::backward, and what its loss counts.
+/// Options of a backward: what it leaves behind, as in torch::autograd::backward, and what its loss
+/// counts.
 struct BackwardOptions {
   bool retain_graph = false;  ///< the graph can be walked again
   bool create_graph = false;  ///< gradients have a graph themselves: for higher derivatives
-  /// Of how many samples (or of what sum of weights) the loss is the mean: it counts so much among
-  /// all replicas' losses. With 0 it counts nothing, whatever it is. All replicas say it, or none:
-  /// then their losses count alike.
+  /// The number of samples (or the sum of weights) that the loss is the mean of: it counts so much
+  /// among all replicas' losses. With 0 it counts nothing, whatever it is. All replicas say it, or
+  /// none: then their losses count alike.
   std::optional<double> samples{};
   /// The samples of all replicas in all of a step's microbatches. Without it the replicas ask each
   /// other in each backward, and a step's microbatches count alike.

@@ -26,7 +26,7 @@ using namespace lockstep::testing;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 namespace {
 
-// What the map says of memory that has run out; "" if it ends well.
+// Returns the error of a map whose memory has run out; "" if it ends well.
 std::string lack_of_memory_in(const std::function<void()>& map) {
   try {
     map();

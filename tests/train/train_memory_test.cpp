@@ -37,7 +37,7 @@ TEST_CASE("replicas take hardly more memory after hundreds of steps than after t
                                           "optimizer: {name: adam, lr: 0.001}\n"
                                           "parallel: {replicas: 2, threads_per_replica: 1}\n"
                                           "trainer: {seed: 0, log_every: 10, eval_every: 0}\n");
-    // What both replicas have more than at the start.
+    // The bytes that both replicas have more than at the start.
     const auto resident = [&](std::int64_t steps) {
       const std::string run = each.name + " " + std::to_string(steps);
       must_train(folder.path(), Flags{"--config", each.name + ".yaml", "--output", run} +

@@ -1,4 +1,4 @@
-// What callbacks leave in the model's modes and flags.
+// Modes and flags that callbacks leave in the model.
 
 #include <functional>
 #include <map>

@@ -29,7 +29,8 @@ struct Dropping : torch::nn::Module {
   torch::nn::Linear last = register_module("last", torch::nn::Linear(3, 1));
 };
 
-// What three steps say, before each of which `change` is called with the number of the step.
+// Returns the warnings of three steps, before each of which `change` is called with the number of
+// the step.
 std::string said(const std::function<void(Dropping&, int)>& change, bool trains_zero) {
   const CapturedStderr captured;
   pmap(

@@ -76,7 +76,7 @@ std::string shown_as_it_is(const std::string& text) {
   return shown;
 }
 
-// Whether a run has begun the event file, and no other writer: it shows its config at once.
+// Returns true if a run has begun the event file, and no other writer: it shows its config at once.
 bool is_of_run(const fs::path& file) {
   std::string begin(512, '\0');
   std::error_code error;
