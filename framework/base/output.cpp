@@ -38,8 +38,8 @@ void Output::begin(bool keeps_all) {
 }
 
 void Output::finish(const std::function<bool()>& is_urgent) {
-  MutexLock lock(mutex_);
-  while (!pass_on() && !(is_paused() && is_urgent())) wait(lock, kPause / 5);
+  const MutexLock lock(mutex_);
+  while (!pass_on() && !(is_paused() && is_urgent())) wait(kPause / 5);
   unread_.clear();
   waits_ = !is_urgent();
   target_ = descriptor_;
@@ -47,13 +47,13 @@ void Output::finish(const std::function<bool()>& is_urgent) {
 }
 
 void Output::write(std::string_view text) {
-  MutexLock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (unread_.empty()) taken_ = Clock::now();
   const bool draws = text.starts_with(kRedraw);
   if (draws && drawn_ < unread_.size()) unread_.resize(drawn_);
   drawn_ = draws && !text.ends_with('\n') ? unread_.size() : std::string::npos;
   unread_ += text;
-  while (!pass_on() && waits_) wait(lock, std::chrono::hours(1));
+  while (!pass_on() && waits_) wait(std::chrono::hours(1));
   if (unread_.size() > kMost && !keeps_all_) leave_out();
 }
 
@@ -72,11 +72,11 @@ bool Output::has_room() {
   return unread_.size() < kMost / 2 || (!keeps_all_ && is_paused());
 }
 
-void Output::wait(MutexLock& lock, std::chrono::milliseconds most) {
+void Output::wait(std::chrono::milliseconds most) {
   const int target = target_;
-  lock.unlock();
+  mutex_.unlock();
   wait_for({target, POLLOUT, 0}, most);
-  lock.lock();
+  mutex_.lock();
 }
 
 bool Output::pass_on() {

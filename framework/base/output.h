@@ -46,7 +46,7 @@ class Output : private NonCopyable {
  private:
   explicit Output(int descriptor) : descriptor_(descriptor), target_(descriptor) {}
   bool pass_on() LOCKSTEP_REQUIRES(mutex_);
-  void wait(MutexLock& lock, std::chrono::milliseconds most) LOCKSTEP_REQUIRES(mutex_);
+  void wait(std::chrono::milliseconds most) LOCKSTEP_REQUIRES(mutex_);
   void leave_out() LOCKSTEP_REQUIRES(mutex_);
   void erase(std::size_t begin, std::size_t size) LOCKSTEP_REQUIRES(mutex_);
   [[nodiscard]] std::size_t end_of_begun() const LOCKSTEP_REQUIRES(mutex_);
