@@ -99,7 +99,7 @@ std::string EventFile::place() const {
   return path_.filename().string() + " " + std::to_string(size_);
 }
 
-void EventFiles::attempt(const auto& work) {
+void EventFiles::attempt(const std::function<void()>& work) {
   try {
     if (!are_left_out_) work();
   } catch (const Error& error) {

@@ -66,7 +66,7 @@ class EventFiles : private NonCopyable {
  private:
   EventFile& file_in(const std::string& inside) LOCKSTEP_REQUIRES(mutex_);
   // Does what writes, unless the files are left out.
-  void attempt(const auto& work);
+  void attempt(const std::function<void()>& work);
 
   std::filesystem::path folder_;
   Begin begin_;

@@ -248,9 +248,12 @@ TEST_CASE("a limit of open files that is too low for the tasks is told at once")
   const auto first = forked([] {
     rlimit files{};
     (void)::getrlimit(RLIMIT_NOFILE, &files);
-    // Two more than those that are open: the folder and the socket at which tasks meet.
-    const int next = Descriptor(::dup(STDIN_FILENO)).get();
-    files.rlim_cur = static_cast<rlim_t>(next) + 2;
+    {
+      // Two more than those that are open: the folder and the socket at which tasks meet.
+      const Descriptor one(::dup(STDIN_FILENO));
+      const Descriptor two(::dup(STDIN_FILENO));
+      files.rlim_cur = static_cast<rlim_t>(two.get()) + 1;
+    }
     (void)::setrlimit(RLIMIT_NOFILE, &files);
     std::cout << message_of<CommError>([] {
       const HostTasks others(task_of_this_test(0, 2), {}, 60s);
