@@ -10,7 +10,7 @@ namespace lockstep::replicas {
 class LongWait {
  public:
   using Clock = std::chrono::steady_clock;
-  /// What is missing for a shorter time is not worth a line.
+  /// A wait that is shorter is not worth a line.
   static constexpr std::chrono::milliseconds kMoment{2000};
 
   /// Whether it is time to say so: true at most once.

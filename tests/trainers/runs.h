@@ -81,7 +81,7 @@ inline nlohmann::json result_in(const std::filesystem::path& output) {
   return parts;
 }
 
-/// What a checkpoint says, but for times, the config and what the run's other files have.
+/// A checkpoint's words, but for times, the config and the texts of the run's other files.
 inline nlohmann::json said_in(const std::filesystem::path& checkpoint) {
   CheckpointInfo info = checkpoint_info(checkpoint);
   info.figures.erase(kElapsedFigure);

@@ -45,8 +45,8 @@ inline const std::string kVersionsText = "versions";
 inline const std::string kWaivedText = "waived";
 inline const std::string kSetsText = "sets";      // see data_record.h
 inline const std::string kFittedText = "fitted";  // see data_record.h
-// What files of the run have of the checkpoint's step: metrics.jsonl its lines, and EventFiles
-// their place.
+// The checkpoint's part of the run's files: the lines of its step in metrics.jsonl, and where its
+// event file ended.
 inline const std::string kMetricsText = "metrics";
 inline const std::string kEventFileText = "event_file";
 

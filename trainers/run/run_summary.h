@@ -16,8 +16,8 @@
 
 namespace lockstep {
 
-/// What TensorBoard shows of a run, in event files beside its metrics.jsonl: of replica 0. Where
-/// they can't be written, a warning says so once. One thread, but for what the writer itself does.
+/// Writes a run's curves and texts for TensorBoard, in event files beside its metrics.jsonl, on
+/// replica 0. If they can't be written, a warning says so once. One thread calls it.
 class RunSummary : private NonCopyable {
  public:
   /// Begins a file, with the config as text. What earlier files of the folder have of steps behind
