@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <ATen/ops/zeros_like.h>
+#include <c10/util/StringUtil.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -13,7 +14,6 @@
 #include <torch/optim/sgd.h>
 
 #include "framework/base/range.h"
-#include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/training/agreement.h"
 #include "framework/training/buffer_plan.h"
@@ -71,12 +71,12 @@ Fields fields_of(State& state) {  // Adam's and AdamW's
            {"max_exp_avg_sq", &state.max_exp_avg_sq()}}};
 }
 
-// How an optimizer's map of states calls a parameter. LibTorch 1.13 has texts.
+// How an optimizer's map of states calls a parameter. LibTorch 1.13 has texts, by the global locale.
 template <typename Map>
 auto key_in(const Map& /*states*/, const at::Tensor& parameter) {
   void* const address = parameter.unsafeGetTensorImpl();
   if constexpr (std::is_same_v<typename Map::key_type, std::string>) {
-    return lockstep::str(address);
+    return c10::str(address);
   } else {
     return address;
   }
