@@ -151,15 +151,15 @@ struct LaunchOptions {
 ///   need to start, the program ends before main(), with status 2. Later failures name the limit.
 /// - **Forks.** A process that a replica forks must end with _exit() or exec(). It ends the job if
 ///   it returns from the function.
-/// - **Output.** Each line goes out when it ends. Stdout has what replica 0 prints, and with
-///   Prints::all what others do, each line with a prefix: "[replica 1] ", behind "[worker 1] " if
-///   that has several replicas. That some is left out is told on stderr. Of replicas that are
-///   threads of one process this goes for std::cout; by printf() each writes as it is. Worker 0
-///   writes to this process' stderr, and lines of others gain a prefix: "[replica 1] " or
-///   "[worker 1] ". Threads write there as they are. A print to stdout waits for its reader, as
-///   that of any program: others' waits for this replica don't time out meanwhile, and a warning of
-///   a stall names stdout. Nobody waits for the reader of log lines and progress: if he pauses, the
-///   oldest are left out (base/output.h). Stops work all the while. Unless set_quiet() is on,
+/// - **Output.** Each line goes out when it ends. Stdout has what worker 0's replicas print, and
+/// with
+///   Prints::all what others do, each line with a prefix: "[replica 1] ", or "[worker 1] " if that
+///   has several replicas. That some is left out is told on stderr. Replicas that are threads of
+///   one process print as its threads do. Worker 0 writes to this process' stderr, and lines of
+///   others gain a prefix: "[replica 1] " or "[worker 1] ". A print to stdout waits for its reader,
+///   as that of any program: others' waits for this replica don't time out meanwhile, and a warning
+///   of a stall names stdout. Nobody waits for the reader of log lines and progress: if he pauses,
+///   the oldest are left out (base/output.h). Stops work all the while. Unless set_quiet() is on,
 ///   stderr first tells replicas, workers, math threads, LibTorch, BLAS.
 /// - **Stops.** With OnStop::ask, replicas that see stop_requested() save and return. If one fails
 ///   instead, that is the root cause. Workers are asked by the launcher alone and ignore these

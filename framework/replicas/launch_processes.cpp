@@ -60,7 +60,7 @@ Report report_of(const FirstFailure::Cause& cause) {
   std::optional<RunningThreads> threads;
   std::optional<StopSignals> stop;
   bool all_over = true;
-  const ReplicaPrints prints(options.prints, plan.layout.replicas_of_worker(place.index).size > 1);
+  const LinesGoOut lines;
   try {
     // A restart without some of its hosts has fewer workers.
     require(plan.layout.replicas() == options.replicas &&

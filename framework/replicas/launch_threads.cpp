@@ -67,7 +67,7 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
     const ThreadEnds ends(str("replica ", replica));
     (*worker)->run(replica, function);
   };
-  const ReplicaPrints prints(options.prints, options.replicas > 1);
+  const LinesGoOut lines;
   RunningThreads connecting({0, count}, failure, connect);
   bool all_over = connecting.wait(kThreadGrace);
   std::optional<RunningThreads> running;

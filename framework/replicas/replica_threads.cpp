@@ -14,7 +14,6 @@
 #include "framework/replicas/first_failure.h"
 #include "framework/replicas/kept_threads.h"
 #include "framework/replicas/machine.h"
-#include "framework/replicas/prints.h"
 #include "framework/replicas/tensor_memory.h"
 #include "framework/replicas/thread_ends.h"
 #include "framework/tree/error_place.h"
@@ -153,10 +152,7 @@ void run_as(Environment& environment, const std::function<void()>& body) {
   const EnvironmentScope scope(&environment);
   try {
     member.cancellation->check();
-    {
-      const LastLineEnds its;
-      body();
-    }
+    body();
     member.seat->returned();
   } catch (const CollectiveMismatch& error) {
     member.seat->fell_out(error.verdict());

@@ -175,7 +175,7 @@ constexpr int kTaken = -1;
 std::string prefix_of(const WorkerProcess& process) {
   if (process.index == 0) return "";
   if (process.replicas.size > 1) return str("[worker ", process.index, "] ");
-  return prefix_of_replica(process.replicas.offset);
+  return str("[replica ", process.replicas.offset, "] ");
 }
 
 struct Watched : WorkerProcess {
@@ -402,7 +402,9 @@ class Supervisor {
     for (const Watched& w : workers_) {
       if (!w.out_relay.has_left_out()) continue;
       told_left_out_ = true;
-      return tell_left_out(text_of(w));
+      return log_info(text_of(w) +
+                      " prints, too, but stdout has what worker 0 prints alone; all are shown with "
+                      "LaunchOptions::prints, in a config parallel.prints: all");
     }
   }
 

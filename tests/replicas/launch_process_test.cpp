@@ -11,6 +11,7 @@
 #include <ATen/ops/ones.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
@@ -109,43 +110,38 @@ TEST_CASE("launch: much output on both streams arrives complete and in order") {
   CHECK(lines_of(check(ended.err, "e")).size() == 1);  // the launcher's own
 }
 
-TEST_CASE(
-    "launch: stdout has the lines of replica 0, whole, or those of all if that is asked for") {
+TEST_CASE("launch: stdout has the lines of worker 0, or those of all if that is asked for") {
   constexpr int kLines = 200;
-  for (LaunchOptions options :
-       {LaunchOptions{}, LaunchOptions{.workers = 2}, LaunchOptions{.workers = 1},
-        LaunchOptions{.mode = LaunchMode::threads},
-        LaunchOptions{.workers = 2, .mode = LaunchMode::threads}}) {
-    options.replicas = 3;
+  for (const std::int64_t workers : {3, 2, 1}) {
     for (const Prints prints : {Prints::first, Prints::all}) {
-      options.prints = prints;
-      INFO(name_of(options.mode) << ", " << options.workers << " workers");
+      INFO(workers << " workers");
       const Ended ended = launched(
           [] {
             for (int line = 0; line < kLines; ++line) {
-              std::cout << "line " << line << " of ";
-              meet();  // where another replica prints
-              std::cout << axis_index("data") << "\n";
+              meet();
+              std::cout << str("line ", line, " of ", axis_index("data"), "\n");
             }
-            std::cout << "the end of " << axis_index("data") << (own_index() == 0 ? "\n" : "");
+            meet();
+            if (own_index() == 2) std::cout << "the end";
           },
-          options);
+          {.replicas = 3, .workers = workers, .prints = prints});
       CHECK(ended.status == 0);
       std::vector<std::string> expected;
-      for (const std::string index : {"0", "1", "2"}) {
-        if (index != "0" && prints == Prints::first) break;
-        const std::string prefix = index == "0" ? "" : "[replica " + index + "] ";
+      for (std::int64_t index = 0; index < 3; ++index) {
+        const bool is_first = shard(3, workers, 0).end() > index;
+        if (!is_first && prints == Prints::first) continue;
+        const std::string prefix = is_first ? "" : str("[replica ", index, "] ");
         for (int line = 0; line < kLines; ++line) {
           expected.push_back(str(prefix, "line ", line, " of ", index));
         }
-        expected.push_back(str(prefix, "the end of ", index));
+        if (index == 2) expected.push_back(prefix + "the end");
       }
       auto lines = lines_of(ended.out);
       std::ranges::sort(lines);
       std::ranges::sort(expected);
       CHECK(lines == expected);
-      const std::string told = " prints, too, but stdout has what replica 0 prints alone";
-      CHECK((count(ended.err, told) > 0) == (prints == Prints::first));
+      const std::string told = " prints, too, but stdout has what worker 0 prints alone";
+      CHECK((count(ended.err, told) > 0) == (workers > 1 && prints == Prints::first));
     }
   }
 }
@@ -186,22 +182,6 @@ TEST_CASE("launch: of a line without an end is out what is flushed, or whose thr
         {.replicas = 2, .mode = mode});
     CHECK(ended.out == "name? and the town? and more? ");
   }
-}
-
-TEST_CASE("launch: a line that a map's replica has left open ends with it") {
-  const Ended ended = launched(
-      [] {
-        const std::string inner = own_index() == 0 ? "inner\n" : "inner";
-        pmap([&] { std::cout << inner; }, {.axis_size = 1})();
-        meet();
-        std::cout << "outer\n";
-      },
-      {.replicas = 2, .mode = LaunchMode::threads, .prints = Prints::all});
-  CHECK(ended.status == 0);
-  auto lines = lines_of(ended.out);
-  std::ranges::sort(lines);
-  CHECK(lines ==
-        std::vector<std::string>{"[replica 1] inner", "[replica 1] outer", "inner", "outer"});
 }
 
 TEST_CASE("launch: inside a replica it is refused") {

@@ -90,7 +90,7 @@ ConfigKeys parallel_keys(LaunchOptions& launch, ZeroOptions& zero) {
       {"stall_warn_s", seconds(launch.stall_warning, kStallWarning),
        "seconds of a wait until a warning names the missing; 0: none", kMayChange},
       {"prints", one_of(launch.prints, {"first", "all"}),
-       "whose prints stdout has: replica 0's, or those of all, with a prefix", kMayChange},
+       "whose prints stdout has: the first worker's, or those of all, with a prefix", kMayChange},
       {"link", text(launch.hosts.link, kLink),
        "latency and bandwidth between hosts, which decide schedules and bucket sizes; auto: "
        "measured",
