@@ -38,7 +38,8 @@ namespace lockstep {
 ///
 /// Its state are its parameters and what LibTorch's SGD, Adam, AdamW, RMSprop and Adagrad keep for
 /// each; ValueError for other optimizers. Options, such as a learning rate that the program has
-/// set, are no part of it.
+/// set, are no part of it. Under LibTorch 1.13 the program's global locale must stay as it is: its
+/// optimizers find their state by texts (findings/libtorch_optimizer_state_by_locale.sh).
 class ShardedOptimizer : public training::ArchivedState {
  public:
   /// Makes the optimizer for the parameters that this replica owns.
