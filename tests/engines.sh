@@ -5,7 +5,7 @@
 #   tests/engines.sh [--times N] [--train PROGRAM] [-l] [WORD…]
 # A WORD picks checks: short (what the gate runs), slurm, mpi, torchrun, kubernetes, or words of a check's name; -l lists them.
 #   tests/engines.sh stops          stops trainings 100 times, at random moments (LOCKSTEP_SEED draws the same ones again)
-#   tests/engines.sh manifests      checks those in configs/cluster against the schemas of Kubernetes and Kubeflow, from PyPI
+#   tests/engines.sh manifests      checks those in configs/cluster against the schemas of Kubernetes and JobSet, from PyPI
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [[ ${1-} != manifests ]] || exec python3 -B tests/engines/manifests.py

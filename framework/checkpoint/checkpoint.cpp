@@ -222,7 +222,6 @@ class ReaderSource final : public StateSource {
 }  // namespace
 
 struct CheckpointSaver::Impl {
-  using Clock = std::chrono::steady_clock;
   enum class Phase { idle, files, manifest };
 
   // What replicas tell each other that save apart.
@@ -243,24 +242,13 @@ struct CheckpointSaver::Impl {
   CheckpointInfo info;
   bool is_best = false;
   Phase phase = Phase::idle;
-  double took_s = 0;                  // the save under way, without the training beside it
-  std::optional<double> last_save_s;  // the last that has ended well
-  std::stop_source stop;              // nobody waits for the checkpoint any more
-  std::future<std::string> work;      // of the phase; its end waits for it
-
-  void count_since(Clock::time_point begin) {
-    took_s += std::chrono::duration<double>(Clock::now() - begin).count();
-  }
+  std::stop_source stop;          // nobody waits for the checkpoint any more
+  std::future<std::string> work;  // of the phase; its end waits for it
 
   // Begins a phase, whose work is done in the background.
   void start(Phase its, std::function<std::string()> does) {
     phase = its;
-    work = std::async(std::launch::async, [this, does = std::move(does)] {
-      const auto begin = Clock::now();
-      std::string result = does();
-      count_since(begin);  // others read it once the future is ready
-      return result;
-    });
+    work = std::async(std::launch::async, std::move(does));
   }
 
   void publish(const storage::Manifest& manifest) const {
@@ -413,8 +401,6 @@ void CheckpointSaver::begin(const std::vector<Stateful*>& trainings, const Check
   own.info = info;
   own.is_best = is_best;
   own.shard.clear();
-  own.took_s = 0;
-  const auto begin = Impl::Clock::now();
   // A replica that has thrown never comes here: it may be writing its part (save_apart), which the
   // sweep would remove.
   barrier(axis);
@@ -426,7 +412,6 @@ void CheckpointSaver::begin(const std::vector<Stateful*>& trainings, const Check
     for (Stateful* const training : trainings) training->visit_state(visit, where);
   });
   if (failure.empty()) failure = unstaged;
-  own.count_since(begin);
   own.start(Impl::Phase::files, [&own, failure, file = shard_name(axis)] {
     if (!failure.empty()) throw Error(failure);
     return own.write(own.info.step, file, own.stop.get_token());
@@ -452,10 +437,7 @@ void CheckpointSaver::advance(std::source_location where) {
     throw Error(lockstep::str("the checkpoint of step ", own.info.step,
                               " can't be saved: ", outcome.failure));
   }
-  if (is_end) {
-    own.last_save_s = own.took_s;
-    return;
-  }
+  if (is_end) return;
   const auto written = training::texts_of_all(outcome.own, axis);
   own.start(Impl::Phase::manifest, [&own, written, is_first = axis_index(axis) == 0] {
     if (is_first) own.publish(manifest_of(own.info, written));
@@ -470,10 +452,6 @@ void CheckpointSaver::finish(std::source_location where) {
 std::optional<std::int64_t> CheckpointSaver::pending() const {
   if (impl_->phase == Impl::Phase::idle) return std::nullopt;
   return impl_->info.step;
-}
-
-std::optional<double> CheckpointSaver::last_save_s() const {
-  return impl_->last_save_s;
 }
 
 void CheckpointSaver::amend(const CheckpointInfo& info, bool is_best, std::source_location where) {

@@ -124,9 +124,6 @@ class CheckpointSaver : private NonCopyable {
   void finish(std::source_location where = std::source_location::current());
   /// The step that is being saved.
   [[nodiscard]] std::optional<std::int64_t> pending() const;
-  /// How long the last save that has ended well took this replica, in seconds: its copy and what it
-  /// has done in the background, without the training between them. None before the first.
-  [[nodiscard]] std::optional<double> last_save_s() const;
 
   /// Says more in the checkpoint of this step, which this saver or one before it has saved: counts,
   /// figures and texts are those of `info` then. Finishes a save that is under way. Errors as

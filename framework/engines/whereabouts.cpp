@@ -1,7 +1,6 @@
 #include "framework/engines/whereabouts.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <iterator>
@@ -31,7 +30,6 @@ const std::map<std::string, std::string> kFlags{{kHosts, "--nnodes"},
                                                 {kHost, "--node-rank"},
                                                 {kRendezvous, "--rendezvous"},
                                                 {kSecretFile, "--secret-file"}};
-constexpr const char* kGrace = "LOCKSTEP_STOP_GRACE";
 constexpr const char* kPod = "KUBERNETES_SERVICE_HOST";
 
 struct Name {
@@ -98,12 +96,6 @@ class Reader {
   [[nodiscard]] std::int64_t count(const Variable& variable) {
     return look(variable) ? number(variable.name, 0, kMostTasks) : 0;
   }
-  // Seconds that may be missing. An engine's own are only told: if they are no number, the run goes
-  // on with `otherwise`.
-  [[nodiscard]] double seconds(const Variable& variable, double otherwise) {
-    const auto seconds = parse_number<double>(look(variable).value_or(""));
-    return seconds && std::isfinite(*seconds) && *seconds >= 0 ? *seconds : otherwise;
-  }
 
  private:
   const Surroundings& here_;
@@ -115,7 +107,6 @@ class Reader {
 struct Dialect {
   Engine engine;
   std::vector<Variable> needed;
-  std::size_t markers;  // so many of them, the first ones, are set by this engine alone
   // Takes what they say. Why they don't speak of this process, or "".
   std::string (*take)(Reader& reader, Whereabouts& found);
   // The variable that tells how many hosts or tasks there are; nullptr where a shell may have the
@@ -123,6 +114,7 @@ struct Dialect {
   const char* count = nullptr;
   // What one says where it is set but others are missing; nullptr: that they are.
   std::string (*partly)(Reader& reader) = nullptr;
+  std::size_t markers = 1;  // so many of `needed`, the first ones, tell that the engine is there
 };
 
 // Host 0 is at `host`, and its first free port of 8 is the one.
@@ -159,11 +151,6 @@ std::string take_torchrun(Reader& reader, Whereabouts& found) {
     found.tasks.assign(static_cast<std::size_t>(found.hosts), found.local_tasks);
   }
   found.more_cores = "it has those of its torchrun, which binds nothing itself";
-  found.grace = {
-      reader.seconds({"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "seconds between SIGTERM and SIGKILL"}, 30),
-      "torchrun",
-      "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=SECONDS gives more, for torchrun of PyTorch 2.12 "
-      "and later"};
   const std::string job = reader.text("TORCHELASTIC_RUN_ID");
   if (job != "none") found.job = job;  // torchrun's own default
   found.local_job = reader.text("MASTER_ADDR") + ":" + reader.text("MASTER_PORT");
@@ -205,18 +192,6 @@ void meet_by_open_mpi(Whereabouts& found, const std::string& uri) {
   meet_by_job(found, addresses.substr(0, addresses.find_first_of(",:;")), *job >> 16, 0);
 }
 
-// Open MPI 5 waits for a quarter of a second, and nothing changes that: odls_base_default_fns.c of
-// PRRTE 3 and 4.
-void take_grace_of_open_mpi(Reader& reader, Whereabouts& found, bool is_4) {
-  const double of_4 = reader.seconds(
-      {"OMPI_MCA_odls_base_sigkill_timeout", "Open MPI 4's seconds between SIGTERM and SIGKILL"},
-      1);
-  found.grace = {is_4 ? of_4 : 0.25, "mpirun",
-                 is_4 ? "mpirun --mca odls_base_sigkill_timeout SECONDS gives more; SIGUSR1 to "
-                        "mpirun stops the run without that"
-                      : "SIGUSR1 to mpirun, in place of SIGTERM, stops the run without that"};
-}
-
 // "prterun-node0-19533@1", as Open MPI 5 calls a job: the host and the process of mpirun, and the
 // job's number there.
 void meet_by_prrte(Whereabouts& found, const std::string& name) {
@@ -244,28 +219,16 @@ std::string take_open_mpi(Reader& reader, Whereabouts& found) {
       {"OMPI_MCA_orte_hnp_uri",
        "job and address of mpirun, of Open MPI 4: host 0 is expected on its host (--rendezvous if "
        "it is not)"});
-  take_grace_of_open_mpi(reader, found, uri.has_value());
   if (found.hosts == 1) return "";
   uri ? meet_by_open_mpi(found, *uri) : meet_by_prrte(found, found.job);
   return "";
 }
 
-void take_hydra(Whereabouts& found) {
+std::string take_mpich(Reader& reader, Whereabouts& found) {
   found.starter = "mpiexec";
   found.one_task_a_host = "mpiexec -ppn 1";
   found.more_cores = "mpiexec -bind-to none gives it all";
-}
-
-std::string take_mpich(Reader& reader, Whereabouts& found) {
-  take_hydra(found);
   take_mpi(reader, found, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS");
-  return "";
-}
-
-std::string take_mvapich(Reader& reader, Whereabouts& found) {
-  take_hydra(found);
-  take_mpi(reader, found, "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
-           "MV2_COMM_WORLD_LOCAL_SIZE");
   return "";
 }
 
@@ -297,11 +260,6 @@ std::string take_slurm(Reader& reader, Whereabouts& found) {
   found.starter = "srun";
   found.one_task_a_host = "srun --ntasks-per-node=1 -c CORES";
   found.more_cores = "srun -c CORES gives it more";
-  const auto conf =
-      reader.look({"SLURM_CONF", "where KillWait stands, the seconds between SIGTERM and SIGKILL"});
-  found.grace = {kill_wait_in(conf.value_or("/etc/slurm/slurm.conf")), "Slurm",
-                 "sbatch --signal=TERM@SECONDS before a time limit, scancel --signal=TERM and "
-                 "KillWait in slurm.conf give more"};
   found.hosts = reader.number("SLURM_STEP_NUM_NODES", 1, kMostHosts);
   found.host = reader.number("SLURM_NODEID", 0, found.hosts - 1);
   (void)reader.number("SLURM_PROCID", 0, all - 1);
@@ -333,38 +291,9 @@ std::string take_slurm(Reader& reader, Whereabouts& found) {
   return "";
 }
 
-// Kubernetes tells no pod its own numbers.
-void take_container(Whereabouts& found) {
-  found.more_cores = "resources.limits.cpu of its container gives it more";
-  found.grace = {30, "Kubernetes",
-                 str("terminationGracePeriodSeconds of the pods gives more, and ", kGrace,
-                     "=SECONDS says so here")};
-}
-
-void take_pods(Reader& reader, Whereabouts& found, const char* hosts, const char* host,
-               const char* address, const char* port) {
-  take_container(found);
-  found.hosts = reader.number(hosts, 1, kMostHosts);
-  found.host = reader.number(host, 0, found.hosts - 1);
-  meet_at(found, reader.text(address), reader.number(port, 1, 65535));
-}
-
-std::string take_kubeflow_trainer(Reader& reader, Whereabouts& found) {
-  if (reader.text("PET_NNODES").find(':') != std::string::npos) {
-    return str("PET_NNODES is ", cut(reader.text("PET_NNODES")), ", a range, for torchrun");
-  }
-  take_pods(reader, found, "PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT");
-  return "";
-}
-
-std::string take_pytorch_job(Reader& reader, Whereabouts& found) {
-  take_pods(reader, found, "WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT");
-  return "";
-}
-
 // A pod's name is JOB-INDEX; host 0's differs in its index.
 std::string take_indexed_job(Reader& reader, Whereabouts& found) {
-  take_container(found);
+  found.more_cores = "resources.limits.cpu of its container gives it more";
   found.hosts = reader.number(kHosts, 1, kMostHosts);
   found.host = reader.number("JOB_COMPLETION_INDEX", 0, kMostHosts);
   require(found.host < found.hosts, "JOB_COMPLETION_INDEX is ", found.host, ", but ",
@@ -388,27 +317,27 @@ const std::vector<Dialect>& dialects() {
   static const std::vector<Dialect> all{
       {Engine::own,
        {{kHosts, "hosts"}, {kHost, "this host's number"}, {kRendezvous, "where the hosts meet"}},
-       1,
        [](Reader& /*reader*/, Whereabouts& /*found*/) { return std::string(); },
        kHosts},
       {Engine::torchrun,
-       {{"TORCHELASTIC_RUN_ID", "the job, of torchrun"},
+       {{"WORLD_SIZE", "tasks in all, by torchrun"},
+        {"RANK", "this task's number: launchers that Lockstep does not know set both as well"},
+        {"TORCHELASTIC_RUN_ID", "the job, of torchrun"},
         {"GROUP_RANK", "this host's number"},
         {"GROUP_WORLD_SIZE", "hosts"},
         {"LOCAL_RANK", "this task's number on its host"},
         {"LOCAL_WORLD_SIZE", "tasks on this host"},
-        {"WORLD_SIZE", "tasks in all"},
         {"MASTER_ADDR", "host 0"},
         {"MASTER_PORT", "where host 0 listens"}},
-       1,
        take_torchrun,
-       "WORLD_SIZE"},
+       "WORLD_SIZE",
+       nullptr,
+       2},
       {Engine::mpi,
        {{"OMPI_COMM_WORLD_RANK", "this task's number, by Open MPI"},
         {"OMPI_COMM_WORLD_SIZE", "tasks in all"},
         {"OMPI_COMM_WORLD_LOCAL_RANK", "this task's number on its host"},
         {"OMPI_COMM_WORLD_LOCAL_SIZE", "tasks on this host"}},
-       1,
        take_open_mpi,
        "OMPI_COMM_WORLD_SIZE"},
       {Engine::mpi,
@@ -416,17 +345,8 @@ const std::vector<Dialect>& dialects() {
         {"PMI_SIZE", "tasks in all"},
         {"MPI_LOCALRANKID", "this task's number on its host"},
         {"MPI_LOCALNRANKS", "tasks on this host"}},
-       1,
        take_mpich,
        "PMI_SIZE"},
-      {Engine::mpi,
-       {{"MV2_COMM_WORLD_RANK", "this task's number, by MVAPICH"},
-        {"MV2_COMM_WORLD_SIZE", "tasks in all"},
-        {"MV2_COMM_WORLD_LOCAL_RANK", "this task's number on its host"},
-        {"MV2_COMM_WORLD_LOCAL_SIZE", "tasks on this host"}},
-       1,
-       take_mvapich,
-       "MV2_COMM_WORLD_SIZE"},
       {Engine::slurm,
        {{"SLURM_JOB_ID", "the job, of Slurm"},
         {"SLURM_STEP_ID", "the job's step: what one srun has started"},
@@ -437,31 +357,12 @@ const std::vector<Dialect>& dialects() {
         {"SLURM_PROCID", "this task's number; never taken for a host's"},
         {"SLURM_NODEID", "this host's number"},
         {"SLURM_LOCALID", "this task's number on its host"}},
-       1,
        take_slurm,
        nullptr,
        not_by_srun},
       {Engine::kubernetes,
-       {{"PET_NNODES", "pods, by Kubeflow's trainer"},
-        {"PET_NODE_RANK", "this pod's number"},
-        {"PET_MASTER_ADDR", "pod 0"},
-        {"PET_MASTER_PORT", "where pod 0 listens"}},
-       1,
-       take_kubeflow_trainer,
-       "PET_NNODES"},
-      {Engine::kubernetes,
-       {{"WORLD_SIZE", "pods, by a PyTorchJob of Kubeflow"},
-        {"RANK", "this pod's number"},
-        {"MASTER_ADDR", "pod 0"},
-        {"MASTER_PORT", "where pod 0 listens"},
-        {kPod, "whether this is a pod: others set RANK as well"}},
-       2,
-       take_pytorch_job,
-       "WORLD_SIZE"},
-      {Engine::kubernetes,
        {{"JOB_COMPLETION_INDEX", "this pod's number, by an Indexed Job or JobSet"},
         {kHosts, "pods, which Kubernetes does not tell"}},
-       1,
        take_indexed_job,
        kHosts}};
   return all;
@@ -473,12 +374,6 @@ void take_own(Reader& reader, Whereabouts& found) {
   const auto hosts = reader.look({kHosts, "hosts"});
   const auto host = reader.look({kHost, "this host's number"});
   const auto rendezvous = reader.look({kRendezvous, "where the hosts meet"});
-  if (reader.look({kGrace, "seconds between SIGTERM and SIGKILL here"})) {
-    if (!found.grace) found.grace = {.who = found.starter.empty() ? "the engine" : found.starter};
-    found.grace->seconds = reader.seconds({kGrace, ""}, -1);
-    require(found.grace->seconds >= 0, kGrace, " is ", cut(reader.text(kGrace)),
-            ", but must be a number of seconds");
-  }
   const std::int64_t of_engine = found.hosts;
   if (hosts) found.hosts = reader.number(kHosts, 1, kMostHosts);
   if (host) found.host = reader.number(kHost, 0, kMostHosts);

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "framework/engines/stop_grace.h"
 #include "framework/engines/surroundings.h"
 
 namespace lockstep::engines {
@@ -52,8 +51,7 @@ struct Whereabouts {
   std::string starter{};  ///< what starts tasks: "srun"
   /// How it starts one on each host: "srun --ntasks-per-node=1 -c CORES".
   std::string one_task_a_host{};
-  std::string more_cores{};          ///< how it gives a task more of its host's, for people
-  std::optional<StopGrace> grace{};  ///< as far as it is known
+  std::string more_cores{};  ///< how it gives a task more of its host's, for people
 
   std::vector<ReadVariable> read{};  ///< in their order
   /// Why this host is alone though variables of an engine are set, in one line; else "", also where

@@ -4,6 +4,7 @@
 import contextlib
 import functools
 import os
+import re
 import signal
 import subprocess
 import time
@@ -11,9 +12,6 @@ import time
 import yaml
 from checks import SHIPPED, check
 from stopping import OFTEN, cut_off, gap, stop_often, stop_once
-
-SET_BY_TRAINER = {"PET_NNODES": "2", "PET_MASTER_ADDR": "train-node-0-0.train", "PET_MASTER_PORT": "29500",
-                  "PET_NPROC_PER_NODE": "1"}
 
 
 class Pods:
@@ -31,8 +29,7 @@ class Pods:
             text = text.replace(inside, outside)
         self.container = self._container(list(yaml.safe_load_all(text)))
         self.own = {each["name"]: str(each["value"]) for each in self.container["env"]}
-        if grace_s is not None:  # otherwise the manifest's
-            self.own["LOCKSTEP_STOP_GRACE"] = str(grace_s)
+        self.grace_s = grace_s or int(re.search(r"terminationGracePeriodSeconds: (\d+)", text)[1])
         self._make_secret()
 
     def _container(self, node):
@@ -74,7 +71,7 @@ class Pods:
     def stop(self):
         """As when its Job is deleted: TERM to process 1 of each pod, and KILL to those that have not ended in time."""
         first = {pod: self._first_of(pod) for pod in self.pods}
-        end = time.monotonic() + int(self.own["LOCKSTEP_STOP_GRACE"])
+        end = time.monotonic() + self.grace_s
         for pod in self.lab.random.sample(self.pods, 2):
             with contextlib.suppress(ProcessLookupError):  # the other one has told it
                 os.kill(first[pod], signal.SIGTERM)
@@ -104,9 +101,6 @@ INDEXED_JOB = functools.partial(
 JOB_SET = functools.partial(
     Pods, manifest="jobset.yaml", name="train-hosts-0-{}.train.default.svc.cluster.local",
     by_engine=lambda index: {"JOB_COMPLETION_INDEX": str(index)})
-TRAIN_JOB = functools.partial(
-    Pods, manifest="trainjob.yaml", name="train-node-0-{}.train",
-    by_engine=lambda index: {**SET_BY_TRAINER, "PET_NODE_RANK": str(index), "JOB_COMPLETION_INDEX": str(index)})
 
 
 @check("kubernetes", "the pods of an Indexed Job: TERM leaves a checkpoint, and they go on")
@@ -119,16 +113,11 @@ def job_set(lab):
     stop_once(lab, JOB_SET)
 
 
-@check("kubernetes", "the pods of a TrainJob: TERM leaves a checkpoint, and they go on")
-def train_job(lab):
-    stop_once(lab, TRAIN_JOB)
-
-
 @check("kubernetes", OFTEN % "TERMs to the pods, up to 200 ms apart", kind="stops")
 def often_deleted(lab):
     stop_often(lab, INDEXED_JOB)
 
 
-@check("kubernetes", "a second is too short for a save: the run says so, and goes on from the checkpoint before", kind="stops")
+@check("kubernetes", "a second is too short for a save: the run goes on from the checkpoint before", kind="stops")
 def cut_off_by_kubelet(lab):
     cut_off(lab, functools.partial(INDEXED_JOB, grace_s=1), disk_s=1)

@@ -89,6 +89,6 @@ def often_terminated(lab):
     stop_often(lab, Shipped)
 
 
-@check("mpi", "mpirun's second or less is too short for a save: the run says so, and goes on from the checkpoint before", kind="stops")
+@check("mpi", "mpirun's second or less is too short for a save: the run goes on from the checkpoint before", kind="stops")
 def cut_off_by_mpirun(lab):
     cut_off(lab, Plain, disk_s=1, rate="16mbit")

@@ -230,6 +230,6 @@ def often_requeued(lab):
     stop_often(lab, Requeued)
 
 
-@check("slurm", "KillWait is too short for a save: the run says so, and goes on from the checkpoint before", kind="stops")
+@check("slurm", "KillWait is too short for a save: the run goes on from the checkpoint before", kind="stops")
 def cut_off_by_slurm(lab):
     cut_off(lab, Cancelled, disk_s=4)

@@ -157,6 +157,6 @@ def often_terminated(lab):
     stop_often(lab, Terminated)
 
 
-@check("torchrun", "its 30 s are too short for a save: the run says so, and goes on from the checkpoint before", kind="stops")
+@check("torchrun", "its 30 s are too short for a save: the run goes on from the checkpoint before", kind="stops")
 def cut_off_by_agents(lab):
     cut_off(lab, Terminated, disk_s=7)

@@ -12,7 +12,6 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::engines;
@@ -82,11 +81,7 @@ const std::string kTorchrun =
     "ROLE_RANK=1 ROLE_WORLD_SIZE=2 MASTER_ADDR=node0 MASTER_PORT=29500 TORCHELASTIC_RUN_ID=none "
     "TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_MAX_RESTARTS=3 OMP_NUM_THREADS=1 ";
 const std::string kPod = "KUBERNETES_SERVICE_HOST=10.96.0.1 HOSTNAME=train-1 ";
-const std::string kPyTorchJob =
-    kPod + "MASTER_ADDR=job-master-0 MASTER_PORT=23456 WORLD_SIZE=3 RANK=2 PYTHONUNBUFFERED=1 ";
-const std::string kTrainer =
-    kPod +
-    "PET_NODE_RANK=1 PET_MASTER_ADDR=job-node-0-0.job PET_MASTER_PORT=29500 PET_NPROC_PER_NODE=4 ";
+const std::string kIndexedJob = kPod + "JOB_COMPLETION_INDEX=1 LOCKSTEP_NNODES=4 ";
 
 struct Case {
   const char* what;
@@ -137,10 +132,6 @@ TEST_CASE("each engine's variables say where a task is") {
        "PMI_RANK=0 PMI_SIZE=2 PMI_FD=7 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1 "
        "LOCKSTEP_RENDEZVOUS=node0:29500",
        "host 0 of 2, by MPI; they meet at node0:29500"},
-      {"MVAPICH",
-       "MV2_COMM_WORLD_RANK=1 MV2_COMM_WORLD_SIZE=2 MV2_COMM_WORLD_LOCAL_RANK=1 "
-       "MV2_COMM_WORLD_LOCAL_SIZE=2",
-       "host 0 of 1, by MPI, 2 tasks here"},
       {"srun --mpi=pmi2, whose PMI_… are no MPI's of ours", kTask1 + "PMI_RANK=1 PMI_SIZE=2",
        "host 1 of 2, by Slurm (job 18, step 0); they meet at node0:62592"},
       {"torchrun whose agent listens at the port", kTorchrun + "TORCHELASTIC_USE_AGENT_STORE=True",
@@ -150,12 +141,9 @@ TEST_CASE("each engine's variables say where a task is") {
       {"torchrun after a restart, in a step of Slurm",
        kTask1 + kTorchrun + "TORCHELASTIC_RUN_ID=x7 TORCHELASTIC_RESTART_COUNT=2",
        "host 1 of 2, by torchrun (job x7, restart 2); they meet at node0:29500"},
-      {"torchrun in a pod of Kubeflow's trainer", kTrainer + "PET_NNODES=2 " + kTorchrun,
+      {"torchrun in a pod of an Indexed Job", kPod + "JOB_COMPLETION_INDEX=1 " + kTorchrun,
        "host 1 of 2, by torchrun; they meet at node0:29500"},
-      {"Kubeflow's trainer", kTrainer + "PET_NNODES=2",
-       "host 1 of 2, by Kubernetes; they meet at job-node-0-0.job:29500"},
-      {"a PyTorchJob", kPyTorchJob, "host 2 of 3, by Kubernetes; they meet at job-master-0:23456"},
-      {"an Indexed Job", kPod + "JOB_COMPLETION_INDEX=1 LOCKSTEP_NNODES=4",
+      {"an Indexed Job", kIndexedJob,
        "host 1 of 4, by Kubernetes (job train); they meet at "
        "train-0.meet.default.svc.cluster.local:61440"},
       {"an Indexed Job with a rendezvous",
@@ -187,7 +175,8 @@ TEST_CASE("a partial set of variables is a host alone, with a line that says so"
       {"one task of a launcher with some of MPICH's", "PMI_RANK=0 PMI_SIZE=1",
        "PMI_RANK is set, but MPI_LOCALRANKID, MPI_LOCALNRANKS are not: this host alone"},
       {"RANK where there is one", "RANK=0 WORLD_SIZE=1 MASTER_ADDR=a MASTER_PORT=1",
-       "WORLD_SIZE is set, but KUBERNETES_SERVICE_HOST is not: this host alone"},
+       "WORLD_SIZE is set, but TORCHELASTIC_RUN_ID, GROUP_RANK, GROUP_WORLD_SIZE, LOCAL_RANK, "
+       "LOCAL_WORLD_SIZE are not: this host alone"},
       {"srun's PMI_… in a batch script: of two engines the inner one", kBatchShell + "PMI_RANK=0",
        "PMI_RANK is set, but PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS are not: this host alone"}};
   for (const Case& each : cases) {
@@ -202,15 +191,14 @@ TEST_CASE("a partial set of variables is a host alone, with a line that says so"
 
 TEST_CASE("one of many hosts or tasks that does not know which it is does not run") {
   const std::vector<Case> cases{
-      {"torchrun's, of which some are lost", "TORCHELASTIC_RUN_ID=x MASTER_ADDR=a MASTER_PORT=1",
-       "TORCHELASTIC_RUN_ID is set, but GROUP_RANK, GROUP_WORLD_SIZE, LOCAL_RANK, "
-       "LOCAL_WORLD_SIZE, WORLD_SIZE are not"},
+      {"torchrun's, of which some are lost",
+       "RANK=0 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=x MASTER_ADDR=a MASTER_PORT=1",
+       "WORLD_SIZE is set, but GROUP_RANK, GROUP_WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE are not"},
       {"a launcher with some of MPICH's", "PMI_RANK=0 PMI_SIZE=2",
        "PMI_RANK is set, but MPI_LOCALRANKID, MPI_LOCALNRANKS are not"},
       {"a launcher with some of torchrun's", "RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1",
-       "WORLD_SIZE is set, but KUBERNETES_SERVICE_HOST is not"},
-      {"pods of an elastic job, for torchrun", kTrainer + "PET_NNODES=1:4",
-       "PET_NNODES is 1:4, a range, for torchrun"},
+       "WORLD_SIZE is set, but TORCHELASTIC_RUN_ID, GROUP_RANK, GROUP_WORLD_SIZE, LOCAL_RANK, "
+       "LOCAL_WORLD_SIZE are not"},
       {"pods of an Indexed Job that does not tell how many", kPod + "JOB_COMPLETION_INDEX=1",
        "JOB_COMPLETION_INDEX is set, but LOCKSTEP_NNODES is not"},
       {"pods of a Job that is not Indexed", kPod + "LOCKSTEP_NNODES=2",
@@ -366,8 +354,8 @@ TEST_CASE("an engine can be asked for, or none") {
         "refused: --engine slurm: in Slurm job 18 of 2 nodes, but not started by srun; --engine "
         "none or auto run without it");
   CHECK(said(found("", Engine::mpi)) ==
-        "refused: --engine mpi: none of OMPI_COMM_WORLD_RANK, PMI_RANK, MV2_COMM_WORLD_RANK is "
-        "set; --engine none or auto run without it");
+        "refused: --engine mpi: none of OMPI_COMM_WORLD_RANK, PMI_RANK is set; --engine none or "
+        "auto run without it");
   Surroundings here = surroundings(both);
   here.flags = {{"--nnodes", "3"}, {"--node-rank", "0"}, {"--rendezvous", "a:1"}};
   CHECK(said(find_whereabouts(here, Engine::none)) ==
@@ -409,15 +397,13 @@ TEST_CASE("a job has a name that tells it from the user's others, the same on al
   const std::string torchrun = kTorchrun + "TORCHELASTIC_RUN_ID=x7 ";
   CHECK(job_of(found(torchrun)) == "torchrun, job x7");
   CHECK(job_of(found(torchrun + "TORCHELASTIC_RESTART_COUNT=2")) == "torchrun, job x7");
-  CHECK(job_of(found(kPyTorchJob)).empty());
+  CHECK(job_of(found(kIndexedJob + "LOCKSTEP_RENDEZVOUS=a:1")).empty());
   CHECK(job_of(Whereabouts()).empty());
 }
 
 TEST_CASE("pods have ten minutes to meet, and others one") {
   const std::string own = "LOCKSTEP_NNODES=2 LOCKSTEP_NODE_RANK=1 LOCKSTEP_RENDEZVOUS=a:1 ";
-  for (const std::string& variables :
-       {kTrainer + "PET_NNODES=2", kPyTorchJob, kPod + "JOB_COMPLETION_INDEX=1 LOCKSTEP_NNODES=4",
-        kPod + own}) {
+  for (const std::string& variables : {kIndexedJob, kPod + own}) {
     INFO(variables);
     CHECK(found(variables).meet_timeout_s == 600);
     CHECK_THAT(found(variables).unknown_name_hint,
@@ -440,51 +426,11 @@ TEST_CASE("a variable or a flag says where the hosts' secret is") {
   CHECK(find_whereabouts(here).secret_file.empty());
 }
 
-TEST_CASE("each engine's time between SIGTERM and SIGKILL is known, and what gives more") {
-  const auto grace_of = [](const std::string& text) {
-    return found(text).grace.value_or(StopGrace{-1, "not known"});
-  };
-  const testing::TemporaryFolder folder;
-  folder.write("slurm.conf", "KillWait=10\n");
-  const std::string slurm = str(kTask1, "SLURM_CONF=", folder.path().string(), "/");
-  CHECK(grace_of(slurm + "slurm.conf").seconds == 10);
-  CHECK(grace_of(slurm + "none.conf").seconds == 30);
-  CHECK_THAT(grace_of(slurm + "none.conf").longer, ContainsSubstring("sbatch --signal=TERM@"));
-  CHECK(grace_of(kTorchrun).seconds == 30);
-  CHECK(grace_of(kTorchrun + "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=120").seconds == 120);
-  CHECK(grace_of(kTorchrun + "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=x").seconds == 30);
-  CHECK(grace_of(kTask1 + kTorchrun).who == "torchrun");
-  const std::string mpirun = kOpenMpi + "OMPI_COMM_WORLD_RANK=1 ";
-  CHECK(grace_of(mpirun).seconds == 1);
-  CHECK(grace_of(mpirun + "OMPI_MCA_odls_base_sigkill_timeout=60").seconds == 60);
-  CHECK_THAT(grace_of(mpirun).longer, ContainsSubstring("--mca odls_base_sigkill_timeout"));
-  const StopGrace of_5 = grace_of(
-      "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0 "
-      "OMPI_COMM_WORLD_LOCAL_SIZE=1 PRTE_LAUNCHED=1 OMPI_MCA_odls_base_sigkill_timeout=60");
-  CHECK(of_5.seconds == 0.25);
-  CHECK_THAT(of_5.longer, ContainsSubstring("SIGUSR1 to mpirun"));
-  const std::string pods[] = {kTrainer + "PET_NNODES=2 ", kPyTorchJob,
-                              kPod + "JOB_COMPLETION_INDEX=1 LOCKSTEP_NNODES=4 "};
-  for (const std::string& pod : pods) {
-    CHECK(grace_of(pod).seconds == 30);
-    CHECK_THAT(grace_of(pod).longer, ContainsSubstring("terminationGracePeriodSeconds"));
-    const StopGrace told = grace_of(pod + "LOCKSTEP_STOP_GRACE=2.5");
-    CHECK(told.seconds == 2.5);
-    CHECK(told.who == "Kubernetes");
-  }
-  const std::string mpich = "PMI_RANK=0 PMI_SIZE=1 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1 ";
-  CHECK(grace_of(mpich).who == "not known");
-  CHECK(grace_of(mpich + "LOCKSTEP_STOP_GRACE=5").who == "mpiexec");
-  CHECK_FALSE(found("LOCKSTEP_STOP_GRACE=5").grace.has_value());
-  CHECK(said(found(kPyTorchJob + "LOCKSTEP_STOP_GRACE=5m")) ==
-        "refused: LOCKSTEP_STOP_GRACE is 5m, but must be a number of seconds");
-}
-
 TEST_CASE("each engine has its own way to give a task more cores, and a name") {
   CHECK_THAT(found(kTask1).more_cores, ContainsSubstring("srun -c CORES"));
   CHECK_THAT(found(kOpenMpi + "OMPI_COMM_WORLD_RANK=1").more_cores,
              ContainsSubstring("mpirun --bind-to none"));
-  CHECK_THAT(found(kPyTorchJob).more_cores, ContainsSubstring("resources.limits.cpu"));
+  CHECK_THAT(found(kIndexedJob).more_cores, ContainsSubstring("resources.limits.cpu"));
   CHECK(found("").more_cores.empty());
   CHECK(name_of(found(kTask1).engine) == "slurm");
   CHECK(name_of(Engine::kubernetes) == "k8s");
@@ -516,13 +462,12 @@ TEST_CASE("what was read is told with what was made of it, and nothing else") {
         " ");
   };
   CHECK(names_of(found("")) ==
-        "LOCKSTEP_NNODES? TORCHELASTIC_RUN_ID? OMPI_COMM_WORLD_RANK? PMI_RANK? "
-        "MV2_COMM_WORLD_RANK? SLURM_JOB_ID? PET_NNODES? WORLD_SIZE? JOB_COMPLETION_INDEX? "
-        "LOCKSTEP_NODE_RANK?");
+        "LOCKSTEP_NNODES? WORLD_SIZE? OMPI_COMM_WORLD_RANK? PMI_RANK? SLURM_JOB_ID? "
+        "JOB_COMPLETION_INDEX? LOCKSTEP_NODE_RANK?");
   CHECK(names_of(found("SLURM_JOB_ID=1", Engine::none)).empty());
   CHECK(names_of(found("PMI_RANK=0 PMI_SIZE=1 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1", Engine::mpi)) ==
         "OMPI_COMM_WORLD_RANK? PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS LOCKSTEP_NNODES? "
-        "LOCKSTEP_NODE_RANK? LOCKSTEP_RENDEZVOUS? LOCKSTEP_STOP_GRACE?");
+        "LOCKSTEP_NODE_RANK? LOCKSTEP_RENDEZVOUS?");
   Surroundings here = surroundings(kTask1);
   here.flags["--nnodes"] = "2";
   const Whereabouts where = find_whereabouts(here);

@@ -111,88 +111,38 @@ TEST_CASE("on a terminal progress comes by time, as wide as its window is, and l
   }
 }
 
-TEST_CASE(
-    "under mpirun, whose log looks like a terminal, progress is in lines, and a stop tells "
-    "its time") {
+TEST_CASE("under mpirun, whose log looks like a terminal, progress is in lines") {
   if (!has_terminals()) {
     WARN("no terminal can be made here: /dev/pts is not mounted");
     return;
   }
+  const TemporaryFolder folder;
+  Terminal terminal(160);
   // As Open MPI 4 starts a task, which it binds to a core.
-  const auto become_task = [](const Terminal& terminal, const char* timeout) {
+  ChildProgram program([&] {
     ::dup2(::fileno(terminal.stream()), STDOUT_FILENO);
     ::dup2(::open("/dev/null", O_RDONLY), STDIN_FILENO);
     for (const auto& [name, value] : {std::pair("OMPI_COMM_WORLD_RANK", "0"),
                                       {"OMPI_COMM_WORLD_SIZE", "1"},
                                       {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
                                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
-                                      {"OMPI_MCA_orte_hnp_uri", "65536.0;tcp://127.0.0.1:1"},
-                                      {"OMPI_MCA_odls_base_sigkill_timeout", timeout}}) {
+                                      {"OMPI_MCA_orte_hnp_uri", "65536.0;tcp://127.0.0.1:1"}}) {
       ::setenv(name, value, 1);
     }
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);
     (void)!::sched_setaffinity(0, sizeof one, &one);
-  };
-  {
-    const TemporaryFolder folder;
-    Terminal terminal(160);
-    ChildProgram program([&] {
-      become_task(terminal, "60");
-      return training(folder.path(),
-                      endless("processes") + set("trainer.steps=2 trainer.log_every=1"))();
-    });
-    check_status(program.wait(), 0);
-    CHECK_THAT(terminal.text(), ContainsSubstring("step 2/2") && !ContainsSubstring("\x1b["));
-    CHECK(result_of(folder.path() / "run").at("engine") == nlohmann::json{{"name", "mpi"}});
-  }
-  // While its first save goes on, nobody knows how long that takes.
-  const TemporaryFolder stopped_twice;
-  std::string before = "there is no checkpoint yet";
-  for (int start = 0; start < 2; ++start) {
-    Terminal terminal(160);
-    ChildProgram program([&] {
-      become_task(terminal, "60");
-      return training(stopped_twice.path(), endless("processes") + Flags{"--resume", "auto"} +
-                                                set("trainer.log_every=100"))();
-    });
-    REQUIRE(terminal.shows("step [0-9]+/1000000000"));
-    ::kill(program.pid(), SIGTERM);
-    check_status(program.wait(), 143);
-    CHECK_THAT(terminal.text(),
-               ContainsSubstring("mpirun kills processes 60 s after SIGTERM; " + before) &&
-                   ContainsSubstring(" s; mpirun kills processes 60 s after SIGTERM\r\n"));
-    const auto step =
-        read_json(stopped_twice.path() / "run/checkpoints/latest/manifest.json")["step"];
-    before = str("step ", step.get<std::int64_t>(), "'s checkpoint is whole\r\n");
-  }
-  for (const bool has_time : {true, false}) {
-    const TemporaryFolder folder;
-    Terminal terminal(160);
-    ChildProgram program([&] {
-      become_task(terminal, has_time ? "60" : "0");
-      return training(folder.path(), endless("processes") + set("checkpoint.every=1"))();
-    });
-    const fs::path latest = folder.path() / "run/checkpoints/latest";
-    REQUIRE(eventually([&] { return fs::exists(latest) || !program.running(); }));
-    ::kill(program.pid(), SIGTERM);
-    const Ended end = program.wait();
-    check_status(end, 143);
-    const std::string text = terminal.text();
-    if (has_time) {
-      CHECK_THAT(text, ContainsSubstring("the last save took ") &&
-                           ContainsSubstring(" s; mpirun kills processes 60 s after SIGTERM\r\n"));
-    } else {
-      CHECK_THAT(end.err,
-                 ContainsSubstring(" s, but mpirun kills processes 0 s after SIGTERM: mpirun --mca "
-                                   "odls_base_sigkill_timeout SECONDS gives more") &&
-                     ContainsSubstring("'s checkpoint is whole\n"));
-    }
-    if (const auto cores = ::sysconf(_SC_NPROCESSORS_ONLN); cores > 1) {
-      CHECK_THAT(end.err, ContainsSubstring(str("this task may use 1 of this host's ", cores,
-                                                " cores, and runs 2 replicas at once: mpirun "
-                                                "--bind-to none gives it all\n")));
-    }
+    return training(folder.path(),
+                    endless("processes") + set("trainer.steps=2 trainer.log_every=1"))();
+  });
+  const Ended end = program.wait();
+  check_status(end, 0);
+  CHECK_THAT(terminal.text(), ContainsSubstring("step 2/2") && !ContainsSubstring("\x1b["));
+  CHECK(result_of(folder.path() / "run").at("engine") == nlohmann::json{{"name", "mpi"}});
+  if (const auto cores = ::sysconf(_SC_NPROCESSORS_ONLN); cores > 1) {
+    CHECK_THAT(end.err, ContainsSubstring(str("this task may use 1 of this host's ", cores,
+                                              " cores, and runs 2 replicas at once: mpirun "
+                                              "--bind-to none gives it all\n")));
   }
 }

@@ -6,7 +6,6 @@
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
 #include "framework/engines/local_tasks.h"
-#include "framework/engines/stop_grace.h"
 #include "framework/engines/whereabouts.h"
 #include "framework/replicas/launch.h"
 #include "trainers/commands/command_line.h"
@@ -36,7 +35,6 @@ int run_hosts(int argc, const char* const* argv) {
   const auto refusal = thrown_by([&] { take_place(where, given); });
   if (!refusal) {
     text += (where.alone_because.empty() ? text_of(where) : where.alone_because) + "\n";
-    if (where.grace) text += grace_text(*where.grace, {}) + "\n";
     if (where.local_tasks > 1) text += engines::text_of_task(where) + "\n";
   }
   const int status = print(text);

@@ -53,8 +53,6 @@ class RunCheckpoints {
   [[nodiscard]] std::string save_after_failure(const std::exception_ptr& error,
                                                const RunState& state);
 
-  /// The step of the last checkpoint that is whole; -1: none.
-  [[nodiscard]] std::int64_t whole_step() const noexcept { return whole_.last_step; }
   /// Steps of the last checkpoint that is whole or being saved; -1: none.
   [[nodiscard]] std::int64_t last_step() const noexcept { return now_.last_step; }
   /// The figure of the best of them, and its step if there is one.
@@ -62,7 +60,6 @@ class RunCheckpoints {
   [[nodiscard]] std::int64_t best_step() const noexcept { return now_.best_step; }
   /// CheckpointSaver's.
   [[nodiscard]] std::int64_t staged_bytes() const { return saver_.staged_bytes(); }
-  [[nodiscard]] std::optional<double> last_save_s() const { return saver_.last_save_s(); }
 
  private:
   struct Saved {

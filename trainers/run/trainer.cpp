@@ -1,7 +1,6 @@
 #include "trainers/run/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <exception>
@@ -18,7 +17,6 @@
 #include "framework/base/text.h"
 #include "framework/checkpoint/weights.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/engines/stop_grace.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/machine.h"
 #include "framework/replicas/tensor_memory.h"
@@ -229,9 +227,7 @@ class Trainer::Run {
     reporter_.make_room();
     {
       const auto span = recorded(watch::SpanKind::step, state_.steps + 1);
-      const auto begin = std::chrono::steady_clock::now();
       train();
-      step_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     }
     if (resume_ != nullptr && state_.steps == course_.first_step + 1) {
       const std::string change = waive_convolutions(*resume_);
@@ -383,7 +379,6 @@ class Trainer::Run {
     // A signal leaves no time for evaluations: the run that goes on makes those that are owed.
     const bool is_told = !state_.is_last() && (state_.report.told_by_any & kToldStop) != 0;
     if (is_told || !evaluate_owed()) {
-      tell_grace(/*stops=*/true);
       if (state_.is_last()) {
         checkpoints_.save_last(state_);
       } else if (checkpoints_.last_step() != state_.steps) {
@@ -394,7 +389,6 @@ class Trainer::Run {
     if (state_.is_last()) return false;
     const std::int64_t saved = checkpoints_.last_step();
     checkpoints_.after_step(state_);
-    tell_grace(/*stops=*/false);
     if (report_ && checkpoints_.last_step() != saved) {
       report_->begin(str("after step ", state_.steps, " of ", course_.total_steps));
     }
@@ -424,25 +418,6 @@ class Trainer::Run {
     if (is_to_come(kTestSet, data_.test) && !evaluate_on(kTestSet, *data_.test)) return false;
     if (state_.ends_now) end_here();  // as a callback of that evaluation says
     return true;
-  }
-
-  // How long a step and a save take, beside the time that the engine leaves for them: where the run
-  // stops, and once before where it will not do.
-  void tell_grace(bool stops) {
-    const std::optional<engines::StopGrace>& grace = options_.where.grace;
-    if (!grace || !config_.checkpoint.saves()) return;
-    const engines::StopWork work{step_s_, checkpoints_.last_save_s()};
-    const bool lacks = engines::is_too_short(*grace, work);
-    if (!stops && (!lacks || has_told_save_)) return;
-    has_told_save_ = work.save_s.has_value();
-    std::string text = engines::grace_text(*grace, work);
-    // Where this save may come to no end, what is there counts.
-    const std::int64_t whole = checkpoints_.whole_step();
-    if (stops && (lacks || !work.save_s)) {
-      text += whole < 0 ? "; there is no checkpoint yet"
-                        : str("; step ", whole, "'s checkpoint is whole");
-    }
-    lacks ? reporter_.warn(text) : reporter_.print(text);
   }
 
   // Whether the run only stops, as RunOptions::stop_after says: it can go on.
@@ -517,7 +492,6 @@ class Trainer::Run {
   // Ends the run where it is, since a signal asks for that.
   void stop() {
     checkpoints_.finish();
-    if (!has_told_save_) tell_grace(/*stops=*/true);
     reporter_.finish_line();
     if (report_)
       report_->finish(str("stopped after step ", state_.steps, " of ", course_.total_steps));
@@ -610,8 +584,6 @@ class Trainer::Run {
 
   std::optional<telemetry::OperatorSpans> operators_;
   std::optional<CoresWatch> cores_;  // of the replica that tells, if it has several math threads
-  double step_s_ = 0;                // of the last step
-  bool has_told_save_ = false;       // how long a save takes, beside the engine's time to stop
   ReplicaMemory memory_{.resident_at_start = resident_at_start()};
   const Config& config_;
   const DataSets& data_;
