@@ -35,6 +35,7 @@
 #include "framework/replicas/process_memory.h"
 #include "framework/replicas/stop_signals.h"
 #include "framework/replicas/tensor_memory.h"
+#include "framework/storage/checkpoint_folder.h"
 #include "framework/telemetry/failure_record.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/run_folder.h"
@@ -236,6 +237,7 @@ void claim_output(const Flags& flags, const Config& config, Place& place) {
     options.output = new_run_folder(
         flags.config.empty() || is_piped ? config.model.name : flags.config.stem().string());
   }
+  storage::CheckpointFolder(checkpoints_of(options.output)).check_links();
   const std::string text = written(config, options.resume ? &*options.resume : nullptr);
   if (place.lock) {
     reclaim_run_folder(*place.lock, text);

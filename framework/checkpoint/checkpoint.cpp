@@ -552,7 +552,8 @@ void verify_checkpoint(const fs::path& folder) {
 
 std::optional<fs::path> newest_checkpoint(const fs::path& checkpoints) {
   const storage::CheckpointFolder folder(checkpoints);
-  for (const fs::path& path : folder.folders()) {
+  for (const std::int64_t step : folder.steps()) {
+    const fs::path path = folder.of_step(step);
     try {
       verify_checkpoint(path);
       return path;

@@ -13,7 +13,6 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
-#include "framework/base/logging.h"
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "framework/storage/checkpoint_reader.h"
@@ -162,17 +161,9 @@ std::vector<std::int64_t> CheckpointFolder::steps() const {
   return steps;
 }
 
-std::vector<fs::path> CheckpointFolder::folders() const {
-  auto found = mapped(steps(), [&](std::int64_t step) { return std::pair(step, of_step(step)); });
-  for (const char* link : {kLatest, kBest}) {
-    if (const auto step = copied(link)) found.emplace_back(*step, path_ / link);
-  }
-  std::ranges::stable_sort(found, std::greater<>(), &std::pair<std::int64_t, fs::path>::first);
-  return mapped(found, [](auto& one) { return std::move(one.second); });
-}
-
 void CheckpointFolder::begin(std::int64_t step) const {
   const fs::path folder = unfinished(step);
+  check_links();
   make_folder(path_);
   make_folder(folder);
 }
@@ -189,9 +180,6 @@ void CheckpointFolder::publish(const Manifest& manifest) const {
   sync_parent(folder / kManifestName);
   put_in_place(manifest.step);
   set_link(kLatest, manifest.step);
-  if (is_folder(path_ / kBest)) {
-    if (const auto best = make_way(kBest)) set_link(kBest, *best);
-  }
   // One that was replaced has one of these names now.
   remove_tree(folder);
   remove_tree(removed(manifest.step));
@@ -234,14 +222,11 @@ void CheckpointFolder::prune(std::int64_t keep) const {
 }
 
 std::int64_t CheckpointFolder::set_aside_after(std::int64_t step) const {
+  // What is wrong is an error now, rather than at the first save.
+  check_links();
+  (void)latest();
+  (void)best();
   std::int64_t count = 0;
-  for (const char* link : {kLatest, kBest}) {
-    (void)linked(link);  // what can't be read is an error now, rather than at the first save
-    const auto copy = copied(link);
-    if (!copy || *copy <= step) continue;
-    count += is_here(of_step(*copy)) ? 0 : 1;
-    set_aside(link);
-  }
   for (const std::int64_t later : steps()) {
     if (later <= step) continue;
     const fs::path aside = path_ / str("aside-", step_name(later));
@@ -250,8 +235,8 @@ std::int64_t CheckpointFolder::set_aside_after(std::int64_t step) const {
     ++count;
   }
   if (count == 0) return 0;
-  if (is_here(of_step(step)) && copied(kLatest) != step) set_link(kLatest, step);
-  if (is_here(path_ / kBest) && !is_folder(path_ / kBest) && !best()) remove_tree(path_ / kBest);
+  if (is_here(of_step(step))) set_link(kLatest, step);
+  if (is_here(path_ / kBest) && !best()) remove_tree(path_ / kBest);
   sync_parent(of_step(step));
   return count;
 }
@@ -274,10 +259,6 @@ void CheckpointFolder::sweep() const {
 }
 
 std::optional<std::int64_t> CheckpointFolder::linked(const char* link) const {
-  if (is_folder(path_ / link)) {
-    const auto step = copied(link);
-    return step && is_here(of_step(*step)) ? step : std::nullopt;
-  }
   const fs::path target = resolved(path_ / link);
   std::error_code error;
   const fs::file_status status = fs::symlink_status(target, error);
@@ -291,7 +272,6 @@ std::optional<std::int64_t> CheckpointFolder::linked(const char* link) const {
 
 void CheckpointFolder::set_link(const char* link, std::int64_t step) const {
   if (!is_here(of_step(step))) fail_to("linked to", of_step(step), text_of_errno(ENOENT));
-  if (is_folder(path_ / link)) make_way(link);
   const fs::path temporary = path_ / str(".", link, kTemporary);
   remove_tree(temporary);
   if (::symlink(step_name(step).c_str(), temporary.c_str()) == 0) {
@@ -303,37 +283,13 @@ void CheckpointFolder::set_link(const char* link, std::int64_t step) const {
   }
 }
 
-std::optional<std::int64_t> CheckpointFolder::copied(const char* link) const {
-  if (!is_folder(path_ / link)) return std::nullopt;
-  const auto manifest = whole_manifest(path_ / link);
-  return manifest ? std::optional(manifest->step) : std::nullopt;
-}
-
-std::optional<std::int64_t> CheckpointFolder::make_way(const char* link) const {
-  const fs::path folder = path_ / link;
-  const auto manifest = whole_manifest(folder);
-  if (manifest && !is_here(of_step(manifest->step))) {
-    rename_to(folder, of_step(manifest->step));
-    return manifest->step;
+void CheckpointFolder::check_links() const {
+  for (const char* link : {kLatest, kBest}) {
+    require<DataError>(!is_folder(path_ / link), (path_ / link).string(),
+                       " is a folder, as copies that follow links have it; a run that saves needs "
+                       "a link there: remove the folder or, if that of its step is not here, give "
+                       "it that name");
   }
-  if (manifest && whole_manifest(of_step(manifest->step)) == manifest) {
-    const fs::path old = path_ / str(".", link, kRemoved);
-    remove_tree(old);
-    rename_to(folder, old);
-    remove_tree(old);
-    return manifest->step;
-  }
-  set_aside(link);
-  return std::nullopt;
-}
-
-void CheckpointFolder::set_aside(const char* link) const {
-  const fs::path aside = path_ / str("aside-", link);
-  remove_tree(aside);
-  rename_to(path_ / link, aside);
-  log_warning(str((path_ / link).string(),
-                  " is a folder of its own, and no checkpoint of the run: it is now ",
-                  aside.string(), ", which may be removed"));
 }
 
 }  // namespace lockstep::storage

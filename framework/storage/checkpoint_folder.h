@@ -20,9 +20,8 @@ namespace lockstep::storage {
 ///   .step-00000500.old.tmp/   a whole one that is being removed or replaced
 ///
 /// `latest` and `best` are relative links or, where the file system has none, files with the name
-/// of a step. In a folder that was copied with links followed they are whole checkpoints: these are
-/// understood, and links again once a checkpoint is published. What is copied so becomes the
-/// checkpoint of its step if that is not here, and is set aside (aside-latest) unless it equals it.
+/// of a step. In a folder that was copied with links followed they are whole checkpoints, which are
+/// read by their path alone: nothing is saved beside them.
 ///
 /// New names and files are on the disk when a method returns; removals may come later. Errors are
 /// of the type Error and name the path and the reason. A negative step is a ValueError.
@@ -46,13 +45,12 @@ class CheckpointFolder {
   /// The steps whose folders are here, from the highest to the lowest. They may be damaged. None if
   /// there is no such folder.
   [[nodiscard]] std::vector<std::int64_t> steps() const;
-  /// All folders that may be checkpoints, from the highest step to the lowest: those of steps(),
-  /// and behind one of its own step `latest` or `best` where that is a folder.
-  [[nodiscard]] std::vector<std::filesystem::path> folders() const;
 
+  /// DataError if `latest` or `best` is a folder, whose place no link takes.
+  void check_links() const;
   /// Makes unfinished(step), and path() in a folder that exists: a run's folder that was removed
   /// does not come back. What a killed writer has left there stays until publish(). Several
-  /// processes may do so at once.
+  /// processes may do so at once. Errors of check_links().
   void begin(std::int64_t step) const;
   /// Writes the manifest into unfinished(step), where all of its files are on the disk already,
   /// and removes what is not in it. Then gives the folder its name. A checkpoint that has the name
@@ -64,7 +62,7 @@ class CheckpointFolder {
   void amend(const Manifest& manifest) const;
   /// Makes `best` lead to the checkpoint of this step, which is here.
   void set_best(std::int64_t step) const { set_link(kBest, step); }
-  /// The checkpoints to which they lead, or of which they are copies, if these are here.
+  /// The checkpoints to which they lead, if these are here.
   [[nodiscard]] std::optional<std::int64_t> latest() const { return linked(kLatest); }
   [[nodiscard]] std::optional<std::int64_t> best() const { return linked(kBest); }
   /// Removes all checkpoints but the `keep` of the highest steps, at least one, and those to which
@@ -74,8 +72,8 @@ class CheckpointFolder {
   /// Renames the checkpoints of steps after `step`, from which the run goes on: they are no part of
   /// it any more. If there are any, `latest` then leads to `step`, and there is no `best` if it
   /// led to one of them. Removes older ones that have these names. Returns how many were renamed.
-  /// A folder `latest` or `best` of this step stays: the run may go on from it. DataError for one
-  /// that is neither folder nor file nor link to one.
+  /// DataError, before anything is renamed, if `latest` or `best` is a folder, or neither a file
+  /// nor a link to one or to a folder.
   std::int64_t set_aside_after(std::int64_t step) const;
   /// Removes what killed writers have left, but gives a whole checkpoint its name back that was
   /// about to be replaced or removed. No other process may be writing here.
@@ -88,12 +86,6 @@ class CheckpointFolder {
 
   [[nodiscard]] std::optional<std::int64_t> linked(const char* link) const;
   void set_link(const char* link, std::int64_t step) const;
-  // Of a folder in place of a link: the step of the checkpoint in it.
-  [[nodiscard]] std::optional<std::int64_t> copied(const char* link) const;
-  // Frees the name of a link from a folder. The step of the checkpoint here that it was or
-  // equalled.
-  std::optional<std::int64_t> make_way(const char* link) const;
-  void set_aside(const char* link) const;
   // Gives the unfinished checkpoint its name.
   void put_in_place(std::int64_t step) const;
 

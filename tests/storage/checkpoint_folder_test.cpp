@@ -343,86 +343,25 @@ TEST_CASE("a checkpoint that is not whole is not published") {
   CHECK(testing::entries(folder.path()) == 2);
 }
 
-TEST_CASE("latest and best are what a copy made of them, and links again after a checkpoint") {
-  const SavedSteps folder({1, 2, 3});
-  folder.set_best(2);
-  for (const char* link : {"latest", "best"}) copy_followed(folder.path() / link);
-  CHECK(folder.steps() == Steps{3, 2, 1});
-  CHECK(folder.latest() == 3);
-  CHECK(folder.best() == 2);
-  CHECK(CheckpointReader(folder.path() / "latest").manifest().step == 3);
-  CHECK(folder.set_aside_after(3) == 0);
-  folder.sweep();
-  folder.prune(2);
-  CHECK(folder.steps() == Steps{3, 2});
-
-  testing::publish_sample(folder, 4);
-  CHECK(fs::read_symlink(folder.path() / "latest") == "step-00000004");
-  CHECK(fs::read_symlink(folder.path() / "best") == "step-00000002");
-  CHECK(folder.steps() == Steps{4, 3, 2});
-  CHECK(testing::entries(folder.path()) == 5);
-}
-
-TEST_CASE("a copy of a checkpoint that is not here any more becomes that checkpoint") {
-  const SavedSteps folder({1, 2});
-  folder.set_best(1);
-  for (const char* link : {"latest", "best"}) copy_followed(folder.path() / link);
-  for (const std::int64_t step : {1, 2}) fs::remove_all(folder.of_step(step));
-  CHECK(folder.steps().empty());
-  CHECK(folder.latest() == std::nullopt);
-  CHECK(folder.folders() ==
-        std::vector<fs::path>{folder.path() / "latest", folder.path() / "best"});
-  CHECK(folder.set_aside_after(2) == 0);
-  CHECK(folder.folders().size() == 2);
-
-  testing::publish_sample(folder, 3);
-  CHECK(folder.steps() == Steps{3, 2, 1});
-  CHECK(folder.latest() == 3);
-  CHECK(folder.best() == 1);
-  for (const std::int64_t step : {1, 2, 3}) CHECK_NOTHROW(verify(folder, step));
-  CHECK(testing::entries(folder.path()) == 5);
-}
-
-TEST_CASE("copies are behind the checkpoint of their step where all are tried") {
-  const SavedSteps folder({1, 2, 3});
-  folder.set_best(2);
-  for (const char* link : {"latest", "best"}) copy_followed(folder.path() / link);
-  CHECK(folder.folders() == std::vector<fs::path>{folder.of_step(3), folder.path() / "latest",
-                                                  folder.of_step(2), folder.path() / "best",
-                                                  folder.of_step(1)});
-}
-
-TEST_CASE("copies of later checkpoints are set aside, too") {
-  const SavedSteps folder({1, 2, 3});
-  folder.set_best(2);
-  for (const char* link : {"latest", "best"}) copy_followed(folder.path() / link);
-  fs::remove_all(folder.of_step(3));
-  CHECK(folder.set_aside_after(1) == 2);
-  CHECK(folder.folders() == std::vector<fs::path>{folder.of_step(1)});
-  CHECK(fs::read_symlink(folder.path() / "latest") == "step-00000001");
-  CHECK(folder.best() == std::nullopt);
-  for (const char* name : {"aside-latest", "aside-best", "aside-step-00000002"}) {
-    CHECK_NOTHROW(CheckpointReader(folder.path() / name).verify());
+TEST_CASE("folders latest and best are read as checkpoints, and nothing takes their place") {
+  for (const std::string link : {"latest", "best"}) {
+    const SavedSteps folder({1, 2});
+    folder.set_best(1);
+    copy_followed(folder.path() / link);
+    CHECK((link == "best" ? folder.best() : folder.latest()) == std::nullopt);
+    for (const auto& call :
+         std::vector<std::function<void()>>{[&] { folder.check_links(); }, [&] { folder.begin(3); },
+                                            [&] { (void)folder.set_aside_after(1); }}) {
+      CHECK_THAT(failure_of(call),
+                 Catch::Matchers::StartsWith(folder.path(link) + " is a folder, as copies that "));
+    }
+    folder.sweep();
+    CHECK(folder.steps() == Steps{2, 1});
+    CHECK(testing::entries(folder.path()) == 4);
+    const CheckpointReader reader(folder.path() / link);
+    CHECK(reader.manifest().step == (link == "best" ? 1 : 2));
+    CHECK_NOTHROW(reader.verify());
   }
-}
-
-TEST_CASE("a folder latest that is no copy of a checkpoint is set aside, not removed") {
-  const SavedSteps folder;
-  fs::create_directories(folder.path() / "latest" / "a user's");
-  fs::create_directories(folder.path() / "aside-latest" / "an older one");
-  testing::publish_sample(folder, 1);
-  CHECK(fs::read_symlink(folder.path() / "latest") == "step-00000001");
-  CHECK(fs::exists(folder.path() / "aside-latest" / "a user's"));
-  CHECK(testing::entries(folder.path()) == 3);
-  // Of the same step, but another run's.
-  Manifest other = testing::sample_manifest(1);
-  other.texts["new"] = "yes";
-  fs::remove(folder.path() / "latest");
-  fs::create_directory(folder.path() / "latest");
-  testing::write_files(other, folder.path() / "latest");
-  testing::write_text(folder.path() / "latest" / "manifest.json", write_manifest(other));
-  testing::publish_sample(folder, 2);
-  CHECK(CheckpointReader(folder.path() / "aside-latest").manifest() == other);
 }
 
 TEST_CASE("where a file system has no links, latest and best are files that name a step") {

@@ -42,10 +42,10 @@ class CopiedRun {
   [[nodiscard]] Ended call(const Flags& flags) const { return train(folder_.path(), flags); }
   [[nodiscard]] fs::path path(const std::string& name) const { return folder_.path() / name; }
 
-  // A new copy of the run, as `cp -rL` makes it.
-  [[nodiscard]] std::string copied() {
+  // A new copy of the run, as `cp -rL` makes it, or with links.
+  [[nodiscard]] std::string copied(fs::copy_options more = fs::copy_options::none) {
     const std::string name = str("copy-", ++copies_);
-    fs::copy(path("run"), path(name), fs::copy_options::recursive);
+    fs::copy(path("run"), path(name), fs::copy_options::recursive | more);
     return name;
   }
 
@@ -74,39 +74,32 @@ void use(const CopiedRun& runs, const std::string& checkpoint, const std::string
 
 }  // namespace
 
-TEST_CASE("a run goes on in a copy of its folder for which links were followed") {
-  CopiedRun runs;
-  for (const std::string resume : {"auto", "latest", "best"}) {
-    const std::string copy = runs.copied();
-    const fs::path checkpoints = runs.path(copy) / "checkpoints";
-    REQUIRE(fs::is_directory(fs::symlink_status(checkpoints / "latest")));
-    const Ended listed = runs.call({"inspect", copy});
-    CHECK_THAT(listed.out, ContainsSubstring("2 checkpoints") && ContainsSubstring("ok  latest"));
-    const bool is_auto = resume == "auto";
-    const std::string named = copy + "/checkpoints/" + resume;
-    const Ended ended = runs.to_step(20, copy, {"--resume", is_auto ? resume : named});
-    INFO(resume << ": " << ended.err);
-    REQUIRE(ended.status == 0);
-    CHECK(ended.err.find("can't") == std::string::npos);
-    CHECK(digest_of(runs.path(copy)) == digest_of(runs.path("whole")));
-    CHECK(fs::read_symlink(checkpoints / "latest") == "step-00000020");
-    CHECK(fs::is_symlink(checkpoints / "best"));
-    CHECK_THAT(runs.call({"inspect", copy}).out, ContainsSubstring("ok  latest"));
-  }
-}
-
-TEST_CASE("a run goes on from a copy of latest alone") {
+TEST_CASE("a run goes on from a copy that has followed links, and in it once these are away") {
   CopiedRun runs;
   const std::string copy = runs.copied();
   const fs::path checkpoints = runs.path(copy) / "checkpoints";
-  for (const char* step : {"step-00000005", "step-00000010"}) fs::remove_all(checkpoints / step);
-  fs::remove_all(checkpoints / "best");
-  const Ended ended = runs.to_step(20, copy, {"--resume", "auto"});
-  require_status(ended, 0);
-  CHECK_THAT(ended.out, ContainsSubstring("going on after step 10 ") &&
-                            ContainsSubstring(" from " + copy + "/checkpoints/latest"));
+  REQUIRE(fs::is_directory(fs::symlink_status(checkpoints / "latest")));
+  CHECK_THAT(runs.call({"inspect", copy}).out, ContainsSubstring("2 checkpoints"));
+  const std::string latest = copy + "/checkpoints/latest";
+  CopiedRun::require_done(runs.to_step(20, "elsewhere", {"--resume", latest}));
+  CHECK(digest_of(runs.path("elsewhere")) == digest_of(runs.path("whole")));
+
+  const auto files = [&] {
+    return read_text(runs.path(copy) / "metrics.jsonl") +
+           read_text(runs.path(copy) / "result.json");
+  };
+  const std::string before = files();
+  for (const std::string& resume : {std::string("auto"), latest}) {
+    const Ended ended = runs.to_step(20, copy, {"--resume", resume});
+    check_status(ended, 2);
+    CHECK_THAT(ended.err, ContainsSubstring(latest + " is a folder, as copies that follow links"));
+  }
+  CHECK(files() == before);
+  for (const char* link : {"latest", "best"}) fs::remove_all(checkpoints / link);
+  CopiedRun::require_done(runs.to_step(20, copy, {"--resume", "auto"}));
   CHECK(digest_of(runs.path(copy)) == digest_of(runs.path("whole")));
   CHECK(fs::read_symlink(checkpoints / "latest") == "step-00000020");
+  CHECK(fs::is_symlink(checkpoints / "best"));
 }
 
 TEST_CASE("every command takes latest as a link, a copy or a file that names the step") {
@@ -152,7 +145,7 @@ TEST_CASE("a FIFO in place of a file of the run ends a resume at once") {
   CopiedRun runs;
   for (const std::string file :
        {"metrics.jsonl", "config.yaml", "result.json", "checkpoints/latest", "checkpoints/best"}) {
-    const std::string copy = runs.copied();
+    const std::string copy = runs.copied(fs::copy_options::copy_symlinks);
     fs::remove_all(runs.path(copy) / file);
     REQUIRE(::mkfifo((runs.path(copy) / file).c_str(), 0600) == 0);
     const Ended ended = runs.to_step(20, copy, {"--resume", "auto"});
