@@ -404,7 +404,6 @@ int train_main(int argc, const char* const* argv, const Callbacks& callbacks) {
   if (ends_on_errors && std::get_terminate() == end_on_error) std::set_terminate(terminate_before);
   prepare_process();
   try {
-    require_stack();
     if (argc > 0) name_program(argv[0]);
     return train(in_new_spelling(argc, argv), callbacks);
   } catch (const std::exception& error) {

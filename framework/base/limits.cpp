@@ -4,7 +4,6 @@
 #include <cstring>
 #include <system_error>
 
-#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -110,34 +109,6 @@ std::string thread_limit_text(const fs::path& root) {
     }
   }
   return text;
-}
-
-void give_threads_stacks() noexcept {
-  pthread_attr_t attributes;
-  if (::pthread_getattr_default_np(&attributes) != 0) return;
-  ::pthread_attr_setstacksize(&attributes, kThreadStack);
-  ::pthread_setattr_default_np(&attributes);
-  ::pthread_attr_destroy(&attributes);
-}
-
-std::size_t raise_stack_limit() noexcept {
-  rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
-  ::getrlimit(RLIMIT_STACK, &limit);
-  const rlim_t wanted = std::min<rlim_t>(kThreadStack, limit.rlim_max);
-  if (limit.rlim_cur < wanted) {
-    limit.rlim_cur = wanted;
-    ::setrlimit(RLIMIT_STACK, &limit);
-    give_threads_stacks();  // theirs are as large as the limit was when the process began
-    ::getrlimit(RLIMIT_STACK, &limit);
-  }
-  return limit.rlim_cur;
-}
-
-void require_stack() {
-  const std::size_t limit = raise_stack_limit();
-  require(limit >= kLeastStack, "a stack may have no more than ", text_of_bytes(limit),
-          " here (ulimit -s), and replicas need ", text_of_bytes(kLeastStack),
-          " at least: raise the limit");
 }
 
 }  // namespace lockstep

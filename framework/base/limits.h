@@ -50,19 +50,4 @@ void require_done(bool succeeded, const Parts&... parts) {
 /// Control groups are read below `root`.
 [[nodiscard]] std::string thread_limit_text(const std::filesystem::path& root = "/");
 
-/// The stack of a thread that this program starts (prepare_process() sees to that), and what the
-/// first thread's may grow to.
-inline constexpr std::size_t kThreadStack = std::size_t{8} << 20;
-/// The stack that a replica's thread needs at least: configs, models and backwards are nested.
-inline constexpr std::size_t kLeastStack = std::size_t{512} << 10;
-/// Gives threads that start from here on stacks of kThreadStack, where they ask for no other. Calls
-/// nothing but the system's C functions.
-void give_threads_stacks() noexcept;
-/// Raises the limit of the stack (ulimit -s) as far as it is the user's to raise, up to
-/// kThreadStack, and where it was lower calls give_threads_stacks(). Returns what the limit is
-/// then. Calls nothing but the system's C functions.
-[[nodiscard]] std::size_t raise_stack_limit() noexcept;
-/// The same; throws ValueError if the limit stays too small for a replica.
-void require_stack();
-
 }  // namespace lockstep

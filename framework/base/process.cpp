@@ -9,8 +9,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "framework/base/limits.h"
-
 namespace lockstep {
 namespace {
 
@@ -26,17 +24,6 @@ void occupy_standard_streams() {
   }
 }
 
-// The size of threads' stacks, by default that of the first one's limit when the process began
-// (ulimit -s).
-std::size_t stack_of_threads() {
-  pthread_attr_t attributes;
-  std::size_t size = kThreadStack;
-  if (::pthread_getattr_default_np(&attributes) != 0) return size;
-  ::pthread_attr_getstacksize(&attributes, &size);
-  ::pthread_attr_destroy(&attributes);
-  return size;
-}
-
 }  // namespace
 
 void prepare_process() {
@@ -47,8 +34,6 @@ void prepare_process() {
     if (action.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
     ::sigaction(SIGXFSZ, nullptr, &action);
     if (action.sa_handler == SIG_DFL) std::signal(SIGXFSZ, SIG_IGN);
-    // Stacks are mapped whole: where that is limited, they are not to be larger, either.
-    if (stack_of_threads() < kThreadStack || !memory_limits().empty()) give_threads_stacks();
     // A full mesh of replicas in threads takes a socket for each pair, twice.
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {

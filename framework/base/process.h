@@ -9,8 +9,6 @@ namespace lockstep {
 ///   next file or pipe would take a standard stream's place, and get what is printed.
 /// - SIGPIPE and SIGXFSZ are ignored if they would end the process. Writing to a closed pipe, or
 ///   beyond the limit of a file's size (ulimit -f), is then an error.
-/// - Threads get stacks of at least kThreadStack (base/limits.h), whatever the limit of the first
-///   one's (ulimit -s).
 /// - As many descriptors may be open as the system allows.
 void prepare_process();
 

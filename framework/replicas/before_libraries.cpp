@@ -1,7 +1,6 @@
 // What a program with replicas does before its libraries start. Where a process may map little
 // memory (ulimit -v, -d), OpenBLAS's start goes on for ever, and LibTorch's ends the program
-// without a reason; with a small stack (ulimit -s) so does that of LibTorch 2.6. This ends the
-// program with a reason.
+// without a reason. This ends the program with a reason.
 //
 // Nothing is constructed yet, neither C++'s streams nor LibTorch nor anything of the framework: it
 // uses nothing but constants and the system's C functions.
@@ -11,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include <fcntl.h>
 #include <link.h>
@@ -18,7 +18,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "framework/base/limits.h"
 #include "framework/replicas/process_memory.h"
 
 namespace lockstep::replicas {
@@ -26,7 +25,6 @@ namespace {
 
 // LibTorch's registries and others take this much when libraries start.
 constexpr std::size_t kLibrariesStart = std::size_t{64} << 20;
-constexpr std::size_t kKiB = std::size_t{1} << 10;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 // A limit of what a process may map, and where /proc/self/statm tells what it has mapped.
@@ -64,11 +62,11 @@ std::size_t threads_of_openblas(const char* const* environment) {
                             ? static_cast<std::size_t>(CPU_COUNT(&cores))
                             : 1;
   for (; *environment != nullptr; ++environment) {
-    for (const char* const name : {"OPENBLAS_NUM_THREADS=", "OMP_NUM_THREADS="}) {
-      if (std::strncmp(*environment, name, std::strlen(name)) != 0) continue;
-      const std::size_t number = std::strtoull(*environment + std::strlen(name), nullptr, 10);
-      if (number > 0) threads = std::min(threads, number);
-    }
+    // OpenBLAS with OpenMP has its buffers before it looks at OPENBLAS_NUM_THREADS.
+    constexpr std::string_view kName = "OMP_NUM_THREADS=";
+    if (!std::string_view(*environment).starts_with(kName)) continue;
+    const std::size_t number = std::strtoull(*environment + kName.size(), nullptr, 10);
+    if (number > 0) threads = std::min(threads, number);
   }
   return threads;
 }
@@ -85,13 +83,6 @@ std::size_t threads_of_openblas(const char* const* environment) {
 }
 
 void check_limits(int /*argc*/, char** /*argv*/, char** environment) {
-  const std::size_t stack = raise_stack_limit();
-  if (stack < kLeastStack) {
-    refuse(
-        "lockstep: error: a stack may have no more than %zu KiB here (ulimit -s), and this program "
-        "needs %zu KiB at least: raise the limit\n",
-        stack / kKiB, kLeastStack / kKiB);
-  }
   for (const Mapped& mapped : kMapped) {
     rlimit limit{};
     if (::getrlimit(mapped.resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) continue;
@@ -102,7 +93,7 @@ void check_limits(int /*argc*/, char** /*argv*/, char** environment) {
     refuse(
         "lockstep: error: a process may have no more than %zu MiB of %s here, and this program "
         "takes %zu MiB before it begins: its libraries %zu MiB, and OpenBLAS %zu MiB for each of "
-        "%zu threads. Raise the limit, or set OPENBLAS_NUM_THREADS=1\n",
+        "%zu threads. Raise the limit, or set OMP_NUM_THREADS=1\n",
         static_cast<std::size_t>(limit.rlim_cur) / kMiB, mapped.name, needed / kMiB,
         libraries / kMiB, kBlasBuffer / kMiB, threads);
   }

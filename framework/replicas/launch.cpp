@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "framework/axes/environment.h"
-#include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/mutex.h"
 #include "framework/base/process.h"
@@ -140,7 +139,6 @@ int launch(const std::function<void()>& replica, const LaunchOptions& options,
   replicas::end_kept_threads();  // a process with threads can't be forked
   LaunchOptions complete = options;
   if (complete.workers == 0) complete.workers = complete.replicas;
-  require_stack();
   replicas::prepare_memory(complete);
   replicas::UnreadOutput output(options.mode == LaunchMode::processes);
   try {

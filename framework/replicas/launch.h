@@ -147,15 +147,14 @@ struct LaunchOptions {
 ///   (TensorMemory::prepare() in replicas/tensor_memory.h).
 /// - **Limits** (ulimit) that are known beforehand to be too little are a ValueError with their
 ///   name and numbers: addresses (-v) and private memory (-d) for threads, BLAS and what replicas
-///   share, files (-f) for the latter, and the first thread's stack (-s). With less than libraries
-///   need to start, the program ends before main(), with status 2. Later failures name the limit.
-/// - **Forks.** A process that a replica forks must end with _exit() or exec(). It ends the job if
-///   it returns from the function.
+///   share, and files (-f) for the latter. With less than libraries need to start, the program
+///   ends before main(), with status 2. Later failures name the limit.
+/// - **Forks.** A process that a replica forks must end with _exit() or exec(), and must not return
+///   from the function.
 /// - **Output.** Each line goes out when it ends. Stdout has what worker 0's replicas print, and
-/// with
-///   Prints::all what others do, each line with a prefix: "[replica 1] ", or "[worker 1] " if that
-///   has several replicas. That some is left out is told on stderr. Replicas that are threads of
-///   one process print as its threads do. Worker 0 writes to this process' stderr, and lines of
+///   with Prints::all what others do, each line with a prefix: "[replica 1] ", or "[worker 1] " if
+///   that has several replicas. That some is left out is told on stderr. Replicas that are threads
+///   of one process print as its threads do. Worker 0 writes to this process' stderr, and lines of
 ///   others gain a prefix: "[replica 1] " or "[worker 1] ". A print to stdout waits for its reader,
 ///   as that of any program: others' waits for this replica don't time out meanwhile, and a warning
 ///   of a stall names stdout. Nobody waits for the reader of log lines and progress: if he pauses,

@@ -79,7 +79,7 @@ Report report_of(const FirstFailure::Cause& cause) {
     own_job.restarts = place.restart;
     if (stop) be_warned_of_cpu_limit(plan.math_threads);  // one replica runs at a time
     own_job.host = static_cast<std::int64_t>(plan.layout.host_of_worker(place.index));
-    worker = std::make_unique<Worker>(options, plan, place.index, store, memory, place.report);
+    worker = std::make_unique<Worker>(options, plan, place.index, store, memory);
     if (worker->replicas().size == 1) {
       worker->run(worker->replicas().offset, function);
     } else {

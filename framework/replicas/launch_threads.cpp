@@ -41,8 +41,7 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
   const auto memory = std::make_shared<comm::HostMemory>(count, descriptor.get());
   const ScopedValue<const Word*, std::atomic<const Word*>> waits_see(Waited::held_up,
                                                                      &memory->board()->held_up());
-  auto reports = comm::make_socket_pair();  // of processes that replicas have forked
-  Mutex mutex;                              // guards workers
+  Mutex mutex;  // guards workers
   std::vector<std::unique_ptr<Worker>> workers(static_cast<std::size_t>(count));
   FirstFailure failure(0, [&](const std::string& reason) {
     const MutexLock lock(mutex);
@@ -53,8 +52,7 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
   });
   const auto connect = [&](std::int64_t index) {
     try {
-      auto made =
-          std::make_unique<Worker>(options, plan, index, store, memory, reports.second.get());
+      auto made = std::make_unique<Worker>(options, plan, index, store, memory);
       const MutexLock lock(mutex);
       workers[static_cast<std::size_t>(index)] = std::move(made);
     } catch (...) {
@@ -89,9 +87,6 @@ int launch_threads(const std::function<void()>& function, const LaunchOptions& o
         tell_stall(stall.text, options);
       stop.tell_early();
       if (stop.asked() != 0 && !std::exchange(told, true)) tell_asked(stop.asked());
-      std::optional<Report> report;
-      read_reports(reports.first, report);
-      if (report) failure.record(report->replica, traits_of(report->kind).make(report->message));
       pauses.begin_wait();
     };
     all_over = running->wait(kThreadGrace, look);

@@ -6,10 +6,10 @@
 
 #include <dlfcn.h>
 #include <malloc.h>
+#include <sys/resource.h>
 
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"
-#include "framework/base/mutex.h"
 #include "framework/base/text.h"
 #include "framework/comm/shared/host_memory.h"
 #include "framework/replicas/launch.h"
@@ -20,42 +20,33 @@ namespace {
 
 // Threads of a replica beside those for math, which make batches and save.
 constexpr std::int64_t kHelpers = 2;
+// The system's stack of a thread where the first one's has no limit; otherwise that limit.
+constexpr std::size_t kUnlimitedStack = std::size_t{2} << 20;
 // What LibTorch and others take at their first use.
 constexpr std::size_t kRest = std::size_t{8} << 20;
 
-// OpenBLAS's buffers, one for each of its threads and each that calls it. It keeps all that it had.
-class BlasBuffers {
- public:
-  // How many it still has to get for callers with so many math threads.
-  [[nodiscard]] std::int64_t missing(std::int64_t callers, std::int64_t math_threads) const {
-    if (alloc_ == nullptr || free_ == nullptr || threads_ == nullptr) return 0;
-    return std::max(math_threads - at_start_, std::int64_t{0}) + callers - had_;
-  }
-
-  void get(std::int64_t count) {
-    if (count <= 0) return;
-    std::vector<void*> buffers;
-    // Those that it has are given out first.
-    for (std::int64_t i = 0; i < had_ + count; ++i) buffers.push_back(alloc_(0));
-    for (void* const buffer : buffers) free_(buffer);
-    had_ += count;
-  }
-
- private:
-  using Alloc = void* (*)(int);
-  using Free = void (*)(void*);
-  using Threads = int (*)();
-
+// OpenBLAS's buffers, one for each of its threads and each caller. It keeps those of threads that
+// it no longer has, for callers, too.
+struct BlasBuffers {
   template <typename Function>
-  static Function find(const char* name) {
-    return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
+  static Function* find(const char* name) {
+    return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
   }
 
-  Alloc alloc_ = find<Alloc>("blas_memory_alloc");
-  Free free_ = find<Free>("blas_memory_free");
-  Threads threads_ = find<Threads>("openblas_get_num_threads");
-  std::int64_t at_start_ = threads_ != nullptr ? threads_() : 0;  // one for each thread
-  std::int64_t had_ = 0;                                          // beside those
+  // How many it needs for callers with so many math threads; 0 of another BLAS.
+  [[nodiscard]] std::int64_t needed(std::int64_t callers, std::int64_t math_threads) const {
+    return at_start == 0 ? 0 : std::max(math_threads, at_start) + callers;
+  }
+  void get(std::int64_t count) {
+    if (count <= had) return;
+    had = count;
+    for (const std::int64_t threads : {had, at_start}) set_threads(static_cast<int>(threads));
+  }
+
+  int (*get_threads)() = find<int()>("openblas_get_num_threads");
+  void (*set_threads)(int) = find<void(int)>("openblas_set_num_threads");
+  std::int64_t at_start = get_threads != nullptr && set_threads != nullptr ? get_threads() : 0;
+  std::int64_t had = at_start;
 };
 
 }  // namespace
@@ -67,17 +58,16 @@ void prepare_memory(const LaunchOptions& options) {
   (void)comm::HostMemory::bytes_for(workers, replicas);
   const std::vector<MemoryLimit> limits = memory_limits();
   if (limits.empty()) return;
-  static Mutex mutex;
-  const MutexLock lock(mutex);
-  static BlasBuffers buffers;
+  static BlasBuffers blas;  // launch() calls this once at a time
   // Otherwise each thread takes 64 MiB of addresses for a heap of its own.
   if (!has_own_malloc_settings()) ::mallopt(M_ARENA_MAX, 1);
   const std::int64_t running = options.mode == LaunchMode::threads ? members : 1;
   const std::int64_t math = math_threads(options.threads_per_replica, options.replicas);
-  const std::int64_t missing = std::max<std::int64_t>(0, buffers.missing(running, math));
   const auto threads = static_cast<std::size_t>(running * (math + kHelpers));
-  const std::size_t for_blas = static_cast<std::size_t>(missing) * kBlasBuffer;
-  const std::size_t stacks = threads * kThreadStack;
+  const std::int64_t buffers = blas.needed(running, math);
+  const std::size_t for_blas =
+      static_cast<std::size_t>(std::max(buffers - blas.had, std::int64_t{0})) * kBlasBuffer;
+  const std::size_t stacks = threads * limit_of(RLIMIT_STACK).value_or(kUnlimitedStack);
   for (const MemoryLimit& limit : limits) {
     const std::size_t shared =
         limit.counts_shared ? comm::HostMemory::addresses_for(workers, replicas) : 0;
@@ -91,7 +81,7 @@ void prepare_memory(const LaunchOptions& options) {
             shared > 0 ? str(", ", text_of_bytes(shared), " to share") : "",
             ": raise the limit, or set parallel.threads_per_replica lower");
   }
-  buffers.get(missing);
+  blas.get(buffers);
 }
 
 }  // namespace lockstep::replicas

@@ -187,7 +187,6 @@ void run_replica_threads(const MapCall& options,
   }
 
   TensorMemory::prepare();
-  const std::uint64_t forked_returns_before = forked_returns();
   const at::ThreadLocalState callers_state;
   const int callers_grad_depth = grad_depth;
   // In a map of a replica: that replica's number will stand before it.
@@ -209,15 +208,10 @@ void run_replica_threads(const MapCall& options,
     const ScopedValue same_depth(grad_depth, callers_grad_depth);
     set_math_threads(plan.threads);
     const comm::RunLockScope running(run_lock);
-    const std::string replica = str("replica ", plan.level.rank + local, " of ", map);
-    const ThreadEnds ends(replica);
+    const ThreadEnds ends(str("replica ", plan.level.rank + local, " of ", map));
     Environment& environment = *environments[static_cast<std::size_t>(local)];
     environment.member().run_lock = run_lock;
-    run_as(environment, [&] {
-      run_in_one_process(replica, [&] {
-        body({local, plan.level.rank, plan.spans_members, &environment});
-      });
-    });
+    run_as(environment, [&] { body({local, plan.level.rank, plan.spans_members, &environment}); });
   };
   {
     const comm::RunLockRelease others_may_run;
@@ -237,8 +231,6 @@ void run_replica_threads(const MapCall& options,
     }
   }
   failure.rethrow();
-  require<Error>(forked_returns() == forked_returns_before, map,
-                 ": a process that a replica has forked came out of the replica's function");
   if (plan.board && plan.board->is_reusable()) kept_board = plan.board;
 }
 

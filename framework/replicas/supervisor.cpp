@@ -454,7 +454,7 @@ class Supervisor {
 
   void look_for_report(Watched& worker) {
     read_reports(worker.report, worker.reported);
-    // It is about to end, unless a process that it has forked says so.
+    // It is about to end.
     if (worker.reported && !worker.reported->done()) note_failed(worker);
   }
 

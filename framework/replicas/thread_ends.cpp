@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <iostream>
 #include <memory>
 #include <new>
@@ -18,12 +17,9 @@
 #include <utility>
 
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "framework/base/process.h"
-#include "framework/base/text.h"
-#include "framework/replicas/first_failure.h"
 
 namespace lockstep::replicas {
 namespace {
@@ -125,17 +121,6 @@ class HandlerStack {
   std::unique_ptr<char[]> memory_;
 };
 
-// The count of forked_returns(), in memory that forked processes share with this one.
-std::atomic<std::uint64_t>* shared_count() {
-  static auto* const count = [] {
-    void* const page = ::mmap(nullptr, sizeof(std::atomic<std::uint64_t>), PROT_READ | PROT_WRITE,
-                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED) throw std::bad_alloc();
-    return new (page) std::atomic<std::uint64_t>(0);
-  }();
-  return count;
-}
-
 }  // namespace
 
 ThreadEnds::ThreadEnds(std::string replica) : replica_(std::move(replica)) {
@@ -146,36 +131,6 @@ ThreadEnds::ThreadEnds(std::string replica) : replica_(std::move(replica)) {
 
 ThreadEnds::~ThreadEnds() {
   own_replica = {};
-}
-
-std::uint64_t forked_returns() {
-  return *shared_count();
-}
-
-void run_in_one_process(const std::string& replica, const std::function<void()>& function,
-                        const std::function<void(const std::string&)>& tell) {
-  const std::uint64_t process = process_generation();
-  std::atomic<std::uint64_t>& returns = *shared_count();
-  const auto check = [&](const std::string& how) {
-    if (process == process_generation()) return;
-    const std::string text = str("a process that it has forked (pid ", ::getpid(), ") ", how,
-                                 "; such a process must end with _exit() or exec()");
-    const std::string line = str("lockstep: error: ", replica, ": ", text, "\n");
-    (void)!::write(STDERR_FILENO, line.data(), line.size());
-    ++returns;
-    tell(text);
-    ::_exit(1);
-  };
-  try {
-    function();
-  } catch (const std::exception& error) {
-    check("has thrown out of its function: " + text_of(error));
-    throw;
-  } catch (...) {
-    check("has thrown out of its function");
-    throw;
-  }
-  check("has returned from its function");
 }
 
 }  // namespace lockstep::replicas

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <string>
 
 #include "framework/base/non_copyable.h"
@@ -20,14 +18,5 @@ class ThreadEnds : private NonCopyable {
  private:
   std::string replica_;
 };
-
-/// Runs the function of `replica`, named as for ThreadEnds. A process forked there must end by
-/// itself: one that comes out of it says so on stderr and to `tell`, and ends with status 1.
-void run_in_one_process(
-    const std::string& replica, const std::function<void()>& function,
-    const std::function<void(const std::string&)>& tell = [](const std::string&) {});
-
-/// The number of such processes that run_in_one_process has ended so far.
-[[nodiscard]] std::uint64_t forked_returns();
 
 }  // namespace lockstep::replicas

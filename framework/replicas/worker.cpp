@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "framework/base/errors.h"
-#include "framework/base/text.h"
 #include "framework/comm/gloo/gloo_communicator.h"
 #include "framework/comm/host_members.h"
 #include "framework/comm/link_speed.h"
@@ -12,7 +11,6 @@
 #include "framework/comm/shared/shared_communicator.h"
 #include "framework/replicas/machine.h"
 #include "framework/replicas/replica_threads.h"
-#include "framework/replicas/thread_ends.h"
 
 namespace lockstep::replicas {
 namespace {
@@ -49,9 +47,8 @@ std::shared_ptr<comm::Communicator> make_communicator(
 
 Worker::Worker(const LaunchOptions& options, const JobPlan& plan, std::int64_t index,
                const std::shared_ptr<comm::Store>& store,
-               const std::shared_ptr<comm::HostMemory>& memory, int report)
+               const std::shared_ptr<comm::HostMemory>& memory)
     : replicas_(plan.layout.replicas_of_worker(index)),
-      report_(report),
       math_threads_(plan.math_threads),
       run_lock_(options.timeout),
       communicator_(make_communicator(options, plan, index, store, memory)),
@@ -78,10 +75,7 @@ void Worker::run(std::int64_t replica, const std::function<void()>& function) {
   const auto track = recorder_->take(static_cast<int>(replica), "replica");
   const watch::TrackScope recorded(track.get());
   const comm::RunLockScope running(replicas_.size > 1 ? &run_lock_ : nullptr);
-  const auto tell = [&](const std::string& text) {
-    send_report(report_, {replica, ErrorKind::error, "Error", text});
-  };
-  run_as(place, [&] { run_in_one_process(str("replica ", replica), function, tell); });
+  run_as(place, function);
 }
 
 void Worker::end(const std::exception_ptr& error, const std::string& reason) {

@@ -48,10 +48,10 @@ inline OwnJob own_job;
 class Worker {
  public:
   /// Connects it with the others, who meet in `store` and share `memory`; CommError where they do
-  /// not come. `report` is where processes that replicas have forked send_report().
+  /// not come.
   Worker(const LaunchOptions& options, const JobPlan& plan, std::int64_t index,
-         const std::shared_ptr<comm::Store>& store, const std::shared_ptr<comm::HostMemory>& memory,
-         int report);
+         const std::shared_ptr<comm::Store>& store,
+         const std::shared_ptr<comm::HostMemory>& memory);
 
   /// The replicas of the job that this worker runs.
   [[nodiscard]] const Range& replicas() const noexcept { return replicas_; }
@@ -68,7 +68,6 @@ class Worker {
 
  private:
   Range replicas_;
-  int report_;
   std::int64_t math_threads_;
   comm::RunLock run_lock_;
   at::ThreadLocalState callers_state_;

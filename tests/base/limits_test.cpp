@@ -93,15 +93,3 @@ TEST_CASE("where no thread can be started, the limits that are near are told") {
   groups.write("sys/fs/cgroup/job/pids.max", "max\n");
   CHECK_THAT(thread_limit_text(groups.root()), !ContainsSubstring("control group"));
 }
-
-TEST_CASE("a stack that is too small is refused, with the limit") {
-  const auto refusal = [] { return testing::message_of<ValueError>(require_stack); };
-  CHECK(has_part_under(RLIMIT_STACK, 64 << 10,
-                       "a stack may have no more than 64.0 KiB here (ulimit -s), and replicas need "
-                       "512.0 KiB at least",
-                       refusal));
-  CHECK(has_part_under(RLIMIT_STACK, 1 << 20, "fine", [] {
-    require_stack();
-    return std::string("fine");
-  }));
-}

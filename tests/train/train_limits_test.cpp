@@ -85,24 +85,6 @@ TEST_CASE("a program of one's own ends under little memory (ulimit -v, -d) as tr
   }
 }
 
-TEST_CASE("a small stack (ulimit -s) is an error with the limit and its number") {
-  for (const std::string launch : {"processes", "threads"}) {
-    const TemporaryFolder folder;
-    const Flags flags = limited_job() + Flags{"--replicas", "2", "--launch", launch};
-    const Ended refused = train_under("ulimit -s 64", folder, flags);
-    check_status(refused, 2);
-    CHECK_THAT(refused.err,
-               ContainsSubstring("a stack may have no more than 64 KiB here (ulimit -s)"));
-    // Threads don't depend on it, and what is the user's own to raise is raised.
-    for (const std::string enough : {"ulimit -s 512", "ulimit -S -s 64"}) {
-      const TemporaryFolder other;
-      const Ended end = train_under(enough, other, flags);
-      INFO(enough << "\n" << end.err);
-      CHECK(end.status == 0);
-    }
-  }
-}
-
 TEST_CASE(
     "a run whose processor time is up (ulimit -t) ends with a checkpoint before it is killed") {
   for (const std::string launch : {"processes", "threads"}) {
