@@ -222,7 +222,7 @@ void tell_beginning() {
 // Whether this is what to_yaml() writes, and no user has.
 bool is_resolved(const std::string& config) {
   try {
-    return to_yaml(parse_config(config, "config.yaml", {}, keys::KeysText::recorded)) == config;
+    return to_yaml(parse_config(config, "config.yaml")) == config;
   } catch (const Error&) {
     return false;
   }

@@ -294,7 +294,6 @@ std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile&
     }
   }
   if (fits) fitted.forms = data::forms_of(cells, form, fitted.inputs, options);
-  if (fits) fitted.has_unit_figures = options.normalize_targets;
   const bool has_classes = fitted.class_count > 0;
   data::RoundedColumns rounded(cells, form);
   std::optional<at::Tensor> targets;
@@ -479,8 +478,7 @@ keys::ConfigKeys csv_keys(CsvSetOptions& options) {
       {"missing_values",
        keys::list(options.missing_values,
                   {"at most 100 bytes", [](const auto& text) { return text.size() <= 100; }}),
-       "fields that say that a value is missing; []: none is missing",
-       {.before = "[]"}},
+       "fields that say that a value is missing; []: none is missing"},
       {"missing", keys::one_of(options.missing, {"error", "drop", "mean"}),
        "drop: rows with such are left out; mean: inputs get the training set's mean, or a "
        "category"},

@@ -49,9 +49,6 @@ struct Fitted {
   std::vector<ColumnForm> forms{};           ///< of each input column; none: all are numbers
   std::vector<double> input_means{};  ///< of each number, for missing ones; none: input_scales has
                                       ///< them, or there is nothing to be filled
-  /// Whether a run's losses and metrics are of values as they were before they were normalized. Not
-  /// of runs from before there was this.
-  bool has_unit_figures = false;
 
   /// The form of input column `i`.
   [[nodiscard]] ColumnForm form(std::size_t i) const {

@@ -164,13 +164,9 @@ struct KeyTraits {
   std::vector<std::string> owners = {};  ///< the choices that the key belongs to; none: all
   bool required = false;
   std::map<std::string, std::string> defaults = {};  ///< YAML, of choices that have another one
-  /// YAML, in the form that keys_text() prints: the value of texts from before there was the key,
-  /// if it is not the default.
-  std::string before = {};
-  std::function<bool()> matters = {};         ///< whether that is worth telling; none: always
-  std::vector<std::string> instead_of = {};   ///< keys that may not stand beside it
-  std::function<std::string()> problem = {};  ///< what is wrong together with others, or ""
-  std::vector<std::string> others = {};       ///< these keys of the section
+  std::vector<std::string> instead_of = {};          ///< keys that may not stand beside it
+  std::function<std::string()> problem = {};         ///< what is wrong together with others, or ""
+  std::vector<std::string> others = {};              ///< these keys of the section
   bool may_change = false;     ///< a run may go on from a checkpoint with another value
   bool is_short_form = false;  ///< of a section's first key: its value may stand for the section
   bool is_place = false;       ///< a path: what is there matters, wherever a host has it

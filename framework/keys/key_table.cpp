@@ -90,7 +90,7 @@ void read_yaml(const std::string& text, const Value& value) {
 // One reading of a text and its overrides.
 class Reading {
  public:
-  Reading(const std::vector<Section>& table, KeysText kind) : table_(table), kind_(kind) {}
+  explicit Reading(const std::vector<Section>& table) : table_(table) {}
 
   KeyPlaces read(const std::string& text, const std::string& name,
                  const std::vector<Override>& overrides) {
@@ -363,8 +363,6 @@ class Reading {
         wrong.insert(key.name);
         if (meant_.count(path) + meant_.count(name) > 0) continue;
         report(place, str(name, " is missing: ", key.value.words));
-      } else if (kind_ == KeysText::recorded && !key.traits.before.empty()) {
-        read_yaml(key.traits.before, key.value);
       } else if (const auto other = key.traits.defaults.find(choice);
                  other != key.traits.defaults.end()) {
         read_yaml(other->second, key.value);
@@ -395,7 +393,6 @@ class Reading {
   }
 
   const std::vector<Section>& table_;
-  KeysText kind_;
   YamlProblems problems_;
   std::vector<WrittenSection> sections_;
   YamlPosition begin_;  // of the text
@@ -441,24 +438,8 @@ Override parse_set(const std::string& argument) {
 }
 
 KeyPlaces read_keys(const std::string& text, const std::string& name,
-                    const std::vector<Section>& table, const std::vector<Override>& overrides,
-                    KeysText kind) {
-  return Reading(table, kind).read(text, name, overrides);
-}
-
-std::vector<std::string> keep_values_before(const std::vector<Section>& table,
-                                            const KeyPlaces& written,
-                                            const std::map<std::string, std::string>& recorded) {
-  std::vector<std::string> kept;
-  for_each_key(table, [&](const std::string& name, const ConfigKey& key, bool is_used) {
-    const std::string& before = key.traits.before;
-    if (before.empty() || !is_used || written.contains(name)) return;
-    const auto old = recorded.find(name);
-    if (old == recorded.end() || old->second != before || key.value.print() == before) return;
-    read_yaml(before, key.value);
-    if (!key.traits.matters || key.traits.matters()) kept.push_back(name);
-  });
-  return kept;
+                    const std::vector<Section>& table, const std::vector<Override>& overrides) {
+  return Reading(table).read(text, name, overrides);
 }
 
 void check_section(const Section& section, const Section& defaults) {

@@ -25,27 +25,15 @@ struct Override {
 /// its order.
 using KeyPlaces = std::map<std::string, std::vector<YamlPosition>>;
 
-/// What a text of keys is: written by people, or by keys_text(), now or in an older version.
-enum class KeysText { written, recorded };
-
 /// A table of keys is a list of sections, whose values are variables of the caller's.
 
 /// Sets the variables of the keys in `text`, which messages call `name`, and in the overrides.
 /// Overrides win over the text, later ones over earlier ones. A key removes the key of the text
-/// that it stands instead of. A key that a recorded text lacks has the value that its
-/// KeyTraits::before says. ValueError (YamlProblems) with every key and value that is unknown, of
-/// the wrong type, impossible or missing. If the text is not YAML (parse_yaml), only this is
+/// that it stands instead of. ValueError (YamlProblems) with every key and value that is unknown,
+/// of the wrong type, impossible or missing. If the text is not YAML (parse_yaml), only this is
 /// reported.
 KeyPlaces read_keys(const std::string& text, const std::string& name,
-                    const std::vector<Section>& table, const std::vector<Override>& overrides = {},
-                    KeysText kind = KeysText::written);
-
-/// Lets what went on before a default changed go on as it was: sets each key that `written` lacks
-/// to its KeyTraits::before, if that is its value in `recorded` (key_values()). Returns the keys,
-/// as "section.key", that have another value now, but for those that do not matter.
-std::vector<std::string> keep_values_before(const std::vector<Section>& table,
-                                            const KeyPlaces& written,
-                                            const std::map<std::string, std::string>& recorded);
+                    const std::vector<Section>& table, const std::vector<Override>& overrides = {});
 
 /// Checks variables however they were set: ValueError where a key that applies does not obey its
 /// rule, or not together with others, and where one that does not apply has another value than in

@@ -31,10 +31,10 @@ void move_towards(const at::Tensor& average, const at::Tensor& value, double rat
 
 }  // namespace
 
-AveragedParameters::AveragedParameters(double decay, std::optional<bool> warms_up,
-                                       const BufferPlan& plan, const ModuleParameters& module,
-                                       const ShardedUpdate& update, const AxisNames& axis_name)
-    : module_(module), decay_(decay), asked_(warms_up), axis_(axis_name) {
+AveragedParameters::AveragedParameters(double decay, bool warms_up, const BufferPlan& plan,
+                                       const ModuleParameters& module, const ShardedUpdate& update,
+                                       const AxisNames& axis_name)
+    : decay_(decay), warms_up_(warms_up), axis_(axis_name) {
   for (const BucketPlan& bucket : plan.buckets) shards_.push_back(bucket.averages.zeros());
   for (const ShardedUpdate::SavedPart& part : update.saved_parts()) {
     const tree::FlatPosition& place = plan.layout.place(part.parameter);
@@ -75,28 +75,15 @@ void AveragedParameters::archive_state(const StateArchive& archive) {
     piece.values.copy_(value);
     is_new = true;
   }
-  if (archive.restores()) return restore_count(archive, is_new);
-  archive.number(kAverageUpdates, updates_, /*saves=*/warms_up_ && axis_index(axis_) == 0);
-}
-
-void AveragedParameters::restore_count(const StateArchive& archive, bool is_new) {
-  // Averages that do not warm up have no count: they are as old as the run.
-  const bool has_count = archive.has(kAverageUpdates);
-  const bool are_plain =
-      !has_count && std::ranges::any_of(module_.names, [&](const std::string& name) {
-        return archive.has(kAverages + name);
-      });
-  warms_up_ = asked_.value_or(!are_plain);
-  updates_ = 0;
-  if (!is_new) archive.number(has_count ? kAverageUpdates : kSteps, updates_);
-  if (axis_index(axis_) != 0) return;
-  if (is_new) {
-    log_info("averages of parameters that are not in the restored state start at the values there");
+  const bool is_first = axis_index(axis_) == 0;
+  if (!archive.restores()) {
+    return archive.number(kAverageUpdates, updates_, /*saves=*/warms_up_ && is_first);
   }
-  if (are_plain && !asked_) {
-    log_info(
-        "averages of parameters go on without warm-up, as those in the restored state began: the "
-        "option ema_warmup is not set");
+  updates_ = 0;
+  // Averages that do not warm up have no count: they are as old as the run.
+  if (!is_new) archive.number(archive.has(kAverageUpdates) ? kAverageUpdates : kSteps, updates_);
+  if (is_new && is_first) {
+    log_info("averages of parameters that are not in the restored state start at the values there");
   }
 }
 

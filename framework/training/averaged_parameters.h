@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -21,9 +20,9 @@ namespace lockstep::training {
 /// recorded by autograd (TrainerCall).
 class AveragedParameters {
  public:
-  /// `module` has the plan's parameters, which `update` updates; it must live as long.
+  /// `module` has the plan's parameters, which `update` updates.
   /// `warms_up`: as ZeroOptions::ema_warmup.
-  AveragedParameters(double decay, std::optional<bool> warms_up, const BufferPlan& plan,
+  AveragedParameters(double decay, bool warms_up, const BufferPlan& plan,
                      const ModuleParameters& module, const ShardedUpdate& update,
                      const AxisNames& axis_name);
 
@@ -36,23 +35,20 @@ class AveragedParameters {
   void gather_into(const at::Tensor& whole, std::size_t bucket);
 
   /// After the parameters. Restored, the average of what the source has no average of starts anew,
-  /// and averages without a count go on without warm-up, unless asked for; replica 0 logs both.
+  /// which replica 0 logs. Averages that were saved without warm-up count the source's steps.
   void archive_state(const StateArchive& archive);
 
   [[nodiscard]] std::int64_t bytes() const { return total_bytes(shards_); }
 
  private:
   void take_values();
-  void restore_count(const StateArchive& archive, bool is_new);
 
   struct Average {
     StatePiece piece;  // of the state: the average's values
     at::Tensor value;
   };
-  const ModuleParameters& module_;
   double decay_;
-  std::optional<bool> asked_;  // to warm up, or not to
-  bool warms_up_ = asked_.value_or(true);
+  bool warms_up_;
   AxisNames axis_;
   std::vector<at::Tensor> shards_;  // by bucket: the averages, flat
   std::vector<Average> averages_;

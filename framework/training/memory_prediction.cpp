@@ -144,7 +144,7 @@ HostMemoryUse predicted_checkpoint(torch::nn::Module& module, const ZeroOptions&
           training::FrozenParameters::bytes_of_part(parameters.all[i], placement.replicas, replica);
     }
     // Steps, and updates of averages that warm up.
-    const std::int64_t numbers = options.ema_decay && options.ema_warmup.value_or(true) ? 2 : 1;
+    const std::int64_t numbers = options.ema_decay && options.ema_warmup ? 2 : 1;
     if (replica == 0) bytes += numbers * static_cast<std::int64_t>(sizeof(std::int64_t));
     use.largest.checkpoint = std::max(use.largest.checkpoint, bytes);
     use.host.checkpoint += bytes;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <limits>
@@ -31,8 +30,6 @@ using Sizes = std::vector<std::int64_t>;
 
 // How many floats an AVX-512 register has. oneDNN's blocks of channels are no larger.
 constexpr std::int64_t kLargestBlock = 16;
-
-std::atomic<bool> made_safe{false};
 
 bool all_are(c10::IntArrayRef values, std::int64_t value) {
   return std::all_of(values.begin(), values.end(), [&](std::int64_t one) { return one == value; });
@@ -140,7 +137,6 @@ at::Tensor with_strides_of_layout(const at::Tensor& tensor) {
 class SafeWay {
  public:
   explicit SafeWay(const ConvolutionShape& shape) {
-    made_safe = true;
     const std::size_t dimensions = shape.weight.size() - 2;
     stride_ = for_all(shape.stride, dimensions);
     padding_ = for_all(shape.padding, dimensions);
@@ -231,7 +227,6 @@ at::Tensor forward(const at::Tensor& any_input, const at::Tensor& any_weight,
   const bool is_of_one_type = weight.scalar_type() == input.scalar_type() &&
                               (!has_bias || bias->scalar_type() == input.scalar_type());
   if (has_unsafe_bfloat16(shape, false, false) && is_of_one_type) {
-    made_safe = true;
     return forward(input.to(at::kFloat), weight.to(at::kFloat),
                    has_bias ? bias->to(at::kFloat) : at::Tensor(), stride, padding, dilation,
                    transposed, output_padding, groups)
@@ -255,7 +250,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(
   const ConvolutionShape shape{images.sizes(), weight.sizes(), stride,     padding,
                                dilation,       groups,         transposed, input.scalar_type()};
   if (has_unsafe_bfloat16(shape, wanted[0], wanted[1])) {
-    made_safe = true;
     const auto [inputs, weights, biases] =
         backward(gradient.to(at::kFloat), input.to(at::kFloat), weight.to(at::kFloat), bias, stride,
                  padding, dilation, transposed, output_padding, groups, wanted);
@@ -286,10 +280,6 @@ bool is_unsafe(const ConvolutionShape& shape, bool backward) {
 
 void keep_convolutions_safe() {
   keep_sums_in_float32();
-}
-
-bool have_been_made_safe() {
-  return made_safe;
 }
 
 }  // namespace lockstep::training

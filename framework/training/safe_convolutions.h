@@ -43,11 +43,7 @@ struct ConvolutionShape {
 /// way on CPUs, whatever the layout and the CPU, and also for modules of its own: pixels that the
 /// kernel meets are copied, and those need no stride, or none of columns; where bfloat16 is unsafe
 /// it is converted to float32, and the result back. Trainers and models call it; it does nothing
-/// when called. Results' bits may differ from those of LibTorch alone, and of Lockstep before it
-/// had this. A run that an older version began goes on with the new ones, and `train` says so.
+/// when called. Results' bits may differ from those of LibTorch alone.
 void keep_convolutions_safe();
-
-/// Whether one has been computed so in this process. Any thread.
-[[nodiscard]] bool have_been_made_safe();
 
 }  // namespace lockstep::training

@@ -52,9 +52,8 @@ struct ZeroOptions {
   /// stages. Buffers are not averaged.
   std::optional<double> ema_decay{};
   /// Whether update t, from 0, decays by min(ema_decay, (1 + t) / (10 + t)): with ema_decay alone
-  /// the average of a short run consists mostly of the values that it began with. Not set: yes, but
-  /// restored averages that began without, as in older versions, go on so, which is logged.
-  std::optional<bool> ema_warmup{};
+  /// the average of a short run consists mostly of the values that it began with.
+  bool ema_warmup = true;
   /// Keeps what ZeroTrainer::visit_last_step() needs: a copy of the buffers, and one of what
   /// compression has left out.
   bool keeps_last_step = false;

@@ -235,8 +235,7 @@ TEST_CASE("other tables are read by what was fitted to the training file") {
   CHECK((fitted == Fitted{.inputs = {"a", "b"},
                           .input_scales = {{2, 1}, {20, 10}},
                           .targets = {"y"},
-                          .target_scales = {{6, 1}},
-                          .has_unit_figures = true}));
+                          .target_scales = {{6, 1}}}));
   // Other columns stand there, and in another order. Its own means are others.
   options.file = folder.write("other.csv", "b,y,z,a\n40,8,x,5\n");
   const DataSets other = load_csv(options, {.fitted = fitted});

@@ -23,7 +23,7 @@ using testing::message_of;
 // A variable of each type that a key may have.
 struct Values {
   std::string color = "red", text = "none";
-  bool flag = false, gloss = false, matt = false;
+  bool flag = false, gloss = false;
   double number = 0.5;
   std::optional<double> maybe = 1.0;
   int small = 3;
@@ -50,11 +50,7 @@ std::vector<Section> table_of(Values& values) {
          "a number",
          {.problem = odd, .others = {"maybe"}}},
         {"maybe", number_or_null(values.maybe, at_least(0.0)), "perhaps one"},
-        {"gloss", flag(values.gloss), "of green", {.owners = {"green"}}},
-        {"matt",
-         flag(values.matt),
-         "a younger key",
-         {.before = "true", .matters = [&values] { return values.text != "bare"; }}}}},
+        {"gloss", flag(values.gloss), "of green", {.owners = {"green"}}}}},
       {"sizes",
        {{"small", number(values.small, from_to(1, 8)), "small", {.instead_of = {"integer"}}},
         {"integer",
@@ -124,36 +120,6 @@ TEST_CASE("a document hands out its values and the defaults of keys left out") {
   CHECK(defaults.number == 0.5);
   CHECK(defaults.maybe == 1.0);
   CHECK(defaults.pair == std::array<double, 2>{0.1, 0.2});
-}
-
-TEST_CASE("a record of before there was a key has the value of then, and a text has the default") {
-  const auto recorded = [](const std::string& text, const std::vector<Override>& overrides = {}) {
-    Values values;
-    (void)read_keys(text, "record", table_of(values), overrides, KeysText::recorded);
-    return values.matt;
-  };
-  CHECK_FALSE(read("paint: {}").matt);
-  CHECK(recorded("paint: {}"));
-  CHECK_FALSE(recorded("paint: {matt: false}"));
-  CHECK_FALSE(recorded("paint: {}", {parse_set("paint.matt=false")}));
-}
-
-TEST_CASE("a value from before its default changed is kept where nobody has written another") {
-  const auto kept = [](const std::string& text, const std::string& matt, bool stays) {
-    Values values;
-    const auto table = table_of(values);
-    const KeyPlaces written = read_keys(text, "file.yaml", table);
-    const auto names = keep_values_before(table, written, {{"paint.matt", matt}});
-    CHECK(values.matt == stays);
-    return names;
-  };
-  using Names = std::vector<std::string>;
-  CHECK(kept("paint: {}", "true", true) == Names{"paint.matt"});
-  CHECK(kept("paint: {}", "false", false) == Names{});
-  CHECK(kept("paint: {matt: false}", "true", false) == Names{});
-  CHECK(kept("paint: {matt: true}", "true", true) == Names{});
-  // Where it does not matter it is not told.
-  CHECK(kept("paint: {text: bare}", "true", true) == Names{});
 }
 
 TEST_CASE("anchors and aliases stand for their value, also in another section") {
@@ -303,7 +269,7 @@ TEST_CASE("an unknown key gets the nearest one, its own section, or the list") {
                 "1:9: unknown key 'colour' in paint (did you mean 'color'?)");
   check_problem(
       "paint:\n  thickness: 3",
-      "2:3: unknown key 'thickness' in paint: its keys are color, text, flag, number, maybe, matt");
+      "2:3: unknown key 'thickness' in paint: its keys are color, text, flag, number, maybe");
   check_problem("paint: {pair: [0, 0]}",
                 "1:9: unknown key 'pair' in paint: it belongs under sizes");
   check_problem("paint: {sizes: {}}",
@@ -417,7 +383,7 @@ TEST_CASE("what is no map of sections is refused") {
       "1:8: sizes: expected a map of keys (small, integer, natural, pair, list), found '3'");
   check_problem("paint: [red]",
                 "1:8: paint: expected one of red, green, or a map of keys (color, text, flag, "
-                "number, maybe, gloss, matt), found a list");
+                "number, maybe, gloss), found a list");
   CHECK_THAT(problems_in("paint:\nsizes: {}"),
              ContainsSubstring("file.yaml:1:1: paint: expected one of red, green, or a map"));
   CHECK_THAT(problems_in("sizes: [small]"), ContainsSubstring("found a list"));

@@ -122,27 +122,6 @@ TEST_CASE("every key's value arrives, is printed, loads again and counts in comp
       });
 }
 
-TEST_CASE("what a key was before its default changed is written as it is printed") {
-  for_each_key(
-      [](const keys::Section& section, const keys::ConfigKey& key, const std::string& path) {
-        if (key.traits.before.empty()) return;
-        Sets sets = needed_by(section, key, key.traits.before);
-        sets.push_back(path + "=" + key.traits.before);
-        CHECK(values_of(parse(kNames, sets)).at(path) == key.traits.before);
-      });
-}
-
-TEST_CASE("a record of before a default of data changed keeps what it was read by") {
-  const auto value = [](const std::string& data, const std::string& key) {
-    return values_of(parse_config("model: {name: linear}\ndata: " + data + "\n", "record", {},
-                                  keys::KeysText::recorded))
-        .at("data." + key);
-  };
-  CHECK(value("{name: image_folder, root: a}", "exif") == "false");
-  CHECK(value("{name: image_folder, root: a}", "crop_rounding") == "down");
-  CHECK(value("{name: csv, file: a, target: y}", "missing_values") == "[]");
-}
-
 TEST_CASE("words stand for lists of a table's columns") {
   const auto value = [](const std::string& keys, const std::string& key) {
     const Config config =

@@ -97,7 +97,6 @@ TEST_CASE("a checkpoint says what was fitted and what sets there were, to the la
   table.forms = {
       {}, {.categories = {"x", "\xff"}, .has_missing = true}, {.date_parts = {"year", "days"}}};
   table.input_means = {0.1, -1e300, 3};
-  table.has_unit_figures = true;
   add_record({.fitted = table, .sets = records_of(data)}, info);
   CHECK(data_record("c", info).fitted == table);
   table.forms[1] = {.categories = {"x"}, .has_other = true};
@@ -138,6 +137,9 @@ TEST_CASE("a checkpoint that does not say what its data were is refused") {
   refused(kFittedText, "[]");
   refused(kFittedText, fitted_text({.inputs = {"a"}, .input_scales = {{0, 1}, {0, 1}}}));
   refused(kFittedText, fitted_text({.classes = {"a"}, .class_count = 2}));
+  std::string scaled =
+      fitted_text({.targets = {"y"}, .target_scales = {{0, 1}}, .sample = value_sample({1}, 1)});
+  refused(kFittedText, scaled.replace(scaled.find(R"(,"unit_figures")"), 20, ""));
   std::string sample = fitted_text({.sample = value_sample({1}, 1)});
   REQUIRE(sample.find("Float") != std::string::npos);
   refused(kFittedText, std::string(sample).replace(sample.find("Float"), 5, "Fleet"));

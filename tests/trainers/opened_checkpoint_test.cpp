@@ -11,6 +11,7 @@
 #include "tests/data/made_set.h"
 #include "tests/trainers/runs.h"
 #include "trainers/bench/testing/temporary_folder.h"
+#include "trainers/run/resume.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -69,4 +70,15 @@ TEST_CASE("a checkpoint that its run removes before its weights are read says so
   CHECK_THROWS_WITH(checkpoint.model(),
                     ContainsSubstring("step-00000001 was removed since it was opened") &&
                         ContainsSubstring("a run keeps checkpoint.keep of the newest"));
+}
+
+TEST_CASE("a checkpoint of a Lockstep that is too old is an error that names it and the rule") {
+  const TemporaryFolder folder;
+  train_steps(folder.path() / "run", 1);
+  CheckpointInfo info = checkpoint_info(folder.path() / "run/checkpoints/latest");
+  CHECK(config_in_checkpoint("c", info).data.name == "pmean_example");
+  info.counts[kSafeConvolutionsCount] = 1;
+  CHECK_THROWS_WITH(config_in_checkpoint("c", info),
+                    "c was saved by a Lockstep that is too old: its 'safe_convolutions' must be at "
+                    "least 2, is 1");
 }

@@ -109,22 +109,19 @@ TEST_CASE("targets without a prediction and those that do not count are told apa
                                                               "\ntest set, auc nan\n"));
 }
 
-TEST_CASE(
-    "values have their names and unit, and what a model of one's own gives else has no table") {
-  const Fitted fitted{
-      .targets = {"height", "weight"},
-      .target_scales = {{.mean = 5, .deviation = 2}, {.mean = 0, .deviation = 0.5}}};
+TEST_CASE("values have their names, and what a model of one's own gives else has no table") {
+  const Fitted fitted{.targets = {"height", "weight"}};
   const at::Tensor outputs = at::zeros({3, 2});
   const at::Tensor targets = at::tensor({-1.0F, 2.0F, 0.0F, 4.0F, 3.0F, 8.0F}).view({3, 2});
   const auto details = details_of(value_sample({1}, 2), outputs, targets, fitted);
   CHECK(details["residuals"][0]["name"] == "height");
-  CHECK(details["residuals"][0]["quantiles"]["25"] == -1.0);
-  CHECK(details["residuals"][1]["quantiles"]["50"] == 2.0);
+  CHECK(details["residuals"][0]["quantiles"]["25"] == -0.5);
+  CHECK(details["residuals"][1]["quantiles"]["50"] == 4.0);
   CHECK_THAT(details_text("test", details),
              ContainsSubstring("\ntest set, quantiles of target - prediction:\n"
                                "  output  0 %   5 %  25 %  50 %  75 %  95 %  100 %\n"
-                               "  height   -2  -1.8    -1     0     3   5.4      6\n"
-                               "  weight    1   1.1   1.5     2     3   3.8      4\n"));
+                               "  height   -1  -0.9  -0.5     0   1.5   2.7      3\n"
+                               "  weight    2   2.2     3     4     6   7.6      8\n"));
 
   CHECK(details_of(value_sample({1}, 2), at::zeros({3, 4}), targets).empty());
   CHECK(details_of(value_sample({1}, 101), at::zeros({3, 101}), at::zeros({3, 101})).empty());

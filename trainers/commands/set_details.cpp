@@ -236,14 +236,11 @@ Details SetDetails::residuals(const at::Tensor& rows) const {
   for (std::size_t output = 0; output < outputs; ++output) {
     Details& row = all.emplace_back(Details{{"output", output}});
     if (fitted_.targets.size() == outputs) row["name"] = fitted_.targets[output];
-    // Those of a run with figures in the file's unit are counted in it.
-    const bool is_scaled = !fitted_.has_unit_figures && fitted_.target_scales.size() == outputs;
-    const double unit = is_scaled ? fitted_.target_scales[output].deviation : 1;
     const auto values =
         objectives::quantiles(rows.select(1, static_cast<std::int64_t>(output)),
                               mapped(parts, [](const auto& part) { return part.second; }));
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      row["quantiles"][parts[i].first] = unit * values[i];
+      row["quantiles"][parts[i].first] = values[i];
     }
   }
   return all;

@@ -80,18 +80,10 @@ bool operator==(const Config& a, const Config& b) {
 }
 
 Config parse_config(const std::string& text, const std::string& name,
-                    const std::vector<keys::Override>& overrides, keys::KeysText kind) {
+                    const std::vector<keys::Override>& overrides) {
   Config config;
-  config.places = keys::read_keys(text, name, config_table(config), overrides, kind);
+  config.places = keys::read_keys(text, name, config_table(config), overrides);
   return config;
-}
-
-std::vector<std::string> keep_defaults_of(const Config& recorded, Config& config) {
-  const auto values = values_of(recorded);
-  return mapped(keys::keep_values_before(config_table(config), config.places, values),
-                [&](const std::string& key) {
-                  return str(key, " stays ", values.at(key), ", as it was when the run began");
-                });
 }
 
 Config load_config(const std::filesystem::path& file,

@@ -57,15 +57,9 @@ struct Config {
 [[nodiscard]] Config load_config(const std::filesystem::path& file,
                                  const std::vector<keys::Override>& overrides = {});
 
-/// The same for a file's `text`, which messages call `name`. Recorded is the text of to_yaml(), of
-/// this version or an older one: defaults that have changed since are what they were.
+/// The same for a file's `text`, which messages call `name`.
 [[nodiscard]] Config parse_config(const std::string& text, const std::string& name,
-                                  const std::vector<keys::Override>& overrides = {},
-                                  keys::KeysText kind = keys::KeysText::written);
-
-/// Lets a run that began before a default changed go on as it was: sets the keys that nobody has
-/// written to their values in `recorded`. A line for each that matters: "data.exif stays false, …".
-std::vector<std::string> keep_defaults_of(const Config& recorded, Config& config);
+                                  const std::vector<keys::Override>& overrides = {});
 
 /// Each key's value as YAML, by "section.key", including keys that do not apply.
 [[nodiscard]] std::map<std::string, std::string> values_of(Config config);

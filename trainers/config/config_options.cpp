@@ -32,7 +32,6 @@ ZeroOptions zero_options(const Config& config, const Model& model, const Weights
   ZeroOptions options = config.zero;
   options.axis_name = config.launch.axis_name;
   options.accumulate = microbatches(config);
-  options.ema_warmup = config.trainer.ema_warmup;
   options.late_parameters = true;  // all that reads them does so by the trainer
   options.keeps_last_step = config.checkpoint.saves();
   options.initialize = [&model, weights](const std::string& name) {

@@ -93,7 +93,6 @@ struct TrainerOptions {
   std::optional<std::int64_t> global_batch;
   Precision precision = Precision::fp32;
   std::int64_t check_every = 0;
-  bool ema_warmup = true;  ///< ZeroOptions::ema_warmup, always set in a config
   std::int64_t log_every = 20;
   std::int64_t eval_every = 0;
   std::vector<std::string>
@@ -149,10 +148,8 @@ struct TrainerOptions {
        "largest value that a gradient may have; null: any"},
       {"ema_decay", number_or_null(zero.ema_decay, kEmaDecayRule),
        "decay of an average of the parameters, with which evaluations compute; null: none"},
-      {"ema_warmup",
-       keys::flag(trainer.ema_warmup),
-       "update t, from 0, of the average decays by (1 + t) / (10 + t) while that is less",
-       {.before = "false", .matters = [&zero] { return zero.ema_decay.has_value(); }}},
+      {"ema_warmup", keys::flag(zero.ema_warmup),
+       "update t, from 0, of the average decays by (1 + t) / (10 + t) while that is less"},
       {"log_every", number(trainer.log_every, keys::kBillion), "steps between lines of metrics",
        keys::kMayChange},
       {"eval_every", number(trainer.eval_every, keys::kNatural),

@@ -12,9 +12,8 @@ namespace lockstep::report {
 namespace {
 
 const std::string kLoss = "loss";
-// How the names of the evaluations' figures begin; "eval_" is an older name of "test_".
+// How the names of the evaluations' figures begin.
 const std::string kValidation = "validation_", kTest = "test_", kTestBest = "test_best_";
-const std::string kEval = "eval_";
 
 bool is_metric(const std::string& name) {
   constexpr std::string_view kTop = "top_";
@@ -27,8 +26,7 @@ bool is_metric(const std::string& name) {
 }  // namespace
 
 bool is_figure(const std::string& name) {
-  return name == kLoss || name.starts_with(kValidation) || name.starts_with(kTest) ||
-         name.starts_with(kEval);
+  return name == kLoss || name.starts_with(kValidation) || name.starts_with(kTest);
 }
 
 std::optional<bool> higher_is_better(const std::string& figure) {
@@ -48,19 +46,16 @@ std::vector<Figure> figures_of(const RunRecord& run) {
     if (is_higher) figure.best = *is_higher ? series.greatest : series.least;
     figures.push_back(figure);
   };
-  const auto add_all = [&](const std::string& prefix, const std::string& shown) {
+  const auto add_all = [&](const std::string& prefix) {
     for (const auto& [name, series] : run.series) {
       const bool is_of_best = name.starts_with(kTestBest) && prefix != kTestBest;
-      if (!name.starts_with(prefix) || is_of_best) continue;
-      const std::string full = shown + name.substr(prefix.size());
-      if (prefix != kEval || !run.series.contains(full)) add(full, series);
+      if (name.starts_with(prefix) && !is_of_best) add(name, series);
     }
   };
   if (const auto loss = run.series.find(kLoss); loss != run.series.end()) add(kLoss, loss->second);
-  add_all(kValidation, kValidation);
-  add_all(kTest, kTest);
-  add_all(kEval, kTest);
-  add_all(kTestBest, kTestBest);
+  add_all(kValidation);
+  add_all(kTest);
+  add_all(kTestBest);
   return figures;
 }
 

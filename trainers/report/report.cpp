@@ -117,8 +117,7 @@ std::string text_of(const RunEvent& event, const char* field) {
   return found == event.fields.end() ? "" : shown_text(*found);
 }
 
-// The host of each replica, as the run's last start says it; of one host, and of runs of earlier
-// versions, none.
+// The host of each replica, as the run's last start says it; of one host, none.
 std::vector<std::int64_t> hosts_of_replicas(const std::vector<RunEvent>& events) {
   for (const RunEvent& event : std::views::reverse(events)) {
     if (event.name != "started") continue;
@@ -270,7 +269,7 @@ class Charts {
              changes.empty() ? "" : ": ", changes)});
   }
 
-  // A logged line says who is slow. Those of earlier versions have no cost.
+  // A logged line says who is slow.
   void note_slow(const MetricsLine& line) {
     if (!number_of(line, "lr")) return;
     const auto replica = number_of(line, "slow_replica");
@@ -283,14 +282,10 @@ class Charts {
   void note_slow(const MetricsLine& line, const std::string& field, const std::string& who,
                  const std::string& how, Slow& slow) {
     if (!who.empty()) {
-      slow.text = who + how.substr(0, how.find(':'));
-      const auto seconds = number_of(line, field + "_s");
-      const auto share = number_of(line, field + "_share");
-      if (seconds && share) {
-        slow.text = who + how +
-                    formatted(" the median step takes %.3g ms (%.0f %%) less", 1e3 * *seconds,
-                              100 * *share);
-      }
+      slow.text = who + how +
+                  formatted(" the median step takes %.3g ms (%.0f %%) less",
+                            1e3 * number_of(line, field + "_s").value_or(0),
+                            100 * number_of(line, field + "_share").value_or(0));
       if (who != slow.who) marks_.push_back({line.point(0), "slow", slow.text});
       slow.until = line.step;
     }

@@ -91,9 +91,9 @@ struct RunRecord {
 /// YAML; DataError for files that are damaged or can't be read, naming file and line.
 [[nodiscard]] RunRecord read_run(const std::filesystem::path& folder, const TakeLine& take = {});
 
-/// The events of a run, in their order; none where there is no such file, as of older versions. A
-/// last line that a kill has cut off is left out. DataError, naming file and line, for any other
-/// that is no JSON object with "time" and "event".
+/// The events of a run, in their order; none where there is no such file. A last line that a kill
+/// has cut off is left out. DataError, naming file and line, for any other that is no JSON object
+/// with "time" and "event".
 [[nodiscard]] std::vector<RunEvent> read_events(const std::filesystem::path& folder);
 
 /// The JSON object in a file. DataError for another file, naming it.

@@ -113,7 +113,8 @@ Fitted parse_fitted(const std::string& text) {
   if (json.contains("input_means")) {
     fitted.input_means = json_field<std::vector<double>>(json, "input_means");
   }
-  fitted.has_unit_figures = json_field<bool>(json, "unit_figures", false);
+  require<DataError>(fitted.target_scales.empty() || json.contains("unit_figures"),
+                     "target_scales without unit_figures are of a Lockstep that is too old");
   check_fitted(fitted);
   return fitted;
 }
@@ -228,12 +229,11 @@ std::string fitted_text(const Fitted& fitted) {
             {"targets", json_of(fitted.targets)}, {"target_scales", json_of(fitted.target_scales)},
             {"classes", json_of(fitted.classes)}, {"class_count", fitted.class_count}};
   if (fitted.sample) json["sample"] = json_of(*fitted.sample);
-  // Those of other data, and of tables without such columns, have the texts of before.
   if (!fitted.forms.empty()) {
     json["forms"] = mapped(fitted.forms, [](const ColumnForm& form) { return json_of(form); });
   }
   if (!fitted.input_means.empty()) json["input_means"] = fitted.input_means;
-  if (fitted.has_unit_figures) json["unit_figures"] = true;
+  if (!fitted.target_scales.empty()) json["unit_figures"] = true;
   return json.dump();
 }
 

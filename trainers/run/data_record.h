@@ -77,7 +77,8 @@ void add_record(const DataRecord& record, CheckpointInfo& info);
 /// some columns are no numbers also "forms", of each input column: null, {"categories": names,
 /// "missing": whether one more is for missing values, "other": … for other texts}, or
 /// {"date_parts": names}. "input_means" (of each number) where means alone are needed, and
-/// "unit_figures" where it is true. A name that is not in UTF-8 is the list of its bytes.
+/// "unit_figures" (true) where there are target_scales. A name that is not in UTF-8 is the list of
+/// its bytes.
 [[nodiscard]] std::string fitted_text(const Fitted& fitted);
 
 }  // namespace lockstep

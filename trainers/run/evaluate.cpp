@@ -116,8 +116,8 @@ void check_samples(const Dataset& data, const Range& part) {
 }  // namespace
 
 Objective make_objective(const Config& config, const SampleType& sample, const Fitted& fitted) {
-  Objective objective{.loss = make_loss(config.loss, sample), .metrics = {}};
-  if (fitted.has_unit_figures) objective.scales = fitted.target_scales;
+  Objective objective{
+      .loss = make_loss(config.loss, sample), .metrics = {}, .scales = fitted.target_scales};
   std::vector<std::string> names = config.trainer.metrics;
   if (names.empty() && sample.classes > 0) names = {"accuracy"};
   names.insert(names.begin(), "loss");

@@ -36,7 +36,7 @@ Figures Evaluations::of(const std::string& set, std::int64_t step) const {
 }
 
 std::optional<BestStep> Evaluations::best() const {
-  if (!patience_.best || patience_.step == 0) return std::nullopt;
+  if (!patience_.best) return std::nullopt;
   return BestStep{.step = patience_.step, .validation = {{deciding_metric(), *patience_.best}}};
 }
 
@@ -74,8 +74,7 @@ void Evaluations::add_to(CheckpointInfo& info) const {
 void Evaluations::go_on(const CheckpointInfo& info) {
   for (auto& [set, last] : last_) {
     if (info.counts.contains(kOwesCounts + set)) owe(set);
-    // Older checkpoints do not say it.
-    last.step = entry_of(info.counts, prefix_of(set) + kStepCounts).value_or(info.step);
+    last.step = entry_of(info.counts, prefix_of(set) + kStepCounts).value_or(0);
   }
   for (const auto& [name, value] : info.figures) {
     if (name == kPatienceFigures + deciding_metric()) patience_.best = value;
@@ -84,12 +83,9 @@ void Evaluations::go_on(const CheckpointInfo& info) {
       if (name.starts_with(prefix)) last.figures[name.substr(prefix.size())] = value;
     }
   }
-  // Another metric begins anew. Older checkpoints name it only by its best figure.
-  const auto metric = entry_of(info.texts, kPatienceText);
-  const bool is_same = metric ? *metric == deciding_metric() : patience_.best.has_value();
-  const auto waited = entry_of(info.counts, kPatienceCount);
-  if (is_same && waited) patience_.evaluations = *waited;
-  if (is_same) patience_.step = entry_of(info.counts, kPatienceStepCount).value_or(0);
+  if (entry_of(info.texts, kPatienceText) != deciding_metric()) return;  // another begins anew
+  patience_.evaluations = entry_of(info.counts, kPatienceCount).value_or(0);
+  patience_.step = entry_of(info.counts, kPatienceStepCount).value_or(0);
 }
 
 const std::string& Evaluations::deciding_metric() const {

@@ -43,8 +43,7 @@ class Evaluations {
   bool note(const std::string& set, const Figures& figures, std::int64_t step);
   /// The figures of a set, or of kTestBest, if they are of this step; otherwise none.
   [[nodiscard]] Figures of(const std::string& set, std::int64_t step) const;
-  /// The best step as far as the validation set's figure tells. None before it has decided, and
-  /// where an older version has not recorded its step.
+  /// The best step as far as the validation set's figure tells. None before it has decided.
   [[nodiscard]] std::optional<BestStep> best() const;
   /// The figure by which the validation set decides, if it is better than `than`.
   [[nodiscard]] std::optional<double> better(const Figures& figures,
@@ -65,7 +64,7 @@ class Evaluations {
   struct Patience {
     std::optional<double> best = {};
     std::int64_t evaluations = 0;  // since then
-    std::int64_t step = 0;         // of the best figure; 0: not known
+    std::int64_t step = 0;         // of the best figure
   };
 
   struct Last {

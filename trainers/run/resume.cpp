@@ -13,7 +13,6 @@
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/telemetry/run_folder.h"
 #include "framework/training/float32_sums.h"
-#include "framework/training/safe_convolutions.h"
 
 namespace fs = std::filesystem;
 
@@ -28,10 +27,6 @@ std::int64_t checked_count(const fs::path& checkpoint, const Map& counts, const 
   const std::int64_t count = recorded_entry(checkpoint, counts, name);
   if (count >= 0 && count <= kMost) return count;
   throw DataError(str(checkpoint.string(), " says that '", name, "' is ", count));
-}
-
-std::string name_of_config(const fs::path& checkpoint) {
-  return str("the config in ", checkpoint.string());
 }
 
 void waive(ResumePoint& point, const std::string& reason) {
@@ -80,28 +75,13 @@ std::vector<std::string> unknown_parts(const std::string& text) {
   return unknown;
 }
 
-// The config that a checkpoint has. What else could be said of one that names unknown parts, such
-// as of their keys, would be wrong.
-Config recorded_config(const fs::path& checkpoint, const CheckpointInfo& info,
-                       const std::vector<keys::Override>& overrides, keys::KeysText kind) {
-  const std::string text = recorded_entry(checkpoint, info.texts, kConfigText);
-  const std::vector<std::string> unknown = unknown_parts(text);
-  require(unknown.empty(), checkpoint.string(),
-          " is of a program that has parts of its own: ", join(unknown),
-          "; this program lacks them, and that one has all of train's commands");
-  return parse_config(text, name_of_config(checkpoint), overrides, kind);
-}
-
-void compare(ResumePoint& point, Config& config) {
-  const Config recorded =
-      recorded_config(point.checkpoint, point.info, {}, keys::KeysText::recorded);
-  point.changes = keep_defaults_of(recorded, config);
-  const auto before = values_of(recorded);
+void compare(ResumePoint& point, const Config& config) {
+  const auto before = values_of(config_in_checkpoint(point.checkpoint, point.info));
   const std::set<std::string> changeable = changeable_keys();
   std::vector<std::string> refused;
   for (const auto& [key, value] : values_of(config)) {
-    std::string old = entry_of(before, key).value_or("");
-    if (key == kThreadsKey) old = str(count_of(point, kThreadsCount));
+    const std::string old =
+        key == kThreadsKey ? str(count_of(point, kThreadsCount)) : before.at(key);
     if (value == old) continue;
     const auto shown = [](const std::string& written) {
       return written.empty() ? "not set" : written;
@@ -144,17 +124,12 @@ fs::path run_of_checkpoint(const fs::path& checkpoint) {
   return is_of_run ? output.lexically_proximate(fs::current_path(error)) : fs::path();
 }
 
-std::string waive_convolutions(ResumePoint& point) {
-  const std::int64_t began = entry_of(point.info.counts, kSafeConvolutionsCount).value_or(0);
-  const bool has_convolutions = began < 2 && training::have_been_made_safe();
-  const bool has_sums = began < kSafeConvolutions && training::have_summed_in_float32();
-  if (!has_convolutions && !has_sums) return "";
+std::string waive_half_sums(ResumePoint& point) {
+  const bool were_safe = count_of(point, kSafeConvolutionsCount) >= kSafeConvolutions;
+  if (were_safe || !training::have_summed_in_float32()) return "";
   const std::string reason =
-      has_convolutions
-          ? "some convolutions, as strided 1x1 ones of few channels, may have other bits than when "
-            "the run began: LibTorch's own may be wrong or write outside of their memory"
-          : "some bfloat16 sums have other bits than when the run began: LibTorch's own may stop "
-            "growing at 256";
+      "some bfloat16 sums have other bits than when the run began: LibTorch's own may stop growing "
+      "at 256";
   waive(point, reason);
   return reason;
 }
@@ -170,7 +145,17 @@ std::string versions_text() {
 
 Config config_in_checkpoint(const fs::path& checkpoint, const CheckpointInfo& info,
                             const std::vector<keys::Override>& overrides) {
-  return recorded_config(checkpoint, info, overrides, keys::KeysText::written);
+  const std::string text = recorded_entry(checkpoint, info.texts, kConfigText);
+  const std::vector<std::string> unknown = unknown_parts(text);
+  // What else could be said of one that names unknown parts, such as of their keys, would be wrong.
+  require(unknown.empty(), checkpoint.string(),
+          " is of a program that has parts of its own: ", join(unknown),
+          "; this program lacks them, and that one has all of train's commands");
+  const auto mended = entry_of(info.counts, kSafeConvolutionsCount).value_or(0);
+  require<DataError>(mended >= kLeastSafeConvolutions, checkpoint.string(),
+                     " was saved by a Lockstep that is too old: its '", kSafeConvolutionsCount,
+                     "' must be at least ", kLeastSafeConvolutions, ", is ", mended);
+  return parse_config(text, str("the config in ", checkpoint.string()), overrides);
 }
 
 std::string written(Config config, const ResumePoint* point) {
@@ -180,7 +165,7 @@ std::string written(Config config, const ResumePoint* point) {
 
 Config config_of_checkpoint(const fs::path& checkpoint, const CheckpointInfo& info,
                             const std::vector<keys::Override>& overrides) {
-  Config config = recorded_config(checkpoint, info, overrides, keys::KeysText::recorded);
+  Config config = config_in_checkpoint(checkpoint, info, overrides);
   if (config.launch.threads_per_replica == 0) {
     config.launch.threads_per_replica = checked_count(checkpoint, info.counts, kThreadsCount);
   }

@@ -16,15 +16,16 @@ namespace lockstep {
 inline const std::string kSamplesCount = "samples";
 inline const std::string kSkippedCount = "skipped_steps";
 inline const std::string kThreadsCount = "threads_per_replica";
-// Which convolutions are computed in a safe way (safe_convolutions.h): 1 was the backward of 1x1
-// ones alone; not there, none. 3: half sums are float32's, too (float32_sums.h).
+// How LibTorch's operators are mended. 2: convolutions (safe_convolutions.h); less is not read. 3:
+// half sums are float32's, too (float32_sums.h).
 inline const std::string kSafeConvolutionsCount = "safe_convolutions";
+inline constexpr std::int64_t kLeastSafeConvolutions = 2;
 inline constexpr std::int64_t kSafeConvolutions = 3;
 inline const std::string kBestCount = "best_step";
 inline const std::string kElapsedFigure = "elapsed_s";
 inline const std::string kLossFigure = "loss";
 // Of the steps that the next line of metrics is about: their losses' sum, and how many had a finite
-// one. Not there: none. Where an older version has saved, that line begins at the checkpoint.
+// one. Not there: none.
 inline const std::string kLossSumFigure = "loss_sum";
 inline const std::string kLossStepsCount = "loss_steps";
 inline const std::string kBestFigures = "best_";
@@ -54,8 +55,7 @@ inline const std::string kEventFileText = "event_file";
 struct ResumePoint {
   std::filesystem::path checkpoint;
   CheckpointInfo info = {};
-  /// Keys with another value, "parallel.replicas was 4, is 2", defaults of an older version that
-  /// stay, and what has become of data.
+  /// Keys with another value, "parallel.replicas was 4, is 2", and what has become of data.
   std::vector<std::string> changes = {};
   /// Why the run need not end with the bits of one that was not interrupted, a line each.
   std::string waived = {};
@@ -67,9 +67,9 @@ struct ResumePoint {
   std::optional<Fitted> fitted = {};
 };
 
-/// Adds to `waived`, after a step, if it has run convolutions that an older version, which began
-/// the run, computed otherwise. Returns that reason; "" if there is none.
-[[nodiscard]] std::string waive_convolutions(ResumePoint& point);
+/// Adds to `waived`, after a step, if it has added up halves in float32, but the checkpoint's run
+/// had not. Returns that reason; "" if there is none.
+[[nodiscard]] std::string waive_half_sums(ResumePoint& point);
 
 /// What the checkpoint says. DataError if it does not, and for a number below 0 or above 2^53.
 [[nodiscard]] std::int64_t count_of(const ResumePoint& point, const std::string& name);
@@ -84,8 +84,8 @@ struct ResumePoint {
 [[nodiscard]] std::string versions_text();
 
 /// The config of the run that has saved a checkpoint, with its number of math threads; `overrides`
-/// win. DataError if it is no checkpoint of train; ValueError, as of a config, and, naming them, if
-/// it has parts of another program's own.
+/// win. DataError if it is no checkpoint of train, or one of a Lockstep that is too old;
+/// ValueError, as of a config, and, naming them, if it has parts of another program's own.
 [[nodiscard]] Config config_of_checkpoint(const std::filesystem::path& checkpoint,
                                           const CheckpointInfo& info,
                                           const std::vector<keys::Override>& overrides = {});
@@ -106,8 +106,7 @@ struct ResumePoint {
 
 /// Where a run goes on that has this checkpoint of find_checkpoint(). ValueError, naming keys and
 /// both values, if `config` changes keys that changeable_keys() lacks, unless `with_changes`. Math
-/// threads that the config leaves open become the checkpoint's, and so do defaults that were others
-/// when the run began (keep_defaults_of()).
+/// threads that the config leaves open become the checkpoint's.
 [[nodiscard]] ResumePoint resume_point(const std::filesystem::path& checkpoint, bool with_changes,
                                        Config& config);
 

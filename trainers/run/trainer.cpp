@@ -230,7 +230,7 @@ class Trainer::Run {
       train();
     }
     if (resume_ != nullptr && state_.steps == course_.first_step + 1) {
-      const std::string change = waive_convolutions(*resume_);
+      const std::string change = waive_half_sums(*resume_);
       if (!change.empty()) reporter_.print("  " + change);
     }
     const bool is_logged = state_.is_last() || state_.is_each(config_.trainer.log_every);
