@@ -84,11 +84,11 @@ File open_data(const std::string& path) {
   return File(std::move(file.descriptor), str("data file '", path, "'"), ErrorKind::data);
 }
 
-std::string text_in(const std::filesystem::path& path) {
+std::string text_in(const std::filesystem::path& path, std::size_t most) {
   const File file = open_data(path.string());
   const std::uint64_t size = file.size();
-  if (size > kLongestText) {
-    fail_file(path.string(), str("it has ", size, " bytes, and the most are ", kLongestText));
+  if (size > most) {
+    fail_file(path.string(), str("it has ", size, " bytes, and the most are ", most));
   }
   std::string text(size, '\0');
   text.resize(file.read_some(0, std::as_writable_bytes(std::span(text))));

@@ -46,8 +46,9 @@ inline constexpr std::size_t kLongestLine = std::size_t{16} << 20;
 /// DataError, naming the file, if it is missing, no regular file or unreadable.
 [[nodiscard]] File open_data(const std::string& path);
 
-/// All of such a file. DataError, naming it, if it is longer than kLongestText.
-[[nodiscard]] std::string text_in(const std::filesystem::path& path);
+/// All of such a file. DataError, naming it, if it is longer than `most` bytes.
+[[nodiscard]] std::string text_in(const std::filesystem::path& path,
+                                  std::size_t most = kLongestText);
 
 /// Calls `take` with each line of such a file, without its end, and whether it has one, until it
 /// returns false. DataError, naming file and line, for one longer than kLongestLine.

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include <nlohmann/json.hpp>
 
@@ -13,12 +14,16 @@ namespace lockstep::formats {
 
 /// The most levels of foreign JSON: what reads, copies and prints it calls itself for each.
 inline constexpr std::size_t kMostJsonLevels = 16;
-[[nodiscard]] bool has_too_many_levels(std::string_view json) noexcept;
+/// The most names of an object that keeps their order, among which each is looked for one by one.
+inline constexpr std::size_t kMostJsonNames = 20'000;
+[[nodiscard]] bool has_too_many(std::string_view json, std::size_t most_names) noexcept;
 
-/// A foreign text's value; discarded where it is no JSON, or of more levels.
+/// A foreign text's value; discarded where it is no JSON, or has too many levels or names.
 template <typename Json>
 [[nodiscard]] Json parse_json(std::string_view text) {
-  if (has_too_many_levels(text)) return Json(Json::value_t::discarded);
+  constexpr bool kIsOrdered = std::is_same_v<Json, nlohmann::ordered_json>;
+  if (has_too_many(text, kIsOrdered ? kMostJsonNames : text.size()))
+    return Json(Json::value_t::discarded);
   return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 

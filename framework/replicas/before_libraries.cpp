@@ -25,7 +25,10 @@ namespace {
 
 // LibTorch's registries and others take this much when libraries start.
 constexpr std::size_t kLibrariesStart = std::size_t{64} << 20;
+constexpr std::size_t kKiB = std::size_t{1} << 10;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
+// Configs, models and backwards are nested.
+constexpr std::size_t kLeastStack = 512 * kKiB;
 
 // A limit of what a process may map, and where /proc/self/statm tells what it has mapped.
 struct Mapped {
@@ -83,6 +86,13 @@ std::size_t threads_of_openblas(const char* const* environment) {
 }
 
 void check_limits(int /*argc*/, char** /*argv*/, char** environment) {
+  rlimit stack{};
+  if (::getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < kLeastStack) {
+    refuse(
+        "lockstep: error: a stack may have no more than %zu KiB here (ulimit -s), and this program "
+        "needs %zu KiB at least. Raise the limit\n",
+        static_cast<std::size_t>(stack.rlim_cur) / kKiB, kLeastStack / kKiB);
+  }
   for (const Mapped& mapped : kMapped) {
     rlimit limit{};
     if (::getrlimit(mapped.resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) continue;

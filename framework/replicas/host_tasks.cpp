@@ -26,6 +26,7 @@
 #include "framework/base/range.h"
 #include "framework/base/record.h"
 #include "framework/base/text.h"
+#include "framework/base/waited.h"
 #include "framework/comm/store.h"
 #include "framework/engines/local_tasks.h"
 #include "framework/replicas/long_wait.h"
@@ -35,7 +36,6 @@
 namespace lockstep::replicas {
 namespace {
 
-using Clock = LongWait::Clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBetweenTries{20};
@@ -78,7 +78,7 @@ std::string folder_of_meetings() {
   return str(is_own ? runtime : "/tmp", "/lockstep-", ::geteuid());
 }
 
-// It is not open if it is not there. In no other user's folder can the tasks' place be taken.
+// It is not open if it is not there. Another user's is an error at once.
 Descriptor open_folder() {
   const std::string path = folder_of_meetings();
   Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -88,7 +88,7 @@ Descriptor open_folder() {
   require<CommError>(
       ::fstat(folder.get(), &its) == 0 && its.st_uid == ::geteuid() && (its.st_mode & 077U) == 0,
       kCannotMeet, ": ", path, " is no folder of user ", ::geteuid(),
-      " alone (mode 0700): remove it, or set XDG_RUNTIME_DIR to one");
+      " alone (mode 0700): set XDG_RUNTIME_DIR to one");
   return folder;
 }
 
@@ -119,10 +119,9 @@ Descriptor connected_to(const MeetingPoint& point) {
 class Listener : private NonCopyable {
  public:
   // The name may be in use for a moment: by tasks that this job had before.
-  Listener(std::string name, std::int64_t tasks, Clock::time_point deadline)
-      : name_(std::move(name)) {
-    while (!listens(tasks)) {
-      if (Clock::now() >= deadline) {
+  Listener(std::string name, std::int64_t tasks, milliseconds timeout) : name_(std::move(name)) {
+    for (Waited waited; !listens(tasks);) {
+      if (waited.look() >= timeout) {
         const Descriptor other = folder_.open() ? connected_to({folder_, name_}) : Descriptor();
         throw CommError(
             str(kCannotMeet, ": ",
@@ -146,7 +145,7 @@ class Listener : private NonCopyable {
                             " in ", path);
     folder_ = open_folder();
     if (!folder_.open()) return false;  // removed since
-    (void)::flock(folder_.get(), LOCK_EX);
+    if (::flock(folder_.get(), LOCK_EX | LOCK_NB) != 0) return false;
     // Tasks that were killed have left theirs. With the lock every other one has its listener.
     std::error_code ignored;
     for (const auto& left :
@@ -209,8 +208,8 @@ void HostTasks::gather(const engines::Whereabouts& where, milliseconds timeout) 
     Descriptor socket;
     std::optional<std::string> said{};
   };
-  const auto deadline = Clock::now() + timeout;
-  const Listener listener(name_of_meeting(where), where.local_tasks, deadline);
+  Waited waited;
+  const Listener listener(name_of_meeting(where), where.local_tasks, timeout);
   const auto missing = [&] {
     auto ranks = consecutive(std::int64_t{1}, where.local_tasks - 1);
     std::erase_if(ranks, [&](std::int64_t rank) { return tasks_.contains(rank); });
@@ -219,7 +218,7 @@ void HostTasks::gather(const engines::Whereabouts& where, milliseconds timeout) 
   std::list<Stranger> strangers;
   LongWait wait;
   while (!missing().empty()) {
-    require<Timeout>(Clock::now() < deadline, tasks_named(missing()), " of ", where.local_tasks,
+    require<Timeout>(waited.look() < timeout, tasks_named(missing()), " of ", where.local_tasks,
                      ", which ", where.starter, " has started on this host, did not come within ",
                      timeout.count(), " ms; --engine none makes each a run of its own");
     if (wait.is_to_tell()) tell_missing(str(tasks_named(missing()), " of ", where.local_tasks));
@@ -230,7 +229,7 @@ void HostTasks::gather(const engines::Whereabouts& where, milliseconds timeout) 
         stranger.said = comm::receive_message(stranger.socket.get(), MSG_DONTWAIT);
       });
     }
-    polled.wait(wait.rest(deadline));
+    polled.wait(kBetweenTries);
     for (std::int64_t taken = 0; taken < where.local_tasks; ++taken) {
       Descriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!socket.open() && (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR)) break;
@@ -283,14 +282,14 @@ namespace {
 Descriptor connect_to_first(const engines::Whereabouts& where, const StopSignals& stop,
                             milliseconds timeout) {
   const std::string name = name_of_meeting(where);
-  const auto deadline = Clock::now() + timeout;
+  Waited waited;
   LongWait wait;
   for (;;) {
     const Descriptor folder = open_folder();
     Descriptor socket = folder.open() ? connected_to({folder, name}) : Descriptor();
     if (socket.open()) return socket;
     if (stop.signal() != 0) throw Stopped(stop.signal());
-    require<Timeout>(Clock::now() < deadline, "task 0 of ", where.local_tasks, ", which ",
+    require<Timeout>(waited.look() < timeout, "task 0 of ", where.local_tasks, ", which ",
                      where.starter, " has started on this host, did not come within ",
                      timeout.count(), " ms; --engine none makes each a run of its own");
     if (wait.is_to_tell()) tell_missing(str("task 0 of ", where.local_tasks));

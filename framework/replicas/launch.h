@@ -158,8 +158,9 @@ struct LaunchOptions {
 ///   others gain a prefix: "[replica 1] " or "[worker 1] ". A print to stdout waits for its reader,
 ///   as that of any program: others' waits for this replica don't time out meanwhile, and a warning
 ///   of a stall names stdout. Nobody waits for the reader of log lines and progress: if he pauses,
-///   the oldest are left out (base/output.h). Stops work all the while. Unless set_quiet() is on,
-///   stderr first tells replicas, workers, math threads, LibTorch, BLAS.
+///   the oldest are left out (base/output.h). Stops work all the while, but a replica that waits in
+///   a print of its own saves once that is read. Unless set_quiet() is on, stderr first tells
+///   replicas, workers, math threads, LibTorch, BLAS.
 /// - **Stops.** With OnStop::ask, replicas that see stop_requested() save and return. If one fails
 ///   instead, that is the root cause. Workers are asked by the launcher alone and ignore these
 ///   signals, which may come to the whole process group; but for SIGXCPU, since each process has

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 
 namespace lockstep::replicas {
@@ -17,11 +16,6 @@ class LongWait {
   [[nodiscard]] bool is_to_tell() {
     if (is_told_ || Clock::now() < begin_ + kMoment) return false;
     return is_told_ = true;
-  }
-  /// How long to wait until there is something to say, or the deadline has come.
-  [[nodiscard]] std::chrono::milliseconds rest(Clock::time_point deadline) const {
-    const auto end = is_told_ ? deadline : std::min(deadline, begin_ + kMoment);
-    return std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
   }
 
  private:

@@ -25,7 +25,7 @@ namespace {
 double weight_of(const at::Tensor& loss, const BackwardOptions& options, const AxisCall& call) {
   if (!options.samples) return 1;
   const double own = *options.samples;
-  call.require(own >= 0 && (own == 0 || loss.defined()), "samples is ", own,
+  call.require(own >= 0 && std::isfinite(own) && (own == 0 || loss.defined()), "samples is ", own,
                "; it must be 0 or more, and 0 for an undefined loss");
   const double of =
       options.of ? *options.of : psum(at::full({}, own, at::kDouble), call.axes).item<double>();

@@ -173,10 +173,11 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
     report.told_by_all &= vote.told;
   }
   if (report.skipped && options_.non_finite == NonFinite::stop) {
-    throw NonFiniteStep(lockstep::str(
-        report.reason, " at step ", steps_ + 1,
-        loss <= *first_loss_ ? "; look for a division by 0, or a root or logarithm of 0"
-                             : "; training has diverged: try a smaller learning rate or clipping"));
+    throw NonFiniteStep(
+        lockstep::str(report.reason, " at step ", steps_ + 1,
+                      std::isnan(*first_loss_) || loss <= *first_loss_
+                          ? "; look for a division by 0, or a root or logarithm of 0"
+                          : "; training has diverged: try a smaller learning rate or clipping"));
   }
   if (report.skipped) {
     gradients_->forget_residuals();

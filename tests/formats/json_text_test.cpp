@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/text.h"
 #include "framework/formats/data_file.h"
 #include "tests/catch.h"
 #include "tests/support/files.h"
@@ -30,6 +31,17 @@ TEST_CASE("foreign JSON is read to so many levels, whatever brackets its texts h
   CHECK(parse_json<Json>(R"({"a\\\"[": ")" + std::string(100, '[') + "\"}").is_object());
   CHECK(parse_json<Json>("[[],[]," + nested(15) + "]").is_array());
   CHECK(parse_json<Json>("{").is_discarded());
+}
+
+TEST_CASE("foreign JSON is read to so many names of an object, where they keep their order") {
+  const auto named = [](std::size_t count) {
+    std::string text = "{\"a:\":[{}";
+    for (std::size_t i = 1; i < count; ++i) text += str(i == 1 ? "],\"" : ",\"", i, "\":{\"x\":1}");
+    return text + "}";
+  };
+  CHECK(parse_json<Json>(named(kMostJsonNames)).size() == kMostJsonNames);
+  CHECK(parse_json<Json>(named(kMostJsonNames + 1)).is_discarded());
+  CHECK(parse_json<nlohmann::json>(named(kMostJsonNames + 1)).is_object());
 }
 
 TEST_CASE("a field that is missing or of another kind is named") {

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -202,11 +204,23 @@ TEST_CASE("a folder that others may change is no place for tasks, and all of the
   std::filesystem::permissions(runtime.tasks(), std::filesystem::perms::all);
   const std::string expected =
       str("the tasks of this host can't meet: ", runtime.tasks().string(), " is no folder of user ",
-          ::geteuid(), " alone (mode 0700): remove it, or set XDG_RUNTIME_DIR to one");
+          ::geteuid(), " alone (mode 0700): set XDG_RUNTIME_DIR to one");
   CHECK(message_of<CommError>([] { const HostTasks none(task_of_this_test(0, 2), {}, 60s); }) ==
         expected);
   CHECK(message_of<CommError>([] { (void)stand_by(task_of_this_test(1, 2), {}, 60s); }) ==
         expected);
+}
+
+TEST_CASE("a lock that others hold keeps tasks no longer than they wait for each other") {
+  const TemporaryFolder folder;
+  const RuntimeFolder runtime(folder.path("run"));
+  std::filesystem::create_directory(runtime.tasks());
+  std::filesystem::permissions(runtime.tasks(), std::filesystem::perms::owner_all);
+  const Descriptor held(::open(runtime.tasks().c_str(), O_RDONLY | O_CLOEXEC));
+  REQUIRE(::flock(held.get(), LOCK_EX) == 0);
+  CHECK_THAT(
+      message_of<CommError>([] { const HostTasks none(task_of_this_test(0, 2), {}, 300ms); }),
+      ContainsSubstring("another process has their place"));
 }
 
 TEST_CASE("the others stand by through a signal that is the first task's, too") {

@@ -85,6 +85,18 @@ TEST_CASE("a program of one's own ends under little memory (ulimit -v, -d) as tr
   }
 }
 
+TEST_CASE("a small stack (ulimit -s) is an error with the limit and its number") {
+  for (const std::string launch : {"processes", "threads"}) {
+    const TemporaryFolder folder;
+    const Flags flags = limited_job() + Flags{"--replicas", "2", "--launch", launch};
+    const Ended refused = train_under("ulimit -s 256", folder, flags);
+    check_status(refused, 2);
+    CHECK_THAT(refused.err,
+               ContainsSubstring("a stack may have no more than 256 KiB here (ulimit -s)"));
+    check_status(train_under("ulimit -s 512", folder, flags), 0);
+  }
+}
+
 TEST_CASE(
     "a run whose processor time is up (ulimit -t) ends with a checkpoint before it is killed") {
   for (const std::string launch : {"processes", "threads"}) {

@@ -135,6 +135,9 @@ TEST_CASE("hostile files of a run are refused at once, and hold up no list of ru
   for (int i = 0; i < 300'000; ++i) names += str(",\"validation_", i, "\":1");
   CHECK_THAT(damage("metrics.jsonl", names + "}\n"),
              ContainsSubstring(" has more than 10000 names"));
+  CHECK_THAT(damage("result.json", names + "}"), ContainsSubstring("it is no JSON object"));
+  CHECK_THAT(damage("config.yaml", "a: [" + std::string(1 << 20, ',') + "]"),
+             ContainsSubstring("and the most are 1048576"));
   std::string aliases = "a0: &a0 [x]\n";
   for (int i = 1; i < 64; ++i)
     aliases += str("a", i, ": &a", i, " [*a", i - 1, ", *a", i - 1, "]\n");

@@ -138,6 +138,21 @@ TEST_CASE("files for viewers that are removed or can't be written are left out, 
   CHECK(event_files(run).empty());
 }
 
+TEST_CASE("a foreign checkpoint's place of an event file cuts no file elsewhere") {
+  const TemporaryFolder folder;
+  const fs::path own = folder.path() / "run" / "events.out.tfevents.1.host.2.3";
+  const fs::path other = folder.path() / "other";
+  fs::create_directory(folder.path() / "run");
+  for (const fs::path& file : {own, other}) write_text(file, "text");
+  for (const std::string& place : {other.string() + " 1", std::string("../other 1"),
+                                   std::string("events.out.tfevents./../../other 1")}) {
+    cut_summary(folder.path() / "run", place);
+    CHECK(read_text(other) == "text");
+  }
+  cut_summary(folder.path() / "run", own.filename().string() + " 1");
+  CHECK(read_text(own) == "t");
+}
+
 TEST_CASE("of a step's time its parts are curves, but not each replica's") {
   const TemporaryFolder folder;
   const Config config = config_of("");

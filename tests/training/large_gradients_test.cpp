@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -146,4 +147,6 @@ TEST_CASE("gradients that are not finite are blamed on the rate only if the loss
   const std::string place = "the gradient of parameter 'values' is not finite at step 2; ";
   CHECK_THAT(blamed(2, 1), ContainsSubstring(place + "look for a division by 0"));
   CHECK_THAT(blamed(2, 3), ContainsSubstring(place + "training has diverged: try a smaller"));
+  CHECK_THAT(blamed(std::numeric_limits<double>::quiet_NaN(), 1),
+             ContainsSubstring("the loss is not finite at step 1; look for a division by 0"));
 }

@@ -26,6 +26,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostSeries = 10'000;  // two of them are a replica's
 constexpr std::size_t kMostValues = 100'000;
+constexpr std::size_t kLongestConfig = std::size_t{1} << 20;
 constexpr double kNotFinite = std::numeric_limits<double>::quiet_NaN();
 
 // Takes the fields of a line as they are parsed: no tree is built of it.
@@ -156,7 +157,8 @@ void add_values(const keys::YamlNode& node, const std::string& name,
 
 std::map<std::string, std::string> config_in(const fs::path& path) {
   keys::YamlProblems problems;
-  const auto tree = keys::parse_yaml(formats::text_in(path), {path.string()}, problems);
+  const auto tree =
+      keys::parse_yaml(formats::text_in(path, kLongestConfig), {path.string()}, problems);
   problems.finish();
   std::map<std::string, std::string> values;
   std::size_t left = kMostValues;

@@ -141,7 +141,11 @@ void cut_summary(const fs::path& folder, const std::string& place) {
   const auto size =
       parse_number<std::uint64_t>(std::string_view(place).substr(place.rfind(' ') + 1));
   std::error_code error;
-  if (!size || !fs::is_regular_file(fs::symlink_status(folder / name, error))) return;
+  // A foreign checkpoint's place must not lead out of the folder.
+  const bool is_event_file =
+      name.starts_with(telemetry::kEventFileBegin) && fs::path(name).filename() == name;
+  if (!size || !is_event_file || !fs::is_regular_file(fs::symlink_status(folder / name, error)))
+    return;
   if (fs::file_size(folder / name, error) > *size) fs::resize_file(folder / name, *size, error);
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string other = entry.path().filename().string();
