@@ -71,7 +71,8 @@ Fields fields_of(State& state) {  // Adam's and AdamW's
            {"max_exp_avg_sq", &state.max_exp_avg_sq()}}};
 }
 
-// How an optimizer's map of states calls a parameter. LibTorch 1.13 has texts, by the global locale.
+// How an optimizer's map of states calls a parameter. LibTorch 1.13 has texts, by the global
+// locale.
 template <typename Map>
 auto key_in(const Map& /*states*/, const at::Tensor& parameter) {
   void* const address = parameter.unsafeGetTensorImpl();
