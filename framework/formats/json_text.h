@@ -29,8 +29,8 @@ template <typename Json>
 
 /// The field of an object. DataError, naming it, if it is missing.
 template <typename Json>
-[[nodiscard]] const Json& json_at(const Json& object, const std::string& name) {
-  const auto found = object.find(name);
+[[nodiscard]] const Json& json_at(const Json& object, std::string_view name) {
+  const auto found = object.find(std::string(name));
   require<DataError>(found != object.end(), "'", name, "' is missing");
   return *found;
 }
