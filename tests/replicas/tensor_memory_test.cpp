@@ -11,6 +11,7 @@
 #include "framework/base/memory.h"
 #include "framework/replicas/pmap.h"
 #include "tests/catch.h"
+#include "trainers/bench/testing/child_program.h"
 
 using namespace lockstep;
 
@@ -60,7 +61,10 @@ TEST_CASE("freed blocks take no more than tensors had at a time, and go back whe
   const std::size_t before = resident_memory();
   for (std::int64_t size = kMiB; size <= 24 * kMiB; size += size / 3) (void)bytes(size);
   CHECK(resident_memory() < before + 3 * 24 * kMiB);
-  replicas::TensorMemory::release();
-  CHECK(resident_memory() < before + 2 * kMiB);
+  // Threads that other cases have left behind may take memory for a moment.
+  CHECK(testing::eventually([&] {
+    replicas::TensorMemory::release();
+    return resident_memory() < before + 2 * kMiB;
+  }));
 }
 #endif
