@@ -1,6 +1,7 @@
 // What a program with replicas does before its libraries start. Where a process may map little
 // memory (ulimit -v, -d), OpenBLAS's start goes on for ever, and LibTorch's ends the program
-// without a reason. This ends the program with a reason.
+// without a reason. A small stack (ulimit -s) ends it by a crash. This ends the program with a
+// reason.
 //
 // Nothing is constructed yet, neither C++'s streams nor LibTorch nor anything of the framework: it
 // uses nothing but constants and the system's C functions.

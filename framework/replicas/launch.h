@@ -147,8 +147,9 @@ struct LaunchOptions {
 ///   (TensorMemory::prepare() in replicas/tensor_memory.h).
 /// - **Limits** (ulimit) that are known beforehand to be too little are a ValueError with their
 ///   name and numbers: addresses (-v) and private memory (-d) for threads, BLAS and what replicas
-///   share, and files (-f) for the latter. With less than libraries need to start, the program
-///   ends before main(), with status 2. Later failures name the limit.
+///   share, and files (-f) for the latter. With less than libraries need to start, or a stack (-s)
+///   of less than 512 KiB, the program ends before main(), with status 2. Later failures name the
+///   limit.
 /// - **Forks.** A process that a replica forks must end with _exit() or exec(), and must not return
 ///   from the function.
 /// - **Output.** Each line goes out when it ends. Stdout has what worker 0's replicas print, and

@@ -222,7 +222,7 @@ void CheckpointFolder::prune(std::int64_t keep) const {
 }
 
 std::int64_t CheckpointFolder::set_aside_after(std::int64_t step) const {
-  // What is wrong is an error now, rather than at the first save.
+  // A wrong link is an error now, rather than at the first save.
   check_links();
   (void)latest();
   (void)best();

@@ -147,7 +147,7 @@ Config config_in_checkpoint(const fs::path& checkpoint, const CheckpointInfo& in
                             const std::vector<keys::Override>& overrides) {
   const std::string text = recorded_entry(checkpoint, info.texts, kConfigText);
   const std::vector<std::string> unknown = unknown_parts(text);
-  // What else could be said of one that names unknown parts, such as of their keys, would be wrong.
+  // Unknown parts come first: errors about their keys would mislead.
   require(unknown.empty(), checkpoint.string(),
           " is of a program that has parts of its own: ", join(unknown),
           "; this program lacks them, and that one has all of train's commands");
