@@ -247,6 +247,16 @@ void claim_output(const Flags& flags, const Config& config, Place& place) {
   prepare_output(options);
 }
 
+// After a replica or a host was lost.
+void tell_way_on(const std::filesystem::path& output) {
+  const std::string inspect =
+      str(program_name("inspect"), " ", output.string(), " tells what replicas did last");
+  const auto newest = newest_checkpoint(checkpoints_of(output));
+  log_info(newest ? str("--output ", output.string(), " --resume auto goes on from step ",
+                        checkpoint_info(*newest).step, "; ", inspect)
+                  : "there is no checkpoint to go on from; " + inspect);
+}
+
 int run_training(const Flags& flags, const Callbacks& callbacks) {
   std::optional<Config> given;
   Descriptor told;
@@ -263,6 +273,9 @@ int run_training(const Flags& flags, const Callbacks& callbacks) {
   const auto checkpoint = find_checkpoint(place.resume, options.output);
   Config config = given ? *given : config_of_run(flags, place, checkpoint.value_or(""));
   if (flags.print_config) return print(to_yaml(config));
+  require(flags.hosts.count <= config.launch.replicas, "parallel.replicas is ",
+          config.launch.replicas, ", but ", flags.hosts.count, " hosts need at least ",
+          flags.hosts.count, ": --replicas ", flags.hosts.count);
   require(flags.hosts.replicas <= config.launch.replicas, "--host-replicas is ",
           flags.hosts.replicas, " of ", counted(config.launch.replicas, "replica"), " in all");
   const std::int64_t share =
@@ -331,6 +344,8 @@ int run_training(const Flags& flags, const Callbacks& callbacks) {
     // A folder that was lost in the run's midst is not made anew. Other hosts may have none yet.
     if (flags.hosts.rank == 0 && !holds_run(options.output)) return;
     write_failure(options.output, failure_record(failure, versions_text()));
+    if (flags.hosts.rank == 0 && failure.is_lost && !failure.starts_again)
+      tell_way_on(options.output);
   };
   config.launch.after_stall = [&](const std::string& warning) {
     note_stall(options.output, warning);
@@ -359,7 +374,7 @@ int train(const std::vector<const char*>& words, const Callbacks& callbacks) {
   if (std::ranges::count(names, word) == 0 && (is_set || looks_like_config(word))) {
     return run(argc, words.data(), callbacks);  // which says what is missing before it
   }
-  const std::string named = command_of(argc, words.data(), program_name(), names, old_spellings());
+  const std::string named = command_of(argc, words.data(), program_name(), names);
   // A command's own name stands where the program's is otherwise.
   for (const Command& command : commands()) {
     if (named != command.name) continue;
@@ -405,7 +420,7 @@ int train_main(int argc, const char* const* argv, const Callbacks& callbacks) {
   prepare_process();
   try {
     if (argc > 0) name_program(argv[0]);
-    return train(in_new_spelling(argc, argv), callbacks);
+    return train({argv, argv + argc}, callbacks);
   } catch (const std::exception& error) {
     log_error(replicas::text_of(error));
     return exit_status(error);

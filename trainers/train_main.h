@@ -1,5 +1,9 @@
 #pragma once
 
+#ifndef LOCKSTEP_HAS_TRAINER
+static_assert(false, "lockstep: train_main() is in the CMake target lockstep::trainer: link that");
+#endif
+
 #include "trainers/run/trainer.h"
 
 namespace lockstep {

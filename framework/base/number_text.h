@@ -22,6 +22,13 @@ template <std::floating_point Number, std::same_as<std::chars_format>... Format>
           std::to_chars(text.data(), text.data() + text.size(), number, format...).ptr};
 }
 
+/// The same, and no integer for those who read it: "1.0".
+[[nodiscard]] inline std::string float_text(double number) {
+  std::string text = shortest_text(number);
+  if (std::isfinite(number) && text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
 /// The number that all of `text` is, as std::from_chars() reads it; none for other texts, and for
 /// numbers that a Number can't hold.
 template <typename Number>

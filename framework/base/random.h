@@ -9,6 +9,9 @@
 
 namespace lockstep {
 
+/// True while a data set makes a batch in this thread: draws are its own.
+inline constinit thread_local bool is_in_data_set = false;
+
 /// Randomness as a pure function of what it is for. A key starts from the seed and is folded with
 /// whatever tells this use from others (replica, step, layer path); the same folds give the same
 /// numbers on every machine, thread and run. There is no generator with a state to share or save.

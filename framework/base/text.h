@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -37,11 +38,21 @@ class ClassicLocale : private NonCopyable {
   locale_t before_;
 };
 
+/// NaN without its sign, which is chance, and any other value as it is.
+template <typename Value>
+[[nodiscard]] decltype(auto) shown_number(const Value& value) {
+  if constexpr (std::is_floating_point_v<Value>) {
+    return std::isnan(value) ? std::abs(value) : value;
+  } else {
+    return (value);
+  }
+}
+
 /// The arguments, each as operator<< prints it, as one string. For messages.
 template <typename... Parts>
 [[nodiscard]] std::string str(const Parts&... parts) {
   TextStream out;
-  (out << ... << parts);
+  (out << ... << shown_number(parts));
   if (out.bad()) throw std::bad_alloc();  // which a stream keeps to itself: the text is cut
   return out.str();
 }
@@ -65,7 +76,7 @@ template <typename... Values>
 [[nodiscard]] std::string formatted(const char* pattern, Values... values) {
   const ClassicLocale classic;
   std::array<char, 128> text{};
-  std::snprintf(text.data(), text.size(), pattern, values...);
+  std::snprintf(text.data(), text.size(), pattern, shown_number(values)...);
   return text.data();
 }
 
@@ -75,7 +86,7 @@ template <typename Range>
   TextStream out;
   std::string_view before;
   for (const auto& value : values) {
-    out << before << value;
+    out << before << shown_number(value);
     before = separator;
   }
   return out.str();

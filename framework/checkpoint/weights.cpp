@@ -136,6 +136,9 @@ bool fits(const Weights::Entry& entry, const at::Tensor& tensor) {
 
 std::string misfit_text(const std::string& name, const Weights::Entry& entry,
                         const at::Tensor& tensor) {
+  if (!type_named(entry.dtype)) {
+    return lockstep::str("'", cut(name), "' is ", cut(entry.dtype), ", a dtype that can't be read");
+  }
   const auto type = collectives::find_element_type(tensor.scalar_type());
   return lockstep::str(
       "'", cut(name), "' is ", entry.dtype, " (", join(entry.shape), "), not ",

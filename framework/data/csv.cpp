@@ -272,6 +272,7 @@ std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile&
       });
   const data::NumberForm form(options);
   data::TableCells cells(path, file, options, context);
+  if (fits) data::check_header(cells, {fitted.inputs, fitted.targets});
   cells.find_missing(fitted.inputs, has_targets ? fitted.targets : std::vector<std::string>());
   if (fits && splits) {
     const auto kept = std::ssize(cells.kept());
@@ -283,6 +284,7 @@ std::shared_ptr<const Dataset> table_set(const std::string& path, const CsvFile&
     fitted.classes = data::names_of(
         cells, file.column(column), [](std::size_t) { return true; }, context.ignored);
     fitted.class_count = std::ssize(fitted.classes);
+    data::warn_of_alike(cells, column, "labels", fitted.classes);
     if (fitted.classes.empty()) {
       formats::fail_file(
           path, str("no label in column '", cut(column), "' is a class",

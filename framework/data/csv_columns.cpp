@@ -1,6 +1,7 @@
 #include "framework/data/csv_columns.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "framework/data/csv_names.h"
 #include "framework/data/csv_texts.h"
 #include "framework/formats/data_file.h"
+#include "framework/formats/decimal.h"
 #include "framework/keys/yaml_text.h"
 
 namespace lockstep::data {
@@ -27,16 +29,8 @@ using Names = std::vector<std::string>;
 
 constexpr std::size_t kMostSeen = 1000;  // of a column's cells, to tell texts from numbers
 
-// Of each pair of categories that differ by the case of letters alone.
-void warn_of_case(const TableCells& cells, const std::string& column, const Names& categories) {
-  std::map<std::string, std::string> known;
-  for (const std::string& category : categories) {
-    const auto [found, is_new] = known.emplace(lower(category), category);
-    if (is_new) continue;
-    return log_warning(str("csv: column '", cut(column), "' of '", cells.path(),
-                           "' has categories that differ by the case of letters alone: '",
-                           cut(found->second), "' and '", cut(category), "'"));
-  }
+std::string in_single_quotes(const std::string& name) {
+  return str("'", cut(name), "'");
 }
 
 ColumnForm categories_of(const TableCells& cells, const std::string& name,
@@ -56,7 +50,7 @@ ColumnForm categories_of(const TableCells& cells, const std::string& name,
                                          "' has no category in the training set: data.ignore "
                                          "leaves it out"));
   }
-  warn_of_case(cells, name, form.categories);
+  warn_of_alike(cells, name, "categories", form.categories);
   constexpr std::int64_t kMany = 50;
   const auto count = std::ssize(form.categories);
   if (count > kMany && 2 * count > rows) {
@@ -69,7 +63,7 @@ ColumnForm categories_of(const TableCells& cells, const std::string& name,
 
 // A cell's place among a column's categories; none where it has none, which is told.
 std::optional<std::int64_t> category_of(TableCells& cells, std::size_t row, std::size_t column,
-                                        const ColumnForm& form, const NameTable& names) {
+                                        const ColumnForm& form, NameTable& names) {
   const std::int64_t count = std::ssize(form.categories);
   const std::int64_t other = count + (form.has_missing ? 1 : 0);
   const auto told = [&](const char* what) {
@@ -96,7 +90,7 @@ std::optional<std::int64_t> category_of(TableCells& cells, std::size_t row, std:
 // training set does not have.
 std::int64_t write_categories(TableCells& cells, const std::string& name, const ColumnForm& form,
                               std::int64_t begin, const at::Tensor& into) {
-  const NameTable names(form.categories);
+  NameTable names(form.categories);
   const std::size_t column = cells.file().column(name);
   const std::int64_t width = into.size(1);
   float* values = into.data_ptr<float>() + begin;
@@ -109,6 +103,7 @@ std::int64_t write_categories(TableCells& cells, const std::string& name, const 
     const bool is_unseen = form.has_other && *place + 1 == form.inputs();
     if (is_unseen && !cells.leaves_out(row)) ++unseen;
   }
+  names.tell_merged(cells, name);
   return unseen;
 }
 
@@ -217,6 +212,45 @@ TableColumns columns_of(const std::string& path, const CsvFile& file,
   check("data.categories", options.categories);
   check("data.dates", options.dates);
   return {std::move(features), options.target};
+}
+
+void warn_of_alike(const TableCells& cells, const std::string& column, const char* what,
+                   const Names& names) {
+  std::map<std::pair<std::optional<formats::Decimal>, std::string>, std::string> known;
+  for (const std::string& name : names) {
+    const auto number = formats::Decimal::of(name);
+    const auto [found, is_new] = known.emplace(std::pair(number, number ? "" : lower(name)), name);
+    if (is_new) continue;
+    return log_warning(
+        str("csv: column '", cut(column), "' of '", cells.path(), "' has ", what,
+            number ? " that are one number" : " that differ by the case of letters alone", ": '",
+            cut(found->second), "' and '", cut(name), "'"));
+  }
+}
+
+void check_header(const TableCells& cells, const TableColumns& columns) {
+  const CsvFile& file = cells.file();
+  const auto is_value = [&](const std::string& name) {
+    const std::size_t column = file.column(name);
+    for (std::size_t row = 0; row < std::min(cells.rows(), kMostSeen); ++row) {
+      if (formats::trimmed(cells.text(row, column)) == formats::trimmed(name)) return true;
+    }
+    return false;
+  };
+  const std::string advice = "the first line must name the columns: has the file one that does so?";
+  for (const std::string& name : columns.targets) {
+    if (!is_value(name)) continue;
+    formats::fail_file(cells.path(), str("the target '", cut(name), "' is also a value of its ",
+                                         "column; ", advice));
+  }
+  Names odd = columns.inputs;
+  std::ranges::copy(columns.targets, std::back_inserter(odd));
+  std::erase_if(odd, [&](const std::string& name) {
+    return !formats::csv_number(name).has_value() && !is_value(name);
+  });
+  if (odd.empty()) return;
+  log_warning(str("csv: '", cells.path(), "' has columns whose names are numbers or values of ",
+                  "theirs: ", listed(mapped(odd, in_single_quotes), 5), "; ", advice));
 }
 
 std::vector<ColumnForm> forms_of(const TableCells& cells, const NumberForm& form,

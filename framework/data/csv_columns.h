@@ -22,6 +22,15 @@ struct TableColumns {
 [[nodiscard]] TableColumns columns_of(const std::string& path, const formats::CsvFile& file,
                                       const CsvSetOptions& options);
 
+/// Warns of the first two of a column's categories or labels (`what`) that look like one: numbers
+/// of one value, or texts that differ by the case of letters alone.
+void warn_of_alike(const TableCells& cells, const std::string& column, const char* what,
+                   const std::vector<std::string>& names);
+
+/// Warns of columns that are called as numbers or values are: the file may have no header, and its
+/// first row is lost then. DataError if a target is called as one of its values.
+void check_header(const TableCells& cells, const TableColumns& columns);
+
 /// How these columns become inputs, as the fitted rows have it; none if all are numbers. Columns of
 /// text that no option speaks of are a DataError, which names them all and what to write.
 [[nodiscard]] std::vector<ColumnForm> forms_of(const TableCells& cells, const NumberForm& form,

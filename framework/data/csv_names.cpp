@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include <ATen/ops/empty.h>
 
+#include "framework/base/logging.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 
@@ -34,53 +36,58 @@ std::vector<std::string> names_of(const TableCells& cells, std::size_t column,
     is_numeric = formats::csv_number(cells.text(row, column)) || !counts(row) ||
                  cells.says_nothing(row, column);
   }
-  std::map<Decimal, std::string> by_number;
-  std::set<std::string_view> texts;
+  std::set<std::pair<std::optional<Decimal>, std::string_view>> texts;
   for (std::size_t row = 0; row < cells.rows(); ++row) {
     const std::string_view text = trimmed(cells.text(row, column));
     if (text.empty() || is_ignored(text, no_name) || !counts(row) ||
         cells.says_nothing(row, column)) {
       continue;
     }
-    if (is_numeric) {
-      by_number.emplace(*Decimal::of(text), text);
-    } else {
-      texts.insert(text);
-    }
+    texts.emplace(is_numeric ? Decimal::of(text) : std::nullopt, text);
   }
-  if (!is_numeric) return {texts.begin(), texts.end()};
-  return mapped(by_number, [](const auto& entry) { return entry.second; });
+  return mapped(texts, [](const auto& entry) { return std::string(entry.second); });
 }
 
 NameTable::NameTable(const std::vector<std::string>& names)
-    : is_numeric_(std::ranges::all_of(
-          names, [](const std::string& name) { return formats::csv_number(name).has_value(); })) {
+    : names_(names), is_numeric_(std::ranges::all_of(names, [](const std::string& name) {
+        return formats::csv_number(name).has_value();
+      })) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     const auto number = static_cast<std::int64_t>(i);
-    if (is_numeric_) {
-      by_number_.emplace(*Decimal::of(names[i]), number);
-    } else {
-      by_text_.emplace(names[i], number);
-      by_trimmed_.emplace(trimmed(names[i]), number);
-    }
+    by_text_.emplace(names[i], number);
+    by_trimmed_.emplace(trimmed(names[i]), number);
+    if (!is_numeric_) continue;
+    const auto [same, is_new] = by_number_.emplace(*Decimal::of(names[i]), number);
+    if (!is_new) same->second = -1;
   }
 }
 
-std::int64_t NameTable::find(std::string_view text) const {
-  if (is_numeric_) {
-    const auto number = Decimal::of(text);
-    const auto found = number ? by_number_.find(*number) : by_number_.end();
-    return found == by_number_.end() ? -1 : found->second;
-  }
+std::int64_t NameTable::find(std::string_view text) {
   if (const auto same = by_text_.find(text); same != by_text_.end()) return same->second;
-  const auto found = by_trimmed_.find(trimmed(text));
-  return found == by_trimmed_.end() ? -1 : found->second;
+  const auto same = by_trimmed_.find(trimmed(text));
+  if (same != by_trimmed_.end()) return same->second;
+  const auto number = is_numeric_ ? Decimal::of(text) : std::nullopt;
+  const auto found = number ? by_number_.find(*number) : by_number_.end();
+  if (found == by_number_.end() || found->second < 0) return -1;
+  constexpr std::size_t kMost = 100;
+  if (merged_.size() < kMost) merged_.emplace(trimmed(text), found->second);
+  return found->second;
+}
+
+void NameTable::tell_merged(const TableCells& cells, const std::string& column) const {
+  if (merged_.empty()) return;
+  const auto texts = mapped(merged_, [&](const auto& each) {
+    return str("'", cut(each.first), "' as '", cut(names_[static_cast<std::size_t>(each.second)]),
+               "'");
+  });
+  log_info(str("csv: column '", cut(column), "' of '", cells.path(),
+               "' has numbers that the training set writes in another way: ", listed(texts, 5)));
 }
 
 at::Tensor labels_of(TableCells& cells, const std::string& column,
                      const std::vector<std::string>& names,
                      const std::optional<std::int64_t>& ignored) {
-  const NameTable classes(names);
+  NameTable classes(names);
   const auto no_class = ignored_label(ignored);
   const std::size_t place = cells.file().column(column);
   std::string rule;
@@ -104,6 +111,7 @@ at::Tensor labels_of(TableCells& cells, const std::string& column,
     }
     *into++ = label;
   }
+  classes.tell_merged(cells, column);
   return labels;
 }
 

@@ -17,14 +17,16 @@
 namespace lockstep::data {
 
 /// The different texts of a column's cells in the rows that `counts`, without blanks at their ends
-/// and in the order of their bytes; or of their numbers, if all are numbers. Cells that say nothing
-/// have none, nor has the label `ignored`, if that is below 0: others may be a class's number.
+/// and in the order of their numbers, if all are numbers, and of their bytes. Cells that say
+/// nothing have none, nor has the label `ignored`, if that is below 0: others may be a class's
+/// number.
 [[nodiscard]] std::vector<std::string> names_of(const TableCells& cells, std::size_t column,
                                                 const std::function<bool(std::size_t row)>& counts,
                                                 const std::optional<std::int64_t>& ignored = {});
 
-/// Which of some names a text is. Numbers are told apart by their values, if all names are numbers,
-/// and other texts by their bytes, then without blanks at their ends.
+/// Which of some names a text is: the one with its bytes, then without blanks at their ends. If all
+/// names are numbers, a text that is none of them is the only one of its value: another file may
+/// have "1.0" for "1".
 class NameTable {
  public:
   /// `names` must live as long.
@@ -32,12 +34,16 @@ class NameTable {
 
   [[nodiscard]] bool is_numeric() const { return is_numeric_; }
   /// Its number; -1 for none.
-  [[nodiscard]] std::int64_t find(std::string_view text) const;
+  [[nodiscard]] std::int64_t find(std::string_view text);
+  /// Says in one line which texts of this column were found by their values; nothing without any.
+  void tell_merged(const TableCells& cells, const std::string& column) const;
 
  private:
+  const std::vector<std::string>& names_;
   bool is_numeric_;
-  std::map<formats::Decimal, std::int64_t> by_number_;
+  std::map<formats::Decimal, std::int64_t> by_number_;  // -1: several have it
   std::map<std::string_view, std::int64_t> by_text_, by_trimmed_;
+  std::map<std::string, std::int64_t> merged_;
 };
 
 /// The class of each row, of those with these names: int64, -1 where its label is wrong or missing.

@@ -9,6 +9,8 @@
 #include <c10/util/accumulate.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/random.h"
+#include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
 #include "framework/data/fingerprint.h"
 #include "framework/tree/error_place.h"
@@ -60,6 +62,7 @@ Batch Dataset::batch(std::span<const std::int64_t> indices, std::int64_t epoch) 
                          " in the batch) is outside 0 ... ", count - 1, ": the set has ",
                          counted(count, "sample")));
   }
+  const ScopedValue in_data_set(is_in_data_set, true);
   Batch made = gather(indices, epoch);
   const SampleType type = this->type();
   check_made("inputs", made.inputs, type.input, std::ssize(indices));

@@ -56,6 +56,9 @@ class JpegDecoder : private NonCopyable {
   [[noreturn]] static void on_error(j_common_ptr jpeg) {
     auto* const self = static_cast<JpegDecoder*>(jpeg->client_data);
     jpeg->err->format_message(jpeg, self->error_.data());
+    constexpr int kLossless = 0xc3;
+    if (jpeg->err->msg_code == JERR_SOF_UNSUPPORTED && jpeg->err->msg_parm.i[0] == kLossless)
+      std::snprintf(self->error_.data(), self->error_.size(), "it is a lossless JPEG (SOF3)");
     std::longjmp(self->target_, 1);  // NOLINT
   }
   // Most warnings are of data that are damaged or cut short, which libjpeg would replace by gray.

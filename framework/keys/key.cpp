@@ -30,12 +30,22 @@ std::errc parse(const std::string& text, T& value) {
   return stop == end ? error : std::errc::invalid_argument;
 }
 
-// Digits only, and none after a leading zero: 010 is eight to some readers of YAML and ten to
-// others.
+bool are_digits(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+std::string without_sign(const std::string& text) {
+  return text.substr(!text.empty() && (text[0] == '-' || text[0] == '+'));
+}
+
+// Returns true for digits behind a zero: 010 is eight to some readers of YAML and ten to others.
+bool may_be_octal(const std::string& text) {
+  const std::string digits = without_sign(text);
+  return digits.size() > 1 && digits[0] == '0' && are_digits(digits);
+}
+
 bool is_integer(const std::string& text) {
-  const std::string digits = text.substr(!text.empty() && (text[0] == '-' || text[0] == '+'));
-  return !digits.empty() && digits.find_first_not_of("0123456789") == std::string::npos &&
-         (digits.size() == 1 || digits[0] != '0');
+  return are_digits(without_sign(text)) && !may_be_octal(text);
 }
 
 // The number that a text is, in the form that keys take; "" if it is none.
@@ -73,7 +83,7 @@ std::optional<double> convert(const YamlNode& node, const Rule<double>& /*rule*/
   if (kInfinite.count(unsigned_text) != 0 || (is_number && !std::isfinite(value))) {
     return refuse_type(node, "a finite number", report);
   }
-  if (!is_number) return refuse_number(node, false, report);
+  if (!is_number || may_be_octal(node.text)) return refuse_number(node, false, report);
   return value;
 }
 

@@ -17,7 +17,8 @@ namespace lockstep::reduce {
 /// copied.
 ///
 /// The bits do not depend on the CPU, even those of NaNs. A NaN sum or mean is the positive quiet
-/// NaN. A NaN max or min is the first NaN of the inputs (made quiet in half floats).
+/// NaN. A NaN max or min is the first NaN of the inputs (made quiet in half floats). +0 is greater
+/// than -0.
 ///
 /// `inputs` has N >= 1 buffers as long as `output`: a multiple of the element's size, and aligned
 /// to it. `output` may be one of the inputs; otherwise it must not overlap them. The caller has

@@ -12,6 +12,7 @@ namespace lockstep {
 /// launcher of one of its hosts knows it (LaunchOptions::after_failure).
 struct JobFailure {
   std::string verdict{};      ///< as stderr says it last: the root cause, on whichever host
+  bool is_lost = false;       ///< a replica or a host was lost: the job could go on
   bool starts_again = false;  ///< the job is about to
   std::int64_t restarts = 0;  ///< it has been started again so often before
   std::int64_t host = 0;

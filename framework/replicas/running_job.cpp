@@ -101,7 +101,8 @@ void RunningJob::progress() {
     std::string problem = peer.problem;
     if (peer.silent.look() > options_.timeout && problem.empty()) {
       problem =
-          str(" has said nothing for ", options_.timeout.count(), " ms: its launcher stands still");
+          str(" has said nothing for ", std::chrono::duration<double>(options_.timeout).count(),
+              " s: its launcher stands still, or the network between them is cut");
     }
     if (problem.empty() || verdict_) continue;
     // A job may start again without one of its hosts, but not without host 0.

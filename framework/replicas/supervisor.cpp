@@ -312,6 +312,7 @@ class Supervisor {
     leave_progress_line();
     const bool may_restart = restarts_ < options_.max_restarts;
     failure.verdict = end.text;
+    failure.is_lost = end.is_lost;
     failure.starts_again = may_restart && end.is_lost;
     if (!is_status_of_stop(end.status)) tell_failure(failure, options_);
     log_error(end.text);
@@ -335,7 +336,7 @@ class Supervisor {
   static Ending stopped(int signal) { return {status_of_stop(signal), stopped_text(signal)}; }
 
   // Why the job ends, as this host sees it.
-  static Ending own_end(int signal, const Watched* root, const std::string& still) {
+  Ending own_end(int signal, const Watched* root, const std::string& still) const {
     if (signal != 0) return stopped(signal);
     if (root != nullptr) return explain(*root);
     return {3, "Timeout: " + still, /*is_lost=*/true};
@@ -488,7 +489,18 @@ class Supervisor {
     look_for_left_out();
   }
 
-  static Ending explain(const Watched& root) {
+  // "; replica 1 has been in its callback after_step of step 7 for 0.1 s", of one that crashed.
+  std::string crash_text(const Watched& root, int signal) const {
+    if (signal == SIGKILL || signal == SIGTERM) return "";  // it is not to blame
+    auto its = watch::read_replicas(recorder_);
+    std::erase_if(its, [&](const watch::ReplicaRecording& each) {
+      return each.replica < root.replicas.offset || each.replica >= root.replicas.end();
+    });
+    const std::string doing = watch::doing_text(its);
+    return doing.empty() ? "" : "; " + doing;
+  }
+
+  Ending explain(const Watched& root) const {
     const bool one = root.replicas.size == 1;
     const std::string lost = text_of(root) + (one ? " was lost: " : " were lost: ");
     const char* const before =
@@ -508,7 +520,8 @@ class Supervisor {
     } else if (WIFSIGNALED(*root.wait_status)) {
       const int signal = WTERMSIG(*root.wait_status);
       const ClassicLocale classic;
-      end.text = str(lost, "killed by signal ", signal, " (", ::strsignal(signal), ")");
+      end.text = str(lost, "killed by signal ", signal, " (", ::strsignal(signal), ")",
+                     crash_text(root, signal));
     } else {
       end.text = str(lost, "exited with status ", WEXITSTATUS(*root.wait_status), before);
     }

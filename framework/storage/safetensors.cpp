@@ -64,10 +64,10 @@ void check_places(std::vector<StoredTensor>& tensors, std::uint64_t data_bytes) 
       tensors, {}, [](const StoredTensor& tensor) { return std::pair(tensor.begin, tensor.end); });
   std::uint64_t end = 0;
   for (const StoredTensor& tensor : tensors) {
-    if (element_bytes(tensor.dtype) == 0) {
-      refuse(str("tensor ", in_quotes(tensor.name), " has the dtype ", in_quotes(tensor.dtype)));
-    }
-    const auto bytes = tensor_bytes(tensor.dtype, tensor.shape);
+    // Of a dtype that is not known the file alone says how many bytes it takes.
+    const bool is_known = element_bytes(tensor.dtype) > 0;
+    const auto bytes =
+        is_known ? tensor_bytes(tensor.dtype, tensor.shape) : std::optional(tensor.bytes());
     if (tensor.begin != end || tensor.end < tensor.begin || bytes != tensor.bytes()) {
       refuse(str("tensor ", in_quotes(tensor.name), " is at bytes ", tensor.begin, " to ",
                  tensor.end, "; by its shape and dtype, and those before it, it should be at ", end,
@@ -150,6 +150,7 @@ SafetensorsHeader parse_header(std::string_view text, std::uint64_t data_bytes) 
   SafetensorsHeader header;
   in.members([&](const std::string& name) {
     if (name == kMetadata) {
+      if (in.take("null")) return;  // as MLX writes it
       in.members([&](const std::string& key) { header.metadata[key] = in.next<std::string>(); });
     } else {
       header.tensors.push_back(take_tensor(in, name));

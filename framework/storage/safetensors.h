@@ -19,7 +19,8 @@ namespace lockstep::storage {
 /// One tensor of a safetensors file. Its elements lie there in row-major order, little-endian.
 struct StoredTensor {
   std::string name = {};
-  std::string dtype = {};  ///< as the format has it: "F32", "BF16", "I64", "BOOL", …
+  /// As the format has it: "F32", "BF16", "I64", "BOOL", …; also one that can't be read, "C64".
+  std::string dtype = {};
   std::vector<std::uint64_t> shape = {};
   std::uint64_t begin = 0;  ///< of its bytes, counted from the end of the header
   std::uint64_t end = 0;

@@ -131,7 +131,9 @@ const Event* last_event(const Replica& replica) {
 }
 
 std::string text_of(const Event& event) {
-  return is_call(event) && !event.name.empty() ? event.name : "its " + event.kind;
+  if (is_call(event) && !event.name.empty()) return event.name;
+  const bool is_callback = event.kind == watch::name_of(SpanKind::callback);
+  return str("its ", event.kind, is_callback ? " " + event.name : "");
 }
 
 // Whether its replica has done something else since. A wait that the failure ends is no such.

@@ -26,10 +26,7 @@ using Json = nlohmann::ordered_json;
 
 // The shortest text that reads back as `value`. nlohmann's own is longer for one double in 200.
 std::string number_text(double value) {
-  if (!std::isfinite(value)) return "null";
-  std::string text = shortest_text(value);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";  // a whole double, no integer
-  return text;
+  return std::isfinite(value) ? float_text(value) : "null";
 }
 
 // Appends `json` to `text`: on one line, or with objects spread over lines that start with `indent`

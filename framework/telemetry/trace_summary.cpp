@@ -106,7 +106,7 @@ class Summary {
   [[nodiscard]] std::string reason_of(int slow) const {
     std::array<double, watch::kTimeParts.size()> more{};
     for (std::size_t part = 0; part < watch::kTimeParts.size(); ++part) {
-      if (static_cast<TimePart>(part) == TimePart::communication) continue;
+      if (!watch::is_own(static_cast<TimePart>(part))) continue;
       const double all = sum_of(sums_, [&](const auto& entry) { return entry.second.parts[part]; });
       const double own = sums_.at(slow).parts[part];
       more[part] = own - (all - own) / static_cast<double>(sums_.size() - 1);

@@ -125,6 +125,7 @@ void pass_generator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   if (!has_own && keys.has(c10::DispatchKey::CPU)) {
     const auto key = next_key(draw_of(schema, arguments));
     if (key) generator = at::detail::createCPUGenerator(key->bits());
+    if (!key && is_in_data_set) ++draws_of_data;
   }
   op.redispatchBoxed(
       keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::BackendSelect),

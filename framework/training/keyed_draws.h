@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -49,6 +50,9 @@ void keep_draws_keyed();
 /// What keys this thread's draws have: the replica's, those of all replicas, or none.
 enum class DrawKeys { own, alike, none };
 inline constinit thread_local DrawKeys draw_keys = DrawKeys::own;
+
+/// How often data sets have drawn from LibTorch's process-wide generator.
+inline constinit std::atomic<std::uint64_t> draws_of_data = 0;
 
 /// What SeededInitialization tells about itself.
 struct Seeding {

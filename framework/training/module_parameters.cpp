@@ -83,6 +83,8 @@ void check_loss(const at::Tensor& loss, const AxisCall& call) {
   call.require(!loss.is_meta(),
                "the loss depends on parameters of a Block that were not there: call the Block "
                "itself, or hold whole_parameters()");
+  call.require(loss.requires_grad() || c10::GradMode::is_enabled(),
+               "GradMode is off, by a NoGradGuard or set_enabled(false): nothing has a gradient");
   call.require(loss.requires_grad(), "the loss does not depend on any parameter");
 }
 

@@ -1,5 +1,7 @@
 #include "framework/training/random_draws.h"
 
+#include <utility>
+
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/nn/modules/activation.h>
@@ -96,17 +98,20 @@ std::string why_not_everywhere(const std::vector<std::string>& names,
 }
 
 // Who may have drawn, for messages.
-std::string description_of(torch::nn::Module* module) {
+std::string description_of(torch::nn::Module* module, bool is_of_data) {
   std::vector<std::string> sources;
-  if (module != nullptr) {
+  if (is_of_data) {
+    sources.emplace_back("in gather() of a data set");
+  } else if (module != nullptr) {
     for_each_module(*module, [&](const std::string& name, const torch::nn::Module& each) {
       if (!draws_at_random(each)) return;
-      sources.push_back((name.empty() ? "the module" : "'" + name + "'") + ", a " + kind_of(each));
+      sources.push_back((sources.empty() ? "it has " : "") +
+                        (name.empty() ? "the module" : "'" + name + "'") + ", a " + kind_of(each));
     });
   }
   return lockstep::str(
       "training draws at random from LibTorch's process-wide generator",
-      sources.empty() ? "" : " (it has " + listed(sources, kNamed) + ")",
+      sources.empty() ? "" : " (" + listed(sources, kNamed) + ")",
       ": threads, processes and fewer workers no longer give the same bits. Draws have the "
       "trainer's keys in the replica's own thread, unless torch::manual_seed() is called after the "
       "trainer is made; in other threads, as a data set's, and in maps inside the replica draw "
@@ -146,10 +151,12 @@ RandomDraws::RandomDraws(torch::nn::Module* module, std::uint64_t seed, Randomne
 
 void RandomDraws::begin_backward() {
   if (!watch_.look()) return;
+  const std::uint64_t of_data = draws_of_data;
+  is_of_data_ = std::exchange(of_data_, of_data) != of_data;
   seen_ = true;
   if (randomness_ == Randomness::warn) return;
-  throw ValueError(
-      lockstep::str("step ", place_->step + 1, ": ", description_of(module_), kStrict));
+  throw ValueError(lockstep::str("step ", place_->step + 1, ": ",
+                                 description_of(module_, is_of_data_), kStrict));
 }
 
 void RandomDraws::end_backward(bool is_last) {
@@ -162,7 +169,7 @@ void RandomDraws::end_backward(bool is_last) {
     if (!seen_ || told_) return;
     told_ = true;
     log_warning(lockstep::str("replica ", axis_index(axis_), ", step ", place_->step, ": ",
-                              description_of(module_), " (said once)"));
+                              description_of(module_, is_of_data_), " (said once)"));
     return;
   }
   const std::int64_t count = replicas_where(seen_, axis_);
@@ -170,8 +177,8 @@ void RandomDraws::end_backward(bool is_last) {
   seen_ = true;
   told_ = true;
   if (axis_index(axis_) != 0) return;
-  log_warning(lockstep::str(description_of(module_), " (on ", count, " of ", axis_size(axis_),
-                            " replicas; said once)"));
+  log_warning(lockstep::str(description_of(module_, is_of_data_), " (on ", count, " of ",
+                            axis_size(axis_), " replicas; said once)"));
 }
 
 }  // namespace lockstep::training

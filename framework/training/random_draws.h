@@ -9,6 +9,7 @@
 
 #include "framework/axes/axis_names.h"
 #include "framework/training/averaging_options.h"
+#include "framework/training/keyed_draws.h"
 #include "framework/training/process_generator.h"
 #include "framework/training/trained_module.h"
 
@@ -57,6 +58,8 @@ class RandomDraws {
   AxisNames axis_;
   std::shared_ptr<TrainerPosition> place_;
   DrawWatch watch_;
+  std::uint64_t of_data_ = draws_of_data;  // at the last look
+  bool is_of_data_ = false;                // a data set has drawn before it
   bool seen_ = false;
   bool told_ = false;
 };

@@ -229,14 +229,16 @@ bool JobTrace::is_over() const {
   return !over.empty() && std::ranges::all_of(over, [](const auto& each) { return each.second; });
 }
 
-// What was gathered, from the first step's begin to the last one's end.
+// What was gathered, from the first step's begin, or that of an evaluation or checkpoint before it,
+// to the last one's end.
 Trace::Host JobTrace::own_part() {
   std::uint64_t begin = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t end = 0;
   for (const auto& [place, track] : gathered_) {
     for (const auto& [number, span] : track.spans) {
       const auto step = step_of(span);
-      if (!step || *step < wanted_->first || *step > wanted_->last) continue;
+      const bool leads_to_first = is_between_steps(span.kind) && step == wanted_->first - 1;
+      if (!step || (*step < wanted_->first && !leads_to_first) || *step > wanted_->last) continue;
       begin = std::min(begin, span.begin);
       end = std::max(end, span.end == 0 ? recorder_now() : span.end);
     }

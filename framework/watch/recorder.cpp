@@ -11,9 +11,9 @@
 namespace lockstep::watch {
 namespace {
 
-constexpr std::array kKinds{"step",       "data",     "forward",  "backward",   "reduction",
-                            "collective", "update",   "gather",   "evaluation", "checkpoint",
-                            "pause",      "transfer", "operation"};
+constexpr std::array kKinds{"step",       "data",   "forward",  "backward",   "reduction",
+                            "collective", "update", "gather",   "evaluation", "checkpoint",
+                            "callback",   "pause",  "transfer", "operation"};
 
 constexpr std::size_t kNameWords = 16;
 

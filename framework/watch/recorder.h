@@ -28,6 +28,7 @@ enum class SpanKind : std::uint8_t {
   gather,      ///< of parameters that other replicas have updated, as a reduction
   evaluation,
   checkpoint,
+  callback,  ///< of a program's own, by its name
   pause,     ///< its process was stopped
   transfer,  ///< bytes come from another host, whose number is the id
   operation  ///< an operator of LibTorch's
@@ -39,6 +40,11 @@ constexpr SpanKind last_of(SpanKind) noexcept {
 /// Whether it is a call that has other replicas.
 [[nodiscard]] constexpr bool is_call(SpanKind kind) noexcept {
   return kind == SpanKind::reduction || kind == SpanKind::collective || kind == SpanKind::gather;
+}
+
+/// True for what a run does between its steps.
+[[nodiscard]] constexpr bool is_between_steps(SpanKind kind) noexcept {
+  return kind == SpanKind::evaluation || kind == SpanKind::checkpoint;
 }
 
 /// Whether the id of such spans is a step's number.

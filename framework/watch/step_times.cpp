@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "framework/base/range.h"
 #include "framework/base/text.h"
@@ -43,6 +44,7 @@ TimePart part_of(SpanKind kind) {
     case SpanKind::pause:
       return TimePart::pause;
     case SpanKind::step:
+    case SpanKind::callback:
     case SpanKind::transfer:
     case SpanKind::operation:
       break;
@@ -113,7 +115,8 @@ std::string text_of(const Span& span) {
   if (is_call(span.kind) && !span.name.empty()) return span.name;
   const bool has_step = !is_call(span.kind) && span.id > 0;
   if (span.kind == SpanKind::step && has_step) return str("step ", span.id);
-  return str("its ", name_of(span.kind), has_step ? str(" of step ", span.id) : "");
+  const std::string name = span.kind == SpanKind::callback ? " " + span.name : "";
+  return str("its ", name_of(span.kind), name, has_step ? str(" of step ", span.id) : "");
 }
 
 // When each replica has come to each call, by its id.
@@ -169,6 +172,7 @@ class Division {
     open_.push_back(span);
     if (span.kind != SpanKind::step) return wait(span);
     step_ = &steps_[static_cast<std::int64_t>(span.id)];
+    *step_ += std::exchange(between_, {});
     bounds_.push_back({{span.begin, span.end}, step_});
   }
 
@@ -179,7 +183,14 @@ class Division {
       count(span, span.end);
       open_.pop_back();
       if (span.kind == SpanKind::step) step_ = nullptr;
+      if (step_ == nullptr && is_between_steps(span.kind)) count_between(span);
     }
+  }
+
+  void count_between(const Span& span) {
+    const Interval interval{span.begin, span.end};
+    between_.parts[static_cast<std::size_t>(part_of(span.kind))] +=
+        seconds(span.end - span.begin - shared(interval, pauses_));
   }
 
   // Counts the time since the last moment for the part that the innermost span is of.
@@ -232,6 +243,7 @@ class Division {
   std::uint64_t cursor_ = 0;
   std::map<std::int64_t, ReplicaTimes> steps_;
   ReplicaTimes* step_ = nullptr;  // in which the moment is
+  ReplicaTimes between_;          // since the last step
   std::vector<Step> bounds_;
   std::vector<Interval> exposed_;
 };
@@ -240,6 +252,14 @@ class Division {
 
 double ReplicaTimes::total() const {
   return std::accumulate(parts.begin(), parts.end(), 0.0);
+}
+
+double ReplicaTimes::own() const {
+  double sum = 0;
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    if (is_own(static_cast<TimePart>(part))) sum += parts[part];
+  }
+  return sum;
 }
 
 double ReplicaTimes::waited() const {
@@ -263,7 +283,7 @@ std::map<int, ReplicaTimes> StepTimes::sums() const {
 
 double StepTimes::waiting_share() const {
   const auto replicas = sums();
-  const double total = sum_of(replicas, [](const auto& each) { return each.second.total(); });
+  const double total = sum_of(replicas, [](const auto& each) { return each.second.of_training(); });
   const double waited = sum_of(replicas, [](const auto& each) { return each.second.waited(); });
   return total > 0 ? waited / total : 0;
 }
@@ -273,7 +293,7 @@ std::vector<StepPace> StepTimes::paces() const {
     StepPace pace;
     for (const auto& [replica, times] : step.second) {
       pace.own.emplace(replica, times.own());
-      pace.total = std::max(pace.total, times.total());
+      pace.total = std::max(pace.total, times.of_training());
       const auto count = static_cast<double>(step.second.size());
       pace.exposed += (times.of(TimePart::communication) - times.waited()) / count;
       pace.hidden += times.hidden / count;

@@ -22,14 +22,20 @@ enum class TimePart : std::uint8_t {
   backward,
   communication,  ///< in calls that the replica itself makes or waits for: what is exposed of them
   update,
-  evaluation,
-  checkpoint,
-  pause,  ///< its process was stopped, whatever it did
+  evaluation,  ///< with all that is in it, also between steps: counted in the step that follows
+  checkpoint,  ///< likewise
+  pause,       ///< its process was stopped, whatever it did
   other
 };
 inline constexpr std::array kTimeParts{"data",          "forward", "backward",
                                        "communication", "update",  "evaluation",
                                        "checkpoint",    "pause",   "other"};
+
+/// True for a replica's own work of training.
+[[nodiscard]] constexpr bool is_own(TimePart part) noexcept {
+  return part != TimePart::communication && part != TimePart::evaluation &&
+         part != TimePart::checkpoint;
+}
 
 /// A replica's recordings. Recordings that are looked at together have the times of one clock:
 /// a trace of several hosts has brought all of them to host 0's.
@@ -50,8 +56,10 @@ struct ReplicaTimes {
   [[nodiscard]] double of(TimePart part) const { return parts[static_cast<std::size_t>(part)]; }
   [[nodiscard]] double total() const;
   [[nodiscard]] double waited() const;
-  /// What is the replica's alone, and no other's fault: all but communication.
-  [[nodiscard]] double own() const { return total() - of(TimePart::communication); }
+  /// The replica's own work of training, which is no other's fault.
+  [[nodiscard]] double own() const;
+  /// Without evaluations and checkpoints.
+  [[nodiscard]] double of_training() const { return own() + of(TimePart::communication); }
   ReplicaTimes& operator+=(const ReplicaTimes& more);
 };
 
@@ -61,7 +69,7 @@ struct StepTimes {
 
   /// By replica, over all steps.
   [[nodiscard]] std::map<int, ReplicaTimes> sums() const;
-  /// The part of the replicas' time that they wait for others in calls; 0 without any steps.
+  /// The part of the replicas' time of training that they wait for others; 0 without any steps.
   [[nodiscard]] double waiting_share() const;
 
   /// What each of the steps, the longest of its replicas', tells of who is slow (slow_replica.h).

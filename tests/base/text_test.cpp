@@ -1,5 +1,7 @@
 #include "framework/base/text.h"
 
+#include <cmath>
+
 #include "tests/catch.h"
 
 using namespace lockstep;
@@ -15,6 +17,10 @@ TEST_CASE("numbers in texts have no separators, and a decimal point") {
         "step 1234567 of 12345678901234, loss 1234.5");
   CHECK(join(std::vector<double>{0.5, 2048}) == "0.5, 2048");
   CHECK(formatted("%.1f s, %.3g", 1234.56, 0.25) == "1234.6 s, 0.25");
+  const double nan = std::copysign(std::nan(""), -1);
+  CHECK(str(nan, " ", static_cast<float>(nan), " ", -1.5) == "nan nan -1.5");
+  CHECK(join(std::vector<double>{nan, -2}) == "nan, -2");
+  CHECK(formatted("%.3g %d", nan, 7) == "nan 7");
 }
 
 TEST_CASE("letters of ASCII alone are made small") {

@@ -197,10 +197,9 @@ TEST_CASE("texts among a column's numbers are told with all of such columns and 
 TEST_CASE("categories become inputs of their own, in their column's place") {
   const TemporaryFolder folder;
   CsvSetOptions options{
-      .file = folder.write("a.csv",
-                           "a,city,class,y\n1,Rome,3,1\n2, Bonn,1,2\n3,Rome,10,3\n4,\"Bonn \",3.0,"
-                           "4\n"),
-      .test_file = folder.write("b.csv", "y,class,city,a\n0,1,Rome,9\n"),
+      .file = folder.write(
+          "a.csv", "a,city,class,y\n1,Rome,3,1\n2, Bonn,1,2\n3,Rome,10,3\n4,\"Bonn \",3,4\n"),
+      .test_file = folder.write("b.csv", "y,class,city,a\n0,1.0,Rome,9\n"),
       .target = {"y"},
       .normalize = true,
       .categories = {"class", "city"}};

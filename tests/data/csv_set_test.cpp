@@ -123,9 +123,63 @@ TEST_CASE("texts are classes in the order of their bytes, and numbers in that of
   options.file = folder.write("b.csv", "kind,x\n10,1\n-2,2\n9,3\n9.0,4\n");
   options.validation_file = folder.write("w.csv", "kind,x\n1e1,1\n");
   const DataSets numbers = load_csv(options);
-  CHECK(numbers.fitted.classes == std::vector<std::string>{"-2", "9", "10"});
-  CHECK(integers_of(whole(*numbers.train).targets) == std::vector<std::int64_t>{2, 0, 1, 1});
-  CHECK(integers_of(whole(*numbers.validation).targets) == std::vector<std::int64_t>{2});
+  CHECK(numbers.fitted.classes == std::vector<std::string>{"-2", "9", "9.0", "10"});
+  CHECK(integers_of(whole(*numbers.train).targets) == std::vector<std::int64_t>{3, 0, 1, 2});
+  CHECK(integers_of(whole(*numbers.validation).targets) == std::vector<std::int64_t>{3});
+}
+
+TEST_CASE(
+    "labels are told apart by their text, and other files' numbers by their values, once said") {
+  const TemporaryFolder folder;
+  std::string text = "x,code\n";
+  const std::vector<std::string> codes{"007", "7", "7.0", "-0", "0", "1e5", "100000"};
+  for (const std::string& code : codes) text += "1," + code + "\n";
+  CsvSetOptions options{
+      .file = folder.write("a.csv", text), .target = {"code"}, .task = CsvTask::classification};
+  const auto log_of = [&](const std::vector<std::string>& classes) {
+    const testing::CapturedStderr log;
+    CHECK(load_csv(options).fitted.classes == classes);
+    return log.text();
+  };
+  CHECK(log_of({"-0", "0", "007", "7", "7.0", "100000", "1e5"}) ==
+        "lockstep: warning: csv: column 'code' of '" + options.file +
+            "' has labels that are one number: '-0' and '0'\n");
+  options.test_file = folder.write("b.csv", "x,code\n1,07\n");
+  CHECK_THAT(csv_error<DataError>(options), ContainsSubstring("'07' is none of"));
+  // As pandas writes whole numbers of a column with gaps.
+  options.file = folder.write("a.csv", "x,code\n1,1\n1,2\n");
+  options.test_file = folder.write("b.csv", "x,code\n1,2.0\n1,1.0\n");
+  CHECK(log_of({"1", "2"}) == "lockstep: csv: column 'code' of '" + *options.test_file +
+                                  "' has numbers that the training set writes in another way: "
+                                  "'1.0' as '1', '2.0' as '2'\n");
+  CHECK(integers_of(whole(*load_csv(options).test).targets) == std::vector<std::int64_t>{1, 0});
+  options.file = folder.write("c.csv", "x,code\n1,True\n1,true\n1,7\n");
+  options.test_file.reset();
+  CHECK_THAT(log_of({"7", "True", "true"}), ContainsSubstring("case of letters alone"));
+}
+
+TEST_CASE("a table without a header is warned of, and refused where the target shows it") {
+  const TemporaryFolder folder;
+  CsvSetOptions options{.file = folder.write("a.csv", "5.2,3.4,north\n4.8,3.1,north\n7,3,south\n"),
+                        .target = {"north"},
+                        .task = CsvTask::classification};
+  CHECK(csv_error<DataError>(options) ==
+        "data file '" + options.file +
+            "': the target 'north' is also a value of its column; the first line must name the "
+            "columns: has the file one that does so?");
+  options.task = CsvTask::regression;
+  options.target = {"3.4"};
+  options.ignore = {"north"};
+  const auto log_of = [&] {
+    const testing::CapturedStderr log;
+    (void)load_csv(options);
+    return log.text();
+  };
+  CHECK(log_of() == "lockstep: warning: csv: '" + options.file +
+                        "' has columns whose names are numbers or values of theirs: '5.2', '3.4'; "
+                        "the first line must name the columns: has the file one that does so?\n");
+  options = {.file = folder.write("b.csv", "a,y\n1,2\n"), .target = {"y"}};
+  CHECK(log_of().empty());
 }
 
 TEST_CASE("a table of 20,000 columns is read in a time that grows with them") {
@@ -333,7 +387,7 @@ TEST_CASE("a table that is wanted alone needs no other") {
 TEST_CASE("whole numbers of any length are classes of their own") {
   const TemporaryFolder folder;
   CsvSetOptions options{
-      .file = folder.write("a.csv", "id,x\n9007199254740993,1\n9007199254740992,2\n1.0,3\n1,4\n"),
+      .file = folder.write("a.csv", "id,x\n9007199254740993,1\n9007199254740992,2\n1.0,3\n"),
       .test_file = folder.write("b.csv", "id,x\n9007199254740992.0,1\n01,2\n"),
       .target = {"id"},
       .task = CsvTask::classification,
@@ -341,7 +395,7 @@ TEST_CASE("whole numbers of any length are classes of their own") {
   const DataSets sets = load_csv(options);
   CHECK(sets.fitted.classes ==
         std::vector<std::string>{"1.0", "9007199254740992", "9007199254740993"});
-  CHECK(integers_of(whole(*sets.train).targets) == std::vector<std::int64_t>{2, 1, 0, 0});
+  CHECK(integers_of(whole(*sets.train).targets) == std::vector<std::int64_t>{2, 1, 0});
   CHECK(integers_of(whole(*sets.test).targets) == std::vector<std::int64_t>{1, 0});
   options.test_file = folder.write("b.csv", "id,x\n9007199254740994,1\n");
   CHECK_THAT(csv_error<DataError>(options),

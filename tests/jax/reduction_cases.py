@@ -20,6 +20,7 @@ WIDE_MEAN = "pmean sums integers in int64; JAX's sum of int8 wraps around"
 ROUNDED_ONCE = "half types are accumulated in float32 and rounded once"
 OWN_GROUP = "pmean divides by the size of its own group; JAX by that of the first"
 VMAP_GROUPS = "JAX refuses unequal groups under vmap; Lockstep works group by group"
+SUBNORMAL = "subnormal numbers are numbers; XLA on the CPU flushes them to 0"
 NAN = "NaN if one is NaN, as JAX itself has it under vmap; XLA's all-reduce on the CPU drops it"
 INDEX = "an index is int64, as axis_index; JAX has int32"
 
@@ -77,6 +78,12 @@ def add_numbers_that_matter(book):
     book.both("uint8 wraps", "psum", [np.array([200, 100, 1], "uint8")])
     book.both("int8 beyond", "pmean", [np.array([100, 100], "int8")],
               different=Instead(lambda _: [np.array([100, 100], "float32")], WIDE_MEAN))
+    book.both("uint8 beyond", "pmean", [np.array([200, 100], "uint8")],
+              different=Instead(lambda _: [np.array([150, 150], "float32")], WIDE_MEAN))
+    book.both("int32 beyond", "pmean", [np.array([2**31 - 1, 1], "int32")],
+              different=Instead(lambda _: [np.full(2, 2**30, "float32")], WIDE_MEAN))
+    book.both("subnormal", "psum", [np.array([1e-40, 1e-40], "float32")],
+              different=Instead(lambda _: [np.full(2, np.float32(1e-40) * 2)], SUBNORMAL))
     for name, dtype, first in (("float16", np.float16, 2048),
                                ("bfloat16", ml_dtypes.bfloat16, 256)):
         x = np.array([first, 1, 1, 1], dtype)

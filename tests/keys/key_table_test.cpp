@@ -165,6 +165,14 @@ TEST_CASE("a value of the wrong type says what is needed and what was found") {
                 "1:16: paint.maybe: expected a number, found 'none'; or write null");
 }
 
+TEST_CASE("a number that may be octal is no number of either kind") {
+  for (const std::string text : {"010", "-010", "+00"}) {
+    CHECK_THAT(problems_in("paint: {number: " + text + "}"),
+               ContainsSubstring("expected a number, found '" + text + "'; write "));
+  }
+  CHECK_THAT(problems_in("paint: {number: 00.5}"), !ContainsSubstring("expected a number"));
+}
+
 TEST_CASE("integers are digits and nothing else") {
   for (const std::string text :
        {"1e3", "4.0", "4.", "0x4", "010", "fast", "1_0", "+", "-", "'4'"}) {

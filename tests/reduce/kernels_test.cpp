@@ -79,8 +79,10 @@ T combined(T a, T b, ReduceOp op) {
         return a + b;
       }
     case ReduceOp::max:
+      if (a == b) return std::signbit(static_cast<double>(a)) ? b : a;
       return a > b || is_nan(a) ? a : b;
     case ReduceOp::min:
+      if (a == b) return std::signbit(static_cast<double>(a)) ? a : b;
       return a < b || is_nan(a) ? a : b;
   }
   throw std::logic_error("unknown operation");

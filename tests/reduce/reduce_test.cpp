@@ -133,6 +133,23 @@ TEST_CASE("a NaN anywhere is the result of max and min") {
   }
 }
 
+TEST_CASE("of zeros of both signs +0 is the greatest and -0 the least, in any order") {
+  const auto has_sign = [](const auto& inputs, ElementType type, ReduceOp op) {
+    return std::signbit(reduced(inputs, type, op)[0]);
+  };
+  for (const auto& inputs : {std::vector<std::vector<float>>{{-0.0F}, {0.0F}, {-0.0F}},
+                             std::vector<std::vector<float>>{{0.0F}, {-0.0F}, {0.0F}}}) {
+    CHECK(!has_sign(inputs, ElementType::float32, ReduceOp::max));
+    CHECK(has_sign(inputs, ElementType::float32, ReduceOp::min));
+    CHECK(!has_sign(inputs, ElementType::float32, ReduceOp::sum));
+  }
+  const std::vector<std::vector<double>> wide{{-0.0}, {0.0}};
+  CHECK(!has_sign(wide, ElementType::float64, ReduceOp::max));
+  CHECK(has_sign(wide, ElementType::float64, ReduceOp::min));
+  const std::vector<std::vector<float>> negative{{-0.0F}, {-0.0F}};
+  CHECK(has_sign(negative, ElementType::float32, ReduceOp::sum));
+}
+
 TEST_CASE("the output may be one of the inputs") {
   for (std::size_t into = 0; into < 5; ++into) {
     auto inputs = random_floats(5, 1300, 7);

@@ -65,7 +65,8 @@ std::vector<Failure> deaths() {
       {"SIGKILL", [] { (void)::raise(SIGKILL); }, 3, "was lost: killed by signal 9 (Killed)"},
       {"abort", [] { std::abort(); }, 3, "was lost: killed by signal 6 (Aborted)"},
       {"SIGSEGV", [] { (void)::raise(SIGSEGV); }, 3,
-       "was lost: killed by signal 11 (Segmentation fault)"},
+       "was lost: killed by signal 11 (Segmentation fault); replica 1 has been in code of its own "
+       "for 0"},
   };
 }
 

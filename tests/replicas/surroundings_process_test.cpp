@@ -262,7 +262,7 @@ TEST_CASE("launch: a job on several hosts that is paused as a whole goes on, who
       if (is_short) continue;
       CHECK(last_words(ended[0]) == last_words(ended[1]));
       CHECK_THAT(last_words(ended[0]), ContainsSubstring(str("host ", 1 - first, " (")) &&
-                                           ContainsSubstring("has said nothing for 1000 ms"));
+                                           ContainsSubstring("has said nothing for 1 s"));
     }
   }
 }

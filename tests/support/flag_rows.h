@@ -13,7 +13,7 @@ namespace lockstep::testing {
 /// The rows of a page's table of these flags: "| `--config FILE` | The config, in YAML |".
 inline std::vector<std::string> flag_rows(const std::vector<Flag>& flags) {
   std::vector<std::string> rows;
-  for (const Flag& flag : shown_flags(flags)) {
+  for (const Flag& flag : with_help(flags)) {
     const std::string argument = std::regex_replace(flag.argument, std::regex("\\|"), "\\|");
     rows.push_back(
         str("| `", flag.name, argument.empty() ? "" : " ", argument, "` | ", flag.help, " |"));

@@ -154,7 +154,7 @@ TEST_CASE("the help of eval and predict has their own defaults and keys") {
              ContainsSubstring("--set data.key=value "));
 }
 
-TEST_CASE("train list names what there is, and old spellings say which is the new one") {
+TEST_CASE("train list names what there is") {
   const TemporaryFolder folder;
   const Ended lists = train(folder.path(), {"list"});
   CHECK(lists.err.empty());
@@ -162,24 +162,6 @@ TEST_CASE("train list names what there is, and old spellings say which is the ne
              Catch::Matchers::StartsWith("models      linear, mlp, cnn, resnet, gpt\n") &&
                  ContainsSubstring("\nlosses      auto, cross_entropy, ") &&
                  ContainsSubstring("\nmetrics     accuracy, "));
-  const auto check_same = [&](const Flags& old, const Flags& now) {
-    const Ended before = train(folder.path(), old);
-    const Ended after = train(folder.path(), now);
-    INFO(join(old, " ") << "\n" << before.err << after.err);
-    CHECK(before.status == after.status);
-    CHECK(before.out == after.out);
-    CHECK(before.err == str("lockstep: warning: train ", old[0], " is now train ", now[0],
-                            now[0] == "list" ? " " + now[1] : "", "\n", after.err));
-  };
-  for (const std::string name :
-       {"models", "datasets", "losses", "optimizers", "schedules", "metrics"}) {
-    check_same({name}, {"list", name});
-    check_same({name, "--help"}, {"list", name, "--help"});
-  }
-  check_same({"config"}, {"keys"});
-  check_same({"config", "cosine"}, {"keys", "cosine"});
-  check_same({"config", "cosnie"}, {"keys", "cosnie"});
-  check_same({"--help-config"}, {"keys"});
 }
 
 TEST_CASE("train export writes one file, or several with an index, and never over another") {

@@ -215,8 +215,8 @@ TEST_CASE("a job of fewer replicas than hosts is refused with the number that it
   const TemporaryFolder folder;
   for (const Ended& end : on_hosts(folder, 2, small_job() + Flags{"--replicas", "1"})) {
     check_status(end, 2);
-    CHECK_THAT(end.err, ContainsSubstring("2 hosts need at least 2 replicas and workers, one on "
-                                          "each; there are 1 and 1\n"));
+    CHECK_THAT(end.err, ContainsSubstring("parallel.replicas is 1, but 2 hosts need at least 2: "
+                                          "--replicas 2\n"));
   }
 }
 

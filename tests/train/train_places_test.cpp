@@ -157,6 +157,21 @@ TEST_CASE("exceptions of losses, metrics, optimizers and callbacks name these") 
   }
 }
 
+TEST_CASE("a crash in a callback names callback and step, and how the run goes on") {
+  FaultyRuns runs;
+  const std::string error = runs.error_of(
+      "trainer.eval_every=2 parallel.launch=processes checkpoint.every=1 checkpoint.async=false", 3,
+      {"--output", "crashed"}, {"FAULTY_CALLBACK=after_evaluation", "CRASHES=1"});
+  CHECK_THAT(error,
+             ContainsSubstring(" was lost: killed by signal 11 (Segmentation fault); replica ") &&
+                 ContainsSubstring(" has been in its callback after_evaluation of step 2 for 0"));
+  CHECK_THAT(error,
+             ContainsSubstring("lockstep: --output crashed --resume auto goes on from step 1; "
+                               "own_train inspect crashed tells what replicas did last\n"));
+  const Ended told = own_train(runs.folder().path(), {"inspect", "crashed"});
+  CHECK_THAT(told.out, ContainsSubstring("in its callback after_evaluation, step 2, for 0"));
+}
+
 TEST_CASE("a metric whose sums have another length for another batch is refused by its name") {
   FaultyRuns runs;
   CHECK_THAT(runs.error_of("trainer.metrics=[growing]", 2),

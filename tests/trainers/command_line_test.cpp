@@ -36,8 +36,7 @@ struct Tool {
                   {"--set", "KEY", "Again and again",
                    [this](const Argument& given) { sets += given.flag + "<" + given.value + ">"; }},
                   {"--count", "N", "How many", lockstep::sets(count, tool_number)},
-                  {"--dry-run", "", "Do nothing", lockstep::sets(is_dry)},
-                  {"--old", "", "", [this](const Argument& given) { sets += given.flag; }}},
+                  {"--dry-run", "", "Do nothing", lockstep::sets(is_dry)}},
         .more = "It does no more.\n"};
     if (takes_operand) line.operand = [this](const std::string& given) { operand = given; };
     return line;
@@ -61,8 +60,7 @@ std::string error_of_flags(const std::vector<std::string>& arguments) {
 std::string command_in(const std::vector<std::string>& arguments) {
   std::vector<const char*> argv{"tool"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-  return command_of(static_cast<int>(argv.size()), argv.data(), "tool", {"run", "export"},
-                    {{"models", "list models"}});
+  return command_of(static_cast<int>(argv.size()), argv.data(), "tool", {"run", "export"});
 }
 
 }  // namespace
@@ -96,17 +94,15 @@ TEST_CASE("what is no flag is said so, with what may be meant") {
   CHECK(error_of_flags({"-dry-run"}) ==
         "unknown flag -dry-run (did you mean '--dry-run'?); see tool --help");
   CHECK(error_of_flags({"--" + std::string(1'000'000, 'x')}).size() < 200);
-  // Nobody is told to use an old spelling.
-  CHECK(error_of_flags({"--odl"}) == "unknown flag --odl; see tool --help");
 }
 
 TEST_CASE("flags set their variables, in their order, and an operand stands among them") {
   Tool tool;
   const std::string longest(1'000'000, 'x');
-  CHECK(parse_tool({"--set", "a,b", "folder", "--set=b=c\nd", "--old", "--dry-run", "--count=7",
-                    "--output=" + longest},
-                   tool.line(true)));
-  CHECK(tool.sets == "--set<a,b>--set<b=c\nd>--old");
+  CHECK(parse_tool(
+      {"--set", "a,b", "folder", "--set=b=c\nd", "--dry-run", "--count=7", "--output=" + longest},
+      tool.line(true)));
+  CHECK(tool.sets == "--set<a,b>--set<b=c\nd>");
   CHECK(tool.operand == "folder");
   CHECK(tool.is_dry);
   CHECK(tool.count == 7);
@@ -124,7 +120,7 @@ TEST_CASE("flags set their variables, in their order, and an operand stands amon
                     "'stray' is no flag; see tool --help");
 }
 
-TEST_CASE("the help shows the table, but not old spellings, and sets nothing") {
+TEST_CASE("the help shows the table, and sets nothing") {
   Tool tool;
   CHECK_FALSE(parse_tool({"--dry-run", "--help", "--count", "many"}, tool.line()));
   CHECK_FALSE(tool.is_dry);
@@ -152,9 +148,6 @@ TEST_CASE("the first argument may be a command") {
   CHECK(testing::message_of<ValueError>([] { (void)command_in({"exprot"}); }) ==
         "unknown command 'exprot' (did you mean 'export'?): there are run, export; see tool "
         "--help");
-  CHECK(testing::message_of<ValueError>([] { (void)command_in({"modles"}); }) ==
-        "unknown command 'modles' (did you mean 'models', now 'list models'?): there are run, "
-        "export; see tool --help");
 }
 
 }  // namespace lockstep

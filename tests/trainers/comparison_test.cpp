@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -57,9 +58,7 @@ TEST_CASE("two runs of one config are equal but for time") {
                     {"time", "2:30", "2:30"},
                     {"samples/s", "1235", "1118"},
                     {"loss", "0.25", "0.25"},
-                    {"best loss", "0.25 at 20", "0.25 at 20"},
-                    {"validation_accuracy", "0.5", "0.5"},
-                    {"best validation_accuracy", "0.75 at 10", "0.75 at 10"},
+                    {"validation_accuracy", "0.5 (best 0.75 at 10)", "0.5 (best 0.75 at 10)"},
                     {"resumes", "0", "1"},
                     {"parameters_sha256", "0123456789abcdef", "0123456789abcdef"}},
                    "l") +
@@ -69,6 +68,25 @@ TEST_CASE("two runs of one config are equal but for time") {
   CHECK(json["equal_but_for_time"] == true);
   CHECK(json["differences"] == nlohmann::json::object());
   CHECK(json["runs"].size() == 2);
+}
+
+TEST_CASE("a figure is one row, which marks the best value") {
+  const TemporaryFolder home;
+  const fs::path a = ended_run(home.path() / "a");
+  const fs::path b = ended_run(home.path() / "b",
+                               R"({"step":20,"loss":0.75}
+{"step":20,"validation_accuracy":0.7}
+{"step":20,"best_step":10,"test_best_loss":0.5}
+)");
+  const std::string text = comparison_text(compare({a, b, a}), std::nullopt);
+  const auto row_of = [&](const std::string& name) {
+    return std::regex_replace(lines_with(name, text).at(0), std::regex(" {2,}"), "|");
+  };
+  CHECK(row_of("loss ") == "loss|0.25 *|0.75|0.25 *");
+  CHECK(row_of("validation_accuracy") ==
+        "validation_accuracy|0.5 (best 0.75 at 10) *|0.7|0.5 (best 0.75 at 10) *");
+  CHECK(row_of("test_best_loss") == "test_best_loss|0.5 at 10 *");
+  CHECK_THAT(text, ContainsSubstring("\n* is the best of its row.\nTheir configs"));
 }
 
 TEST_CASE("runs are the same where two have a figure of one step, whatever else one has") {
@@ -118,7 +136,7 @@ TEST_CASE("what differs between runs is named: keys, figures, parameters") {
   const std::string text = comparison_text(both, std::nullopt);
   const std::vector<std::string> lines = lines_of(text);
   CHECK(lines_with(a.string() + "  " + b.string(), lines[0]).size() == 1);  // of one name
-  CHECK_THAT(text, ContainsSubstring("\noptimizer.lr              0.1 ") &&
+  CHECK_THAT(text, ContainsSubstring("\noptimizer.lr         0.1 ") &&
                        ContainsSubstring("  [1, 2]\n\nstatus ") && ContainsSubstring("\nblas  "));
   CHECK(lines.back() ==
         "Their configs differ in 2 keys. Their figures differ. Their parameters differ.");
@@ -155,11 +173,11 @@ TEST_CASE("runs that are too wide for a terminal are compared in several tables"
   }
   CHECK(lines_with("data.root", text).size() == 4);  // each alone
   const std::string narrow = comparison_text(compare({runs[0], runs[1]}), 30);
-  CHECK_THAT(narrow, ContainsSubstring("data.root                 /iiiiiiiiiii…\n"));
+  CHECK_THAT(narrow, ContainsSubstring("data.root            /iiiiiiiiiii…\n"));
   for (fs::path& run : runs) ended_run(run, kTwoSteps);
   CHECK(lines_with("status ", comparison_text(compare(runs), 72)).size() == 2);
   CHECK_THAT(comparison_text(compare(runs), std::nullopt),
-             ContainsSubstring("  third\\x0a<script>  fourth\n"));
+             ContainsSubstring("  third\\x0a<script>      fourth\n"));
 }
 
 TEST_CASE("a page of runs has their curves over each other, and the tables") {

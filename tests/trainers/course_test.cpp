@@ -70,6 +70,20 @@ TEST_CASE("with another global batch a run ends after the same samples, its sche
   CHECK(again.place_of(31) == Approx(39));
 }
 
+TEST_CASE("a run says where another global batch changes how many steps trainer.steps means") {
+  const auto text = [](const std::string& length, std::int64_t batch, std::int64_t replicas) {
+    const ResumePoint after = point(course(length, 4, 2), 15, 116);
+    const Config config =
+        parse("model: {name: linear}\ndata: {name: pmean_example}\ntrainer: " + length);
+    return length_text(config, course(length, batch, replicas, &after));
+  };
+  CHECK(text("{steps: 39}", 4, 4) ==
+        "trainer.steps counts steps of 8 samples, as the run began: with 16 a step it ends after "
+        "step 27");
+  CHECK(text("{steps: 39}", 2, 4).empty());
+  CHECK(text("{epochs: 3}", 4, 4).empty());
+}
+
 TEST_CASE("an interruption does not move the schedule by a bit, with another global batch either") {
   for (std::int64_t changed = 1; changed < 30; ++changed) {
     const ResumePoint after = point(course("{steps: 39}", 4, 2), changed, changed * 8);

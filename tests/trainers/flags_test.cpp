@@ -68,11 +68,6 @@ TEST_CASE("words that are no flags are said how they are given") {
   CHECK(told({"--config", "a.yaml", "stray"}) == "'stray' is no flag; see train --help");
 }
 
-TEST_CASE("--help-config still prints the table of keys, but the help has it no longer") {
-  CHECK(parse_arguments({"--help-config"}).text == config_help());
-  CHECK_THAT(*parse_arguments({"--help"}).text, !ContainsSubstring("--help-config"));
-}
-
 TEST_CASE("an engine's variables say which host this is, and flags win one by one") {
   const std::vector<std::pair<const char*, const char*>> variables{
       {"OMPI_COMM_WORLD_RANK", "1"},

@@ -93,7 +93,8 @@ TEST_CASE("more hosts take fewer steps and wait for their links, the slower the 
       CHECK(slow[i].efficiency < 0.1);
       CHECK(slow[i].connections >= 1);
       CHECK(slow[i].connections < slow[i].hosts);
-      CHECK_THAT(slow[i].breaks, ContainsSubstring("link: replicas wait 9"));
+      CHECK_THAT(slow[i].breaks,
+                 ContainsSubstring("link: replicas wait 9") && ContainsSubstring("% of a step; "));
       CHECK(fast[i].breaks.empty());
     }
     // A gradient's way there and back, whatever the stage.
@@ -103,6 +104,20 @@ TEST_CASE("more hosts take fewer steps and wait for their links, the slower the 
     CHECK(slow[1].step_s > bytes / 1e6);
     CHECK(slow[1].step_s < 0.1 + 1.6 * bytes / 1e6);
   }
+}
+
+TEST_CASE("a job that waits for its link is told which keys help") {
+  constexpr comm::LinkSpeed kMiddling{.latency = 1e-4, .bytes_per_second = 1.5e7};
+  const PlanRequest of_two{.hosts = {2}, .stages = {0}, .link = kMiddling};
+  const PlannedJob waits = Job().jobs(of_two)[0];
+  const auto share = [](const PlannedJob& job) { return job.exposed_s / job.step_s; };
+  const auto better = [&](const std::string& key, const std::string& set) {
+    const PlannedJob job = Job({set}).jobs(of_two)[0];
+    CHECK(share(job) < 0.9 * share(waits));
+    CHECK_THAT(waits.breaks, ContainsSubstring(str(key, " ", std::lround(100 * share(job)), "%")));
+  };
+  better("parallel.compression: bf16", "parallel.compression=bf16");
+  better("trainer.accumulate: 4", "trainer.accumulate=4");
 }
 
 TEST_CASE("a higher stage takes less memory of each replica") {

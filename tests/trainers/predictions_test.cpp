@@ -72,7 +72,7 @@ TensorSet classes(const std::vector<std::string>& names = {}) {
 
 TEST_CASE("predictions of classes are those of the largest output, with it and the target") {
   const std::string csv =
-      "index,prediction,score,target\n0,1,2.5,1\n1,0,7,2\n2,2,-0.3,0\n3,1,nan,1\n";
+      "index,prediction,score,target\n0,1,2.5,1\n1,0,7.0,2\n2,2,-0.3,0\n3,1,NaN,1\n";
   for (const std::int64_t batch_size : {1, 3, 4, 100}) {
     CHECK(predicted(classes(), batch_size, PredictionFormat::csv) == csv);
     const std::string lines = predicted(classes(), batch_size, PredictionFormat::jsonl);
@@ -152,7 +152,7 @@ TEST_CASE("probabilities are the softmax in double, and the likeliest stand firs
   const std::vector<std::size_t> column{csv.column("probability_c")};
   CHECK(csv.numbers(column)[2] == lines[2]["probability"]["c"]);
   CHECK(csv.text(1, csv.column("top_2_name")) == "c");
-  CHECK(csv.text(3, csv.column("top_1_probability")) == "nan");
+  CHECK(csv.text(3, csv.column("top_1_probability")) == "NaN");
 
   // Without names they are a list, and numbered.
   csv_options.top = 1;
@@ -177,11 +177,11 @@ TEST_CASE("columns of the data stand before the prediction, under names of their
     return predicted(data, {.with = names});
   };
   CHECK(with({"id", "a,b", "id"}, *table) ==
-        "index, id,\"a,b\",prediction\n0, id/0,\"a,b/0\",0\n1, id/1,\"a,b/1\",0\n");
+        "index, id,\"a,b\",prediction\n0, id/0,\"a,b/0\",0.0\n1, id/1,\"a,b/1\",0.0\n");
   CHECK(with({"*"}, *table).starts_with("index, id,own_index,\"a,b\",prediction\n"));
   // Of a part they are those of its own samples.
   const Subset part(table, {1});
-  CHECK(with({"index,id"}, part) == "index,own_index, id,prediction\n0,index/1, id/1,0\n");
+  CHECK(with({"index,id"}, part) == "index,own_index, id,prediction\n0,index/1, id/1,0.0\n");
   CHECK(message_of<ValueError>([&] { (void)with({"indx"}, *table); }) ==
         "--with: there is no column 'indx' (did you mean 'index'?); there are '', ' id', 'index', "
         "'a,b'");
@@ -214,7 +214,7 @@ TEST_CASE("predictions of values read back as the outputs, one or several a samp
   const TensorSet one(at::tensor({0.1F, -1e-30F}).view({2, 1}),
                       at::tensor({3.0F, 0.2F}).view({2, 1}), value_sample({1}, 1));
   CHECK(predicted(one, 1, PredictionFormat::csv) ==
-        "index,prediction,target\n0,0.1,3\n1,-1e-30,0.2\n");
+        "index,prediction,target\n0,0.1,3.0\n1,-1e-30,0.2\n");
   CHECK(predicted(one, 2, PredictionFormat::jsonl) ==
         "{\"index\":0,\"prediction\":0.1,\"target\":3.0}\n"
         "{\"index\":1,\"prediction\":-1e-30,\"target\":0.2}\n");
@@ -271,7 +271,8 @@ TEST_CASE("values that were normalized are written as they were before") {
   const TensorSet data(at::tensor({0.F, 1.F, -0.5F, 7.F}).view({2, 2}),
                        at::tensor({1.F, 0.F, 0.F, 0.F}).view({2, 2}), value_sample({2}, 2));
   CHECK(predicted(data, 2, PredictionFormat::csv, {{100, 20}, {-3, 0}}) ==
-        "index,prediction_0,prediction_1,target_0,target_1\n0,100,-3,120,-3\n1,90,-3,100,-3\n");
+        "index,prediction_0,prediction_1,target_0,target_1\n0,100.0,-3.0,120.0,-3.0\n1,90.0,-3.0,"
+        "100.0,-3.0\n");
   CHECK(message_of<ValueError>([&] {
           (void)predicted(data, 2, PredictionFormat::csv, {{100, 20}});
         }) == "the model's outputs have 2 values a sample, and the data 1");
@@ -291,7 +292,7 @@ TEST_CASE("outputs that are not finite are one warning with their number and the
       at::tensor({0.F, 1.F, kInfinity, -kInfinity, 2.F, 3.F, 4.F, kInfinity}).view({4, 2});
   CHECK(warnings(TensorSet(outputs, std::nullopt, value_sample({2}, 2)), PredictionFormat::csv) ==
         "lockstep: warning: the model's output is not finite for 2 of 4 samples, first for sample "
-        "1: nan or inf stands there\n");
+        "1: NaN or inf stands there\n");
   CHECK(warnings(TensorSet(at::zeros({2, 2}), std::nullopt, value_sample({2}, 2)),
                  PredictionFormat::jsonl)
             .empty());
@@ -300,9 +301,10 @@ TEST_CASE("outputs that are not finite are one warning with their number and the
 TEST_CASE("predictions of samples without targets have no such column") {
   const at::Tensor inputs = at::tensor({1.F, 3.F}).view({1, 2});
   CHECK(predicted(TensorSet(inputs, std::nullopt, value_sample({2}, 2)), 1,
-                  PredictionFormat::csv) == "index,prediction_0,prediction_1\n0,1,3\n");
+                  PredictionFormat::csv) == "index,prediction_0,prediction_1\n0,1.0,3.0\n");
   CHECK(predicted(TensorSet(inputs, std::nullopt, class_sample({2}, 2), {"no", "yes"}), 1,
-                  PredictionFormat::csv) == "index,prediction,prediction_name,score\n0,1,yes,3\n");
+                  PredictionFormat::csv) ==
+        "index,prediction,prediction_name,score\n0,1,yes,3.0\n");
 }
 
 TEST_CASE("samples that have names are told by them") {
@@ -312,7 +314,7 @@ TEST_CASE("samples that have names are told by them") {
        .make = [](const MadeSample& sample) { sample.input.fill_(sample.index); },
        .name = [](std::int64_t i) { return i == 1 ? "a, \xff.png" : str("b/", i, ".png"); }});
   CHECK(predicted(*named, 2, PredictionFormat::csv) ==
-        "index,file,prediction\n0,b/0.png,0\n1,\"a, \xff.png\",1\n2,b/2.png,2\n");
+        "index,file,prediction\n0,b/0.png,0.0\n1,\"a, \xff.png\",1.0\n2,b/2.png,2.0\n");
   CHECK(lines_of(predicted(*named, 2, PredictionFormat::jsonl))[1] ==
         json{{"index", 1}, {"file", "a, \xef\xbf\xbd.png"}, {"prediction", 1.0}});
 }
@@ -325,9 +327,9 @@ TEST_CASE("whether rows have a name is decided once, though a set breaks the rul
   };
   for (const std::int64_t batch_size : {1, 2}) {
     CHECK(predicted(*some_named(0), batch_size, PredictionFormat::csv) ==
-          "index,file,prediction\n0,a.png,0\n1,\"\",0\n");
+          "index,file,prediction\n0,a.png,0.0\n1,\"\",0.0\n");
     CHECK(predicted(*some_named(1), batch_size, PredictionFormat::csv) ==
-          "index,prediction\n0,0\n1,0\n");
+          "index,prediction\n0,0.0\n1,0.0\n");
   }
 }
 

@@ -249,11 +249,11 @@ TEST_CASE("a run's report has its curves by name, what happened, its memory and 
   CHECK(mapped(page.marks, [](const Mark& mark) { return mark.at.step; }) ==
         std::vector<std::int64_t>{2, 2});
   CHECK_THAT(page.marks[0].text, ContainsSubstring("1 step skipped"));
-  CHECK(
-      join(mapped(page.facts, [](const auto& fact) { return fact.first + ": " + fact.second; }),
-           "; ") ==
-      "status: failed; step: 3; time: 0:03; loss: 1; test accuracy: 0.5; test loss: 2.5; test best "
-      "accuracy: 0.5; replicas: 2");
+  CHECK(join(mapped(page.facts, [](const auto& fact) { return fact.first + ": " + fact.second; }),
+             "; ") ==
+        "status: failed; step: 3; time: 0:03; loss: 1; test accuracy: 0.5 at 2; test loss: 2.5 at "
+        "2; test best "
+        "accuracy: 0.5 at 2; replicas: 2");
   REQUIRE(mapped(page.tables, &Table::title) ==
           std::vector<std::string>{"Replicas", "Hosts", "Config"});
   CHECK(page.tables[0].rows[2] == std::vector<std::string>{"2", "1", "2 s", "", ""});

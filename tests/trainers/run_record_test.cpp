@@ -65,6 +65,19 @@ TEST_CASE("a run's metrics are series by name, in short and point by point") {
   CHECK(lines[2].elapsed_s == 1.75);
 }
 
+TEST_CASE(
+    "figures of the best step stand at its step, and a stopped run at that of its checkpoint") {
+  const TemporaryFolder home;
+  const fs::path folder = made_run(home.path() / "run",
+                                   kLines + R"({"step":3,"best_step":2,"test_best_loss":0.5,"x":1})"
+                                            "\n");
+  fs::create_directories(folder / "checkpoints/step-00000005");
+  const RunRecord run = read_run(folder);
+  CHECK(run.series.at("test_best_loss").last.step == 2);
+  CHECK(run.series.at("x").last.step == 3);
+  CHECK(run.end.step == 5);
+}
+
 TEST_CASE("a last line that was cut off is passed over, any other damage is named") {
   const TemporaryFolder home;
   CHECK(read_run(made_run(home.path() / "cut", kLines + R"({"step":4,"lo)")).lines == 4);

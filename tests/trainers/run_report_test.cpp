@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <string>
 
+#include <ATen/core/grad_mode.h>
+
 #include "framework/replicas/pmap.h"
 #include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
@@ -83,6 +85,39 @@ TEST_CASE("a report that can't be written is one warning; telemetry.report: fals
   const fs::path without = folder.path() / "without";
   CHECK(told_by(reported_config("telemetry: {report: false}\n"), without).empty());
   CHECK_FALSE(fs::exists(without / kReportFile));
+}
+
+TEST_CASE("what a report shows of evaluations is of the weights that are kept") {
+  const TemporaryFolder folder;
+  const auto classes = made_set({.size = 8, .type = class_sample({1}, 2), .make = [](auto& sample) {
+                                   sample.input.fill_(static_cast<double>(sample.index) - 3.5);
+                                   sample.target.fill_(sample.index / 4);
+                                 }});
+  const DataSets data{.train = classes, .validation = classes, .test = classes};
+  for (const std::string best : {"loss", "none"}) {
+    INFO(best);
+    RunOptions options{.output = folder.path() / best};
+    options.callbacks.after_step = [](Trainer& trainer, const StepEnd& step) {
+      if (step.step != 3) return;
+      trainer.zero().edit_parameters([&] {  // from here on it takes each class for the other
+        const at::NoGradGuard no_grad;
+        for (at::Tensor& each : trainer.model().parameters()) each.mul_(-10);
+      });
+    };
+    const Config config = parse_config(
+        "model: {name: linear}\ndata: {name: pmean_example, batch_size: 2}\n"
+        "parallel: {replicas: 2}\noptimizer: {lr: 0.5}\n"
+        "trainer: {steps: 6, eval_every: 1}\ncheckpoint: {best: " +
+            best + "}\n",
+        "test");
+    train_in_map(config, data, options);
+    const std::int64_t step = best == "none" ? 6 : 2;
+    for (const char* const file : kEvaluationFiles) {
+      const nlohmann::json record = read_json(options.output / file);
+      CHECK(record["step"] == step);
+      CHECK((record["confusion"][0][0] > record["confusion"][0][1]) == (step == 2));
+    }
+  }
 }
 
 TEST_CASE("samples of text in a report change no bit of the run") {

@@ -167,6 +167,13 @@ TEST_CASE("of a step's time its parts are curves, but not each replica's") {
   CHECK(tags == std::set<std::string>{"config/text_summary", "loss/train", "train/parts/forward"});
 }
 
+TEST_CASE("figures of the best step are at that step") {
+  const TemporaryFolder folder;
+  RunSummary(folder.path(), config_of(""), 0)
+      .add(8, {{"best_step", std::int64_t{3}}, {"test_best_loss", 0.5}});
+  CHECK(steps_of(shown_in(folder.path()), "loss/test_best") == std::set<std::int64_t>{3});
+}
+
 TEST_CASE("hyperparameters are the values of the keys that apply, by their types") {
   const TemporaryFolder folder;
   const Config config = config_of("", "steps: 1, metrics: [r2], clip_norm: null");

@@ -38,9 +38,10 @@ class RunsFolder {
                   [&](const std::string& name) { return listed_run(home_.path() / name); });
   }
 
-  void add(const std::string& name, const std::string& lines) const {
+  void add(const std::string& name, const std::string& lines,
+           const std::string& config = "optimizer: {lr: 0.1}\n") const {
     fs::create_directories(home_.path() / name);
-    write_text(home_.path() / name / "config.yaml", "optimizer: {lr: 0.1}\n");
+    write_text(home_.path() / name / "config.yaml", config);
     write_text(home_.path() / name / "metrics.jsonl", lines);
   }
   void add_damaged() {
@@ -69,13 +70,36 @@ TEST_CASE("runs are sorted by a figure, the best first, as its metric has it") {
   CHECK(folder.sorted("loss") == "bac");  // c's is not finite
   CHECK(folder.sorted("test_accuracy") == "cba");
   CHECK(message_of<ValueError>([&] { sort_runs(folder.runs, "acuracy"); }) ==
-        "no run here has the figure 'acuracy' (did you mean 'accuracy'?); there are loss, "
+        "no run here has the figure or key 'acuracy' (did you mean 'accuracy'?); there are loss, "
         "test_accuracy, test_own, validation_accuracy, validation_loss");
   CHECK(message_of<ValueError>([&] { sort_runs(folder.runs, "own"); }) ==
         "which test_own is the better is not known: this program has no such metric");
   std::vector<ListedRun> none;
   CHECK(message_of<ValueError>([&] { sort_runs(none, "f1"); }) ==
-        "no run here has the figure 'f1'; there are none");
+        "no run here has the figure or key 'f1'; there are none");
+}
+
+TEST_CASE("runs are sorted by the validation set's loss, by the training's, or by a key") {
+  RunsFolder folder;
+  // The least training loss of all, of a run that was overfitted, and of one without a set.
+  folder.add("d", R"({"step":4,"loss":0.01}
+{"step":4,"validation_loss":9}
+)",
+             "optimizer: {lr: 0.02}\n");
+  folder.add("e", "{\"step\":4,\"loss\":0.001}\n", "optimizer: {lr: 1.0e-3, name: sgd}\n");
+  const fs::path home = folder.runs[0].record.folder.parent_path();
+  for (const char* name : {"d", "e"}) folder.runs.push_back(listed_run(home / name));
+  CHECK(folder.sorted("loss") == "badce");
+  CHECK(folder.sorted("train_loss") == "edbac");
+  CHECK(folder.sorted("optimizer.lr") == "edbac");
+  CHECK_THAT(message_of<ValueError>([&] { sort_runs(folder.runs, "optimiser.lr"); }),
+             ContainsSubstring("(did you mean 'optimizer.lr'?)"));
+  CHECK(differing_keys(folder.runs) == std::vector<std::string>{"optimizer.lr", "optimizer.name"});
+  CHECK_THAT(runs_text(folder.runs, "optimizer.lr", 5), ContainsSubstring("run  optimizer.lr\n"));
+  CHECK_THAT(runs_text(folder.runs, "best_loss", 5),
+             ContainsSubstring("run  best\n") && ContainsSubstring("validation_loss 9 at 4"));
+  CHECK_THAT(runs_text(folder.runs, std::nullopt, std::nullopt),
+             ContainsSubstring("  step  optimizer.lr  optimizer.name  "));
 }
 
 TEST_CASE("whether higher is better is what the figure's metric says") {
@@ -168,8 +192,8 @@ TEST_CASE("a list of runs for programs has each run's last and best figures") {
         "best_loss,best_step_loss,validation_accuracy,best_validation_accuracy,"
         "best_step_validation_accuracy,validation_loss,best_validation_loss,"
         "best_step_validation_loss,parameters_sha256,failure,damage,optimizer.lr\n"
-        "a,runs,failed,2,16,2,2.5,\"\",\"\",\"\",16,1,1,2,0.5,0.5,2,1.25,1.25,2,\"\",\"\",\"\",0."
-        "1\n");
+        "a,runs,failed,2,16,2.0,2.5,\"\",\"\",\"\",16.0,1.0,1.0,2,0.5,0.5,2,1.25,1.25,2,\"\",\"\","
+        "\"\",0.1\n");
 }
 
 }  // namespace

@@ -20,12 +20,14 @@
 
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/data/loader.h"
 #include "framework/replicas/launch.h"
 #include "framework/replicas/pmap.h"
 #include "framework/training/data_parallel.h"
 #include "framework/training/process_generator.h"
 #include "framework/training/zero.h"
 #include "tests/catch.h"
+#include "tests/data/made_set.h"
 #include "tests/support/message_of.h"
 #include "tests/training/random_models.h"
 
@@ -71,6 +73,23 @@ Sequential after_linear(const std::function<void(Sequential&)>& add) {
 }
 
 }  // namespace
+
+TEST_CASE("strict trainers name a data set that draws, not the model's dropout") {
+  const auto data = made_set({.size = 8, .type = value_sample({4}, 1), .make = [](auto& sample) {
+                                sample.input.copy_(at::rand({4}));
+                              }});
+  const Thread loading = [&](const std::function<at::Tensor()>& forward) {
+    Loader loader(*data, {.threads = 1});
+    loader.request({0}, 0);
+    (void)loader.next();
+    return forward();
+  };
+  const auto dropping = [] {
+    return after_linear([](Sequential& net) { net->push_back(torch::nn::Dropout(0.5)); });
+  };
+  CHECK_THAT(refusal_of(loading, dropping),
+             ContainsSubstring("process-wide generator (in gather() of a data set): threads"));
+}
 
 TEST_CASE("strict trainers name the modules that draw from LibTorch's generator, not by keys") {
   const auto with = [](const auto& layer) {

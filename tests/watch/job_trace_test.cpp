@@ -64,6 +64,11 @@ class Hosts {
                               {.kind = SpanKind::collective, .bytes = 8, .id = 1000 + number});
     }
   }
+  void evaluate(std::uint64_t step) {
+    for (const auto& track : tracks_) {
+      const RecordedSpan span(track.get(), {.kind = SpanKind::evaluation, .id = step});
+    }
+  }
   JobTrace& trace(std::size_t host) { return *traces_[host]; }
   void deliver() {
     while (!sent_.empty()) {
@@ -124,6 +129,26 @@ TEST_CASE("a trace has the wanted steps of all hosts' replicas", "[trace]") {
   hosts.trace(0).progress();
   hosts.trace(0).close();
   CHECK(hosts.taken.size() == 1);
+}
+
+TEST_CASE("a trace begins with the evaluation that comes before its first step", "[trace]") {
+  Hosts hosts(1);
+  for (std::uint64_t step = 1; step <= 4; ++step) {
+    hosts.step(step);
+    hosts.evaluate(step);
+  }
+  hosts.wanted = {3, 2};
+  hosts.trace(0).progress();
+  REQUIRE(hosts.taken.size() == 1);
+  std::vector<std::uint64_t> evaluated;
+  for (const Recorder::Span& span : hosts.taken[0].hosts.at(0).replicas.at(0).tracks.at(0).spans) {
+    if (span.kind == SpanKind::evaluation) evaluated.push_back(span.id);
+  }
+  evaluated.resize(2);  // that of the last step may be there, too
+  CHECK(evaluated == std::vector<std::uint64_t>{2, 3});
+  const auto& times = hosts.taken[0].step_times().steps;
+  CHECK(times.at(3).at(0).of(watch::TimePart::evaluation) > 0);
+  CHECK(times.at(4).at(0).of(watch::TimePart::evaluation) > 0);
 }
 
 TEST_CASE("a trace of the next steps ends with its last one, or with the run", "[trace]") {

@@ -146,6 +146,34 @@ TEST_CASE("a pause takes the time of whatever it is in") {
                            {TimePart::other, 3}});
 }
 
+TEST_CASE(
+    "evaluations and checkpoints between steps are in the step that follows, and nobody's own") {
+  Made tracks[2];
+  for (Made& track : tracks) {
+    add_step(track, 1, 0, 80);
+    track.span(SpanKind::evaluation, 100, 700, 1)
+        .span(SpanKind::forward, 110, 600)
+        .span(SpanKind::collective, 600, 690, 77)
+        .span(SpanKind::checkpoint, 700, 900, 1);
+    add_step(track, 2, 1000, 80);
+  }
+  const StepTimes times = watch::step_times({{0, {tracks[0]}}, {1, {tracks[1]}}});
+  CHECK(times.steps.at(1).at(0).total() == Approx(0.1));
+  const ReplicaTimes& second = times.steps.at(2).at(0);
+  check_parts(second, {{TimePart::data, 5},
+                       {TimePart::forward, 15},
+                       {TimePart::backward, 60},
+                       {TimePart::communication, 10},
+                       {TimePart::update, 7},
+                       {TimePart::evaluation, 600},
+                       {TimePart::checkpoint, 200},
+                       {TimePart::other, 3}});
+  CHECK(second.total() == Approx(0.9));
+  CHECK(second.of_training() == Approx(0.1));
+  CHECK(second.own() == Approx(0.09));
+  CHECK(times.paces().at(1).total == Approx(0.1));
+}
+
 TEST_CASE("steps that not all have, or that go on, are left out, as are those not asked for") {
   Made first;
   Made second;

@@ -23,11 +23,6 @@ std::string& own_name() {
   return name;
 }
 
-std::vector<Flag> with_help(std::vector<Flag> flags) {
-  flags.push_back({"--help", "", "Print this and end", {}});
-  return flags;
-}
-
 }  // namespace
 
 std::string program_name(const std::string& command) {
@@ -39,8 +34,9 @@ void name_program(const std::string& path) {
   if (!name.empty()) own_name() = name;
 }
 
-std::vector<Flag> shown_flags(const std::vector<Flag>& flags) {
-  return filtered(with_help(flags), [](const Flag& flag) { return !flag.help.empty(); });
+std::vector<Flag> with_help(std::vector<Flag> flags) {
+  flags.push_back({"--help", "", "Print this and end", {}});
+  return flags;
 }
 
 bool parse_command_line(int argc, const char* const* argv, const CommandLine& line) {
@@ -78,7 +74,7 @@ bool parse_command_line(int argc, const char* const* argv, const CommandLine& li
     const std::string name = argument.substr(0, equals);
     const auto flag = std::ranges::find(flags, name, &Flag::name);
     if (flag == flags.end()) {
-      const auto all = mapped(shown_flags(line.flags), &Flag::name);
+      const auto all = mapped(flags, &Flag::name);
       const bool has_next = i + 1 < argc && !std::string_view(argv[i + 1]).starts_with("--");
       const std::string next = equals != std::string::npos ? argument.substr(equals + 1)
                                : has_next                  ? argv[i + 1]
@@ -117,7 +113,7 @@ bool parse_command_line(int argc, const char* const* argv, const CommandLine& li
 std::string flags_text(const std::vector<Flag>& flags) {
   cxxopts::Options options("");
   options.custom_help("").set_width(100);
-  for (const Flag& flag : shown_flags(flags)) {
+  for (const Flag& flag : with_help(flags)) {
     std::shared_ptr<cxxopts::Value> value = cxxopts::value<bool>();
     if (!flag.argument.empty()) value = cxxopts::value<std::string>();
     options.add_options()(flag.name.substr(2), flag.help, value, flag.argument);
@@ -134,19 +130,12 @@ std::string help_text(const CommandLine& line) {
 }
 
 std::string command_of(int argc, const char* const* argv, const std::string& program,
-                       const std::vector<std::string>& commands,
-                       const std::map<std::string, std::string>& old_spellings) {
+                       const std::vector<std::string>& commands) {
   const std::string word = argc > 1 ? argv[1] : "";
   if (word.empty() || word.starts_with('-')) return "";
   if (std::ranges::count(commands, word) > 0) return word;
-  std::vector<std::string> known = commands;
-  for (const auto& [old, now] : old_spellings) known.push_back(old);
-  const auto old = old_spellings.find(nearest(word, known));
-  const std::string meant = old == old_spellings.end() ? did_you_mean(word, commands)
-                                                       : str(" (did you mean '", old->first,
-                                                             "', now '", old->second, "'?)");
-  throw ValueError(str("unknown command '", cut(word), "'", meant, ": there are ", join(commands),
-                       "; see ", program, " --help"));
+  throw ValueError(str("unknown command '", cut(word), "'", did_you_mean(word, commands),
+                       ": there are ", join(commands), "; see ", program, " --help"));
 }
 
 bool print_to_reader(const std::string& text) {

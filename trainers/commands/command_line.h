@@ -27,7 +27,7 @@ struct Argument {
 struct Flag {
   std::string name;      ///< with its dashes
   std::string argument;  ///< what its value is called; "": it takes none
-  std::string help;      ///< "": an old spelling, which neither help nor pages show
+  std::string help;
   std::function<void(const Argument&)> set;  ///< called each time the flag stands there, in order
   /// For a word that is no flag of the line, and what stands behind it: how this flag would be
   /// given instead, "--set trainer.epochs=3" for --epochs 3; "" if it can't be meant.
@@ -75,7 +75,7 @@ struct CommandLine {
 };
 
 /// The flags that help and pages show: --help, which all have, is the last.
-[[nodiscard]] std::vector<Flag> shown_flags(const std::vector<Flag>& flags);
+[[nodiscard]] std::vector<Flag> with_help(std::vector<Flag> flags);
 
 /// Sets what the arguments say; false, and nothing is set, if --help is among them. Throws
 /// ValueError for the first wrong one: an unknown flag (says what may be meant), a flag without its
@@ -90,10 +90,9 @@ struct CommandLine {
 [[nodiscard]] std::string help_text(const CommandLine& line);
 
 /// The command that the first argument names; "" if that is a flag or missing. ValueError for an
-/// unknown one, with the nearest of `commands` and of `old_spellings`, each with today's.
+/// unknown one, with the nearest of `commands`.
 [[nodiscard]] std::string command_of(int argc, const char* const* argv, const std::string& program,
-                                     const std::vector<std::string>& commands,
-                                     const std::map<std::string, std::string>& old_spellings = {});
+                                     const std::vector<std::string>& commands);
 
 /// Writes `text`, by printable(), to stdout and returns 0. Error if that can't be written;
 /// where a pipe's reader is gone, SIGPIPE ends the process.

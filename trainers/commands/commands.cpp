@@ -1,6 +1,5 @@
 #include "trainers/commands/commands.h"
 
-#include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "trainers/commands/command_line.h"
 
@@ -31,30 +30,6 @@ const std::vector<Command>& commands() {
       {"list", "print the models that there are, the data sets, …", run_list},
       {"keys", "print a config's keys, or those of one section, model, data set, …", run_keys}};
   return all;
-}
-
-const std::map<std::string, std::string>& old_spellings() {
-  static const std::map<std::string, std::string> all{{"config", "keys"},
-                                                      {"models", "list models"},
-                                                      {"datasets", "list datasets"},
-                                                      {"losses", "list losses"},
-                                                      {"optimizers", "list optimizers"},
-                                                      {"schedules", "list schedules"},
-                                                      {"metrics", "list metrics"}};
-  return all;
-}
-
-std::vector<const char*> in_new_spelling(int argc, const char* const* argv) {
-  std::vector<const char*> words(argv, argv + argc);
-  const auto old = old_spellings().find(argc < 2 ? "" : argv[1]);
-  if (old == old_spellings().end()) return words;
-  if (old->second.starts_with("list ")) {
-    words.insert(words.begin() + 1, "list");
-  } else {
-    words[1] = old->second.c_str();
-  }
-  log_warning(str(program_name(old->first), " is now ", program_name(old->second)));
-  return words;
 }
 
 }  // namespace lockstep

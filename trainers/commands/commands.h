@@ -1,6 +1,5 @@
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -17,11 +16,5 @@ struct Command {
 };
 
 [[nodiscard]] const std::vector<Command>& commands();
-
-/// Commands by their old spellings: today's.
-[[nodiscard]] const std::map<std::string, std::string>& old_spellings();
-
-/// train's arguments, in today's spelling: says on stderr what has taken the place of an old one.
-[[nodiscard]] std::vector<const char*> in_new_spelling(int argc, const char* const* argv);
 
 }  // namespace lockstep

@@ -19,8 +19,8 @@ namespace {
 
 constexpr const char* kCompareHelp =
     R"(RUN is a run's folder, such as runs/a. The table has the keys of the configs that differ, and what
-the runs came to: figures as they were last measured and at their best, and at which step, and the
-mean of samples/s. The last line says whether configs, figures at each step that runs share, and
+the runs came to: figures as they were last measured, and in brackets at their best, with the step
+where it is not the run's last; * marks the best of its row; and the mean of samples/s. The last line says whether configs, figures at each step that runs share, and
 parameters are the same. What else differs beside equal configs (BLAS, workers, …, how often a run
 has gone on) stands there, too.
 )";

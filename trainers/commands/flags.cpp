@@ -309,11 +309,6 @@ CommandLine train_command_line(Flags& flags) {
            {"--version", "", "Print the version and end",
             [&flags](const Argument& /*argument*/) {
               flags.text = "lockstep " LOCKSTEP_VERSION "\n";
-            }},
-           {"--help-config", "", "",
-            [&flags](const Argument& /*argument*/) {
-              log_warning(str(program_name("--help-config"), " is now ", program_name("keys")));
-              flags.text = config_help();
             }}},
       .more = after_flags()};
   const auto place = place_flags(hosts, flags.engine);

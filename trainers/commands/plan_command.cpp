@@ -28,8 +28,9 @@ constexpr const char* kPlanHelp =
     R"(A few steps of the config's model are timed here, on as many replicas as a host is to have, or as
 there are cores for. What hosts send each other is simulated: by the schedules, the sizes of buckets
 and the pieces that a job would use. The table has, by number of hosts and stage of ZeRO, a step's
-time, what of its communication is exposed, memory, the start, how long the run takes, and what does
-not work first: config, batch, memory, store (host 0's launcher) or link. Nothing is trained.
+time, what of its communication is exposed, memory, the start, the hours of all steps (without
+evaluations and checkpoints), and what does not work first: config, batch, memory, store (host 0's
+launcher) or link. Nothing is trained.
 )";
 
 // "1,2,4"
@@ -61,6 +62,7 @@ std::filesystem::path picture_file(const std::string& name) {
 int run_plan(int argc, const char* const* argv) {
   plan::PlanRequest request{.hosts = {1, 2, 4, 8, 16, 64}};
   std::optional<std::int64_t> host_replicas;
+  std::optional<std::int64_t> global_batch;
   std::optional<comm::LinkSpeed> link;
   std::optional<std::filesystem::path> picture;
   std::string format = "text";
@@ -74,6 +76,10 @@ int run_plan(int argc, const char* const* argv) {
              sets(request.hosts, numbers_of<std::int64_t>)},
             {"--host-replicas", "R", "How many replicas each host has (default: parallel.replicas)",
              sets(host_replicas, number_of<std::int64_t>("an integer"))},
+            {"--global-batch", "N",
+             "Samples a step on any number of hosts (trainer.global_batch; default: as the config "
+             "says for each replica)",
+             sets(global_batch, number_of<std::int64_t>("an integer"))},
             {"--stages", "0,1,2,3", "Stages of ZeRO (default: all)",
              sets(request.stages, numbers_of<int>)},
             {"--link", "SPEED",
@@ -85,7 +91,7 @@ int run_plan(int argc, const char* const* argv) {
             table_format_flag(format)},
        .more = kPlanHelp});
   if (!read) return 0;
-  const Config& config = *read;
+  Config config = *read;
   const std::string& configured = config.launch.hosts.link;
   if (!link && configured != "auto") link = comm::LinkSpeed::parse(configured);
   require(link || request.hosts == std::vector<std::int64_t>{1},
@@ -111,6 +117,10 @@ int run_plan(int argc, const char* const* argv) {
   const std::int64_t at_once =
       std::min({request.host_replicas, workers, std::max<std::int64_t>(1, usable_cores() / threads),
                 data.train->size()});
+  if (global_batch) {
+    require_at_least(1, "--global-batch", *global_batch);
+    config.trainer.global_batch = global_batch;
+  }
   const plan::Plan planned =
       plan::plan_of(config, data, plan::measure_steps(of_host, data, at_once), request);
   if (picture) write_file_atomically(*picture, plan::plan_svg(planned));

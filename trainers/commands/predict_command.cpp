@@ -42,7 +42,7 @@ top_1_name, top_1_probability, …; in JSON an object by the classes' names, and
 Values have the unit of the file, whether or not they were normalized. Damaged samples, such as
 pictures that can't be read and rows of a table with a cell that is no number, have no line: they
 are named on stderr, of rows the first 10, and the exit status is 2. Outputs that are no finite
-numbers are nan or inf in CSV and null in JSON; a warning says how many samples have such.
+numbers are NaN or inf in CSV and null in JSON; a warning says how many samples have such.
 
 Other files are read as those that the model was trained on: by the same columns, means, deviations
 and classes. They may lack targets: the pictures in data.root, and in folders below it, need no

@@ -19,7 +19,6 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
-#include "framework/base/number_text.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/data/sample_text.h"
@@ -29,6 +28,7 @@
 #include "framework/training/forward_place.h"
 #include "framework/tree/error_place.h"
 #include "trainers/commands/command_line.h"
+#include "trainers/report/run_table.h"
 
 namespace lockstep {
 namespace {
@@ -53,12 +53,6 @@ Json entry_of(const at::Tensor& values, const std::function<Json(const at::Tenso
   return mapped(values.unbind(), convert);
 }
 
-std::string field_of(const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (!value.is_number_float()) return value.dump();
-  return shortest_text(value.get<double>());
-}
-
 // The columns of a row.
 struct Fields {
   std::vector<std::string> names;
@@ -73,7 +67,7 @@ struct Fields {
       for (const Json& inner : value) add(str(name, "_", first++), inner);
     } else {
       names.push_back(name);
-      values.push_back(field_of(value));
+      values.push_back(report::csv_field(value));
     }
   }
 };
@@ -352,7 +346,7 @@ void write_predictions(Model& model, const Dataset& data, const PredictionOption
     }
     write(text);
   }
-  rows.warn(options.format == PredictionFormat::jsonl ? "null" : "nan or inf");
+  rows.warn(options.format == PredictionFormat::jsonl ? "null" : "NaN or inf");
 }
 
 }  // namespace lockstep

@@ -1,13 +1,21 @@
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <system_error>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
+#include "framework/base/cores.h"
 #include "framework/base/text.h"
 #include "framework/telemetry/progress.h"
 #include "framework/telemetry/run_folder.h"
@@ -21,32 +29,65 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kRunsHelp =
-    R"(FOLDER is a folder of runs (default: runs), or one run's. What holds no run is passed over.
+    R"(FOLDER is a folder of runs (default: runs), of folders with runs, or one run's. What holds no run
+is passed over.
 
 A run is running, has ended, has failed by an error (inspect tells more) or before its first
 checkpoint, or has stopped: --resume auto goes on. Its age is the time since it last wrote
 something; "resumes" is how often it has gone on. Figures are those that were last measured; "best"
 is the best so far of the one that is sorted by, or else of the figure by which the validation set
-decides. --sort accuracy is by the validation set's accuracy or, of runs without one, by the test
-set's; --sort best_accuracy by the best so far. test_best_… are of the test set, by the weights of
-the best step. On a narrow terminal what matters least is left out.
+decides. --sort accuracy, or loss, is by the validation set's or, of runs without one, by the test
+set's; --sort best_accuracy by the best so far, --sort train_loss by the training's loss, --sort
+optimizer.lr by a key of the configs. test_best_… are of the test set, by the weights of the best
+step. Keys that differ between the runs have a column each. On a narrow terminal what matters least
+is left out.
 )";
 
+// Adds runs with their names and folders alone.
 void add_runs(const fs::path& folder, std::vector<report::ListedRun>& runs) {
-  if (holds_run(folder)) return runs.push_back(report::listed_run(folder));
+  const auto add = [&](const std::string& name, const fs::path& path) {
+    runs.push_back({.name = name, .record = {.folder = path}});
+  };
+  if (holds_run(folder)) {
+    const fs::path path = folder.has_filename() ? folder : folder.parent_path();
+    return add(path.filename(), path);
+  }
   std::error_code error;
   require(fs::is_directory(folder, error), "there is no folder ", folder.string(),
           " of runs: name one, or begin a run");
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (holds_run(entry.path())) runs.push_back(report::listed_run(entry.path()));
+  fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied,
+                                         error);
+  require(!error && ::access(folder.c_str(), R_OK) == 0, "the folder ", folder.string(),
+          " can't be read: ", text_of_errno(error ? error.value() : errno));
+  for (; entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    if (!holds_run(entry->path())) continue;
+    entry.disable_recursion_pending();
+    add(entry->path().lexically_relative(folder), entry->path());
   }
-  require(!error, "the folder ", folder.string(), " can't be read: ", text_of_errno(error.value()));
+}
+
+// Reads the runs, some at a time.
+void read(std::vector<report::ListedRun>& runs) {
+  constexpr std::int64_t kMostThreads = 8;
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < runs.size(); i = next++) {
+      std::string name = std::move(runs[i].name);
+      runs[i] = report::listed_run(runs[i].record.folder);
+      runs[i].name = std::move(name);
+    }
+  };
+  std::vector<std::jthread> others;
+  const std::int64_t threads = std::min({usable_cores(), kMostThreads, std::ssize(runs)});
+  while (std::ssize(others) + 1 < threads) others.emplace_back(work);
+  work();
 }
 
 // The runs in the folders, the one that has written last first.
 std::vector<report::ListedRun> runs_in(const std::vector<fs::path>& folders) {
   std::vector<report::ListedRun> runs;
   for (const fs::path& folder : folders) add_runs(folder, runs);
+  read(runs);
   report::tell_apart(runs);
   std::ranges::sort(runs, [](const auto& a, const auto& b) {
     return a.record.age_s != b.record.age_s ? a.record.age_s < b.record.age_s : a.name < b.name;
@@ -66,7 +107,9 @@ int run_runs(int argc, const char* const* argv) {
       .what =
           "Lists runs with what has become of them, their figures and their age, the latest "
           "first.",
-      .flags = {{"--sort", "METRIC", "The best first by this metric, such as accuracy", sets(sort)},
+      .flags = {{"--sort", "METRIC",
+                 "The best first by this metric, such as accuracy, or by a key of the configs",
+                 sets(sort)},
                 table_format_flag(format)},
       .more = kRunsHelp,
       .operand = [&](const std::string& given) { folders.emplace_back(given); },
@@ -75,8 +118,9 @@ int run_runs(int argc, const char* const* argv) {
   if (folders.empty()) folders.emplace_back("runs");
   std::vector<report::ListedRun> runs = runs_in(folders);
   if (sort && !runs.empty()) report::sort_runs(runs, *sort);
-  if (format == "csv") return print(report::runs_csv(runs));
-  if (format == "json") return print(report::json_line(report::runs_json(runs)));
+  const std::vector<std::string> keys = report::differing_keys(runs);
+  if (format == "csv") return print(report::runs_csv(runs, keys));
+  if (format == "json") return print(report::json_line(report::runs_json(runs, keys)));
   if (runs.empty()) {
     const auto names = mapped(folders, [](const fs::path& folder) { return folder.string(); });
     return print(str("there are no runs in ", join(names), "\n"));

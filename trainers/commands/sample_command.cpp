@@ -27,6 +27,19 @@ void check_sample(const OpenedCheckpoint& checkpoint) {
 
 }  // namespace
 
+namespace {
+
+// As other programs call it.
+std::string bytes_are_meant(const std::string& word, const std::string& next) {
+  for (const char* name : {"--length", "--max-length", "--tokens", "--max-tokens",
+                           "--max-new-tokens", "--num-tokens"}) {
+    if (word == name) return "--bytes " + next;
+  }
+  return "";
+}
+
+}  // namespace
+
 int run_sample(int argc, const char* const* argv) {
   const std::string program = program_name("sample");
   std::optional<std::string> named, prompt;
@@ -40,7 +53,7 @@ int run_sample(int argc, const char* const* argv) {
       .flags = {checkpoint_flag(named),
                 {"--prompt", "TEXT", "The text that is continued", sets(prompt)},
                 {"--bytes", "N", "How many bytes follow it (default: 256)",
-                 sets(options.bytes, number_of<std::int64_t>("an integer"))},
+                 sets(options.bytes, number_of<std::int64_t>("an integer")), bytes_are_meant},
                 {"--temperature", "T",
                  "Scores are divided by T before softmax; 0: always the likeliest (default: 1)",
                  sets(options.temperature, number_of<double>("a number"))},

@@ -250,10 +250,32 @@ class HostsPlan {
     }
     if (std::string text = problem_of_store(job.start); !text.empty()) return text;
     if (job.exposed_s > job.step_s / 2) {
-      return str("link: replicas wait ", std::lround(100 * job.exposed_s / job.step_s),
-                 "% of a step");
+      return str("link: replicas wait ", percent_waited(job), " of a step", link_advice(job));
     }
     return "";
+  }
+
+  static std::string percent_waited(const PlannedJob& job) {
+    return str(std::lround(100 * job.exposed_s / job.step_s), "%");
+  }
+
+  // Which keys would let replicas wait less.
+  [[nodiscard]] std::string link_advice(const PlannedJob& job) const {
+    std::vector<std::string> texts;
+    const auto look = [&](const std::string& text, const Config& changed) {
+      HostsPlan other(changed, data_, parameters_, profile_, request_, hosts_);
+      const PlannedJob its = other.job_with_step(job.stage);
+      if (its.step_s > 0 && its.exposed_s / its.step_s < 0.9 * job.exposed_s / job.step_s)
+        texts.push_back(str(text, " ", percent_waited(its)));
+    };
+    Config changed = config_;
+    changed.zero.compression = Compression::bf16;
+    if (config_.zero.compression == Compression::none) look("parallel.compression: bf16", changed);
+    changed = config_;
+    changed.zero.accumulate *= 4;
+    if (!config_.trainer.global_batch)
+      look(str("trainer.accumulate: ", changed.zero.accumulate), changed);
+    return texts.empty() ? "; a faster link helps" : "; with " + join(texts);
   }
 
   // What `train` would refuse: its first line.

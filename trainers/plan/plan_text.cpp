@@ -30,6 +30,7 @@ std::string hours_text(double hours) {
 std::vector<std::string> cells_of(const PlannedJob& job) {
   std::vector<std::string> cells{str(job.hosts), str(job.replicas), str(job.stage)};
   const auto add = [&](const std::string& text) { cells.push_back(job.step_s > 0 ? text : "-"); };
+  add(str(job.samples));
   add(seconds_text(job.step_s));
   add(seconds_text(job.exposed_s));
   add(formatted("%.0f%%", 100 * job.efficiency));
@@ -40,7 +41,7 @@ std::vector<std::string> cells_of(const PlannedJob& job) {
   add(str(job.steps));
   add(hours_text(job.hours));
   add(hours_text(job.host_hours()));
-  cells.push_back(job.breaks.empty() ? "" : cut(job.breaks, 100));
+  cells.push_back(job.breaks.empty() ? "" : cut(job.breaks, 120));
   return cells;
 }
 
@@ -93,8 +94,8 @@ Json json_of(const PlannedJob& job) {
 
 std::string plan_text(const Plan& plan) {
   const StepProfile& own = plan.profile;
-  TextTable rows{{"hosts", "replicas", "stage", "step", "exposed", "efficiency", "memory", "sent",
-                  "connections", "start", "steps", "hours", "host-hours", "breaks"}};
+  TextTable rows{{"hosts", "replicas", "stage", "batch", "step", "exposed", "efficiency", "memory",
+                  "sent", "connections", "start", "steps", "hours", "host-hours", "breaks"}};
   for (const PlannedJob& job : plan.jobs) rows.push_back(cells_of(job));
   return str(counted(plan.parameters, "parameter"), "; a microbatch of ",
              counted(own.samples, "sample"), " takes ", seconds_text(own.data), " to make, ",
@@ -102,9 +103,10 @@ std::string plan_text(const Plan& plan) {
              " backward; an update of all ", seconds_text(own.update), "\n(medians of ",
              counted(own.steps, "step"), " on ", counted(own.replicas, "replica"),
              " of this host at once). Links between hosts: ", plan.request.link, ".\n",
-             disturbance_text(own), "\n", table_text(rows, "rrrrrrrrrrrrrl"), "\n",
-             "memory: of a replica, of what its host has once its share; sent: by a host in a "
-             "step; connections: of a host's replicas to other hosts\n",
+             disturbance_text(own), "\n", table_text(rows, "rrrrrrrrrrrrrrl"), "\n",
+             "batch: samples a step; memory: of a replica, of what its host has once its share; "
+             "sent: by a host in a step; connections: of a host's replicas to other hosts; hours: "
+             "without evaluations and checkpoints\n",
              growth_text(plan));
 }
 

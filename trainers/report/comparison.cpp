@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "framework/base/errors.h"
@@ -28,6 +27,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::array kCircumstances{"replicas", "workers",  "threads_per_replica",
                                     "hosts",    "launch",   "backend",
                                     "blas",     "libtorch", "restarts"};
+
+constexpr const char* kMark = " *";
 
 // A row of the table: what it says of each run.
 struct Row {
@@ -99,11 +100,6 @@ class SharedFigures {
   bool are_shared_ = false, are_same_ = true;
 };
 
-std::string config_value(const ListedRun& run, const std::string& key) {
-  const auto value = run.record.config.find(key);
-  return value == run.record.config.end() ? "" : value->second;
-}
-
 std::string of_result(const ListedRun& run, const std::string& field) {
   const auto value = run.record.result.find(field);
   if (value == run.record.result.end()) return "";
@@ -113,6 +109,27 @@ std::string of_result(const ListedRun& run, const std::string& field) {
 const Figure* figure_called(const ListedRun& run, const std::string& name) {
   const auto found = std::ranges::find(run.figures, name, &Figure::name);
   return found == run.figures.end() ? nullptr : &*found;
+}
+
+// A figure of all runs; behind the best one stands "*", unless it is that of all.
+Row row_of(const std::string& name, const std::vector<ListedRun>& runs) {
+  Row row{name};
+  std::vector<double> values;  // NaN where there is none
+  for (const ListedRun& run : runs) {
+    const Figure* const figure = figure_called(run, name);
+    row.cells.push_back(figure == nullptr ? "" : shown_figure(run.record, *figure));
+    values.push_back(figure == nullptr || !figure->best ? std::nan("") : figure->best->value);
+  }
+  double best = std::nan("");
+  for (const double value : values) {
+    const bool is_better = higher_is_better(name) == true ? value > best : value < best;
+    if (is_better || std::isnan(best)) best = value;
+  }
+  const auto is_best = [&](double value) { return value == best; };
+  for (std::size_t i = 0; i < values.size() && !std::ranges::all_of(values, is_best); ++i) {
+    if (is_best(values[i])) row.cells[i] += kMark;
+  }
+  return row;
 }
 
 // All rows but an empty one between what differs in the configs and what the runs came to.
@@ -132,16 +149,8 @@ std::vector<Row> rows_of(const Comparison& comparison) {
     const std::optional<double> rate = samples_per_s(run.record);
     return rate ? formatted(*rate < 100 ? "%.3g" : "%.0f", *rate) : "";
   });
-  for (const std::string& name : figure_names(comparison.runs)) {
-    add(name, [&](const ListedRun& run) {
-      const Figure* figure = figure_called(run, name);
-      return figure == nullptr ? "" : shown_value(figure->last.value);
-    });
-    add("best " + name, [&](const ListedRun& run) {
-      const Figure* figure = figure_called(run, name);
-      return figure == nullptr || !figure->best ? "" : shown_best(*figure->best);
-    });
-  }
+  for (const std::string& name : figure_names(comparison.runs))
+    rows.push_back(row_of(name, comparison.runs));
   const auto add_where_differing = [&](const std::string& name, const auto& cell) {
     add(name, cell);
     if (!rows.back().differs()) rows.pop_back();
@@ -192,25 +201,18 @@ std::string verdict_of(const Comparison& comparison) {
 
 Comparison compare(const std::vector<fs::path>& folders) {
   Comparison comparison;
-  std::set<std::string> keys;
   SharedFigures figures;
   for (const fs::path& folder : folders) {
     const auto add = [&](const MetricsLine& line) { figures.add(line); };
     ListedRun& run = comparison.runs.emplace_back(listed_run(folder, add));
     require<DataError>(run.damage.empty(), run.damage);
     figures.end_run();
-    for (const auto& [key, value] : run.record.config) keys.insert(key);
   }
   tell_apart(comparison.runs);
   const std::vector<ListedRun>& runs = comparison.runs;
   const ListedRun& first = runs.front();
   const auto all = [&](const auto& is_as_first) { return std::ranges::all_of(runs, is_as_first); };
-  for (const std::string& key : keys) {
-    const std::string value = config_value(first, key);
-    if (!all([&](const ListedRun& run) { return config_value(run, key) == value; })) {
-      comparison.differing.push_back(key);
-    }
-  }
+  comparison.differing = differing_keys(runs);
   comparison.shares_steps = figures.are_shared();
   comparison.has_same_figures = figures.are_same();
   const std::string sha256 = parameters_sha256(first.record);
@@ -241,7 +243,10 @@ std::string comparison_text(const Comparison& comparison, std::optional<int> col
     }
     text += table + "\n";
   }
-  return text + verdict_of(comparison) + "\n";
+  const bool has_marks = std::ranges::any_of(rows, [](const Row& row) {
+    return std::ranges::any_of(row.cells, [](auto& cell) { return cell.ends_with(kMark); });
+  });
+  return str(text, has_marks ? "* is the best of its row.\n" : "", verdict_of(comparison), "\n");
 }
 
 Json comparison_json(const Comparison& comparison) {

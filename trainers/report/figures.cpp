@@ -60,8 +60,11 @@ std::vector<Figure> figures_of(const RunRecord& run) {
 }
 
 const Figure* find_figure(const std::vector<Figure>& figures, const std::string& name) {
-  for (const std::string& prefix : {std::string(), kValidation, kTest}) {
-    const auto found = std::ranges::find(figures, prefix + name, &Figure::name);
+  const bool is_of_training = name == "train_" + kLoss;
+  const std::string metric = is_of_training ? kLoss : name;
+  for (const std::string& prefix : {kValidation, kTest, std::string()}) {
+    if (is_of_training && !prefix.empty()) continue;
+    const auto found = std::ranges::find(figures, prefix + metric, &Figure::name);
     if (found != figures.end()) return &*found;
   }
   return nullptr;

@@ -27,8 +27,9 @@ struct Figure {
 /// and, by the best step's weights, of the test set once more.
 [[nodiscard]] std::vector<Figure> figures_of(const RunRecord& run);
 
-/// The figure that is meant by a name: the one that is called so or, for a metric, that of the
-/// validation set, or else of the test set. nullptr if there is none.
+/// The figure that is meant by a name: for a metric, "loss" among them, that of the validation set,
+/// or else of the test set, and for other names the one that is called so; "train_loss" is the
+/// training's. nullptr if there is none.
 [[nodiscard]] const Figure* find_figure(const std::vector<Figure>& figures,
                                         const std::string& name);
 

@@ -468,12 +468,8 @@ std::vector<std::pair<std::string, std::string>> facts_of(const RunRecord& run,
       {"status", status.empty() ? name_of(run.status) : status}};
   facts.emplace_back("step", str(run.end.step));
   facts.emplace_back("time", duration_text(run.end.elapsed_s));
-  for (const Figure& figure : figures_of(run)) {
-    const bool had_better = figure.best && figure.best->step != figure.last.step;
-    facts.emplace_back(shown(figure.name),
-                       shown_value(figure.last.value) +
-                           (had_better ? str(" (best ", shown_best(*figure.best), ")") : ""));
-  }
+  for (const Figure& figure : figures_of(run))
+    facts.emplace_back(shown(figure.name), shown_figure(run, figure));
   for (const auto& [name, text] : {std::pair{"slow replica", charts.slow_replica_text()},
                                    std::pair{"slow link", charts.slow_link_text()}}) {
     if (!text.empty()) facts.emplace_back(name, text);

@@ -4,8 +4,11 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <new>
 #include <string_view>
 #include <system_error>
+
+#include <simdjson.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -23,107 +26,72 @@ namespace lockstep::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using Number = std::pair<std::string, double>;
 
-constexpr std::size_t kMostSeries = 10'000;  // two of them are a replica's
+constexpr std::string_view kTestBestFigures = "test_best_";  // of the weights of "best_step"
+constexpr std::size_t kMostSeries = 10'000;                  // two of them are a replica's
 constexpr std::size_t kMostValues = 100'000;
 constexpr std::size_t kLongestConfig = std::size_t{1} << 20;
 constexpr double kNotFinite = std::numeric_limits<double>::quiet_NaN();
 
-// Takes the fields of a line as they are parsed: no tree is built of it.
-class LineReader : public nlohmann::json_sax<Json> {
+// Parses lines of metrics. One thread.
+class LineReader {
  public:
-  // Sets the line to what `text` says; whether that is a whole line.
-  [[nodiscard]] bool read(std::string_view text, MetricsLine& line) {
-    line_ = &line;
-    line.numbers.clear();
-    line.texts.clear();
-    levels_.clear();
-    has_step_ = false;
-    return Json::sax_parse(text.begin(), text.end(), this) && has_step_;
+  LineReader() {
+    if (parser_.allocate(kUsualLine, formats::kMostJsonLevels) != 0) throw std::bad_alloc();
   }
 
-  bool null() override { return take(kNotFinite); }
-  bool boolean(bool value) override { return take(value ? 1 : 0); }
-  bool number_integer(number_integer_t value) override { return take_whole(value); }
-  bool number_unsigned(number_unsigned_t value) override {
-    constexpr auto kMost = static_cast<number_unsigned_t>(std::numeric_limits<int64_t>::max());
-    return value > kMost ? take(static_cast<double>(value))
-                         : take_whole(static_cast<int64_t>(value));
-  }
-  bool number_float(number_float_t value, const string_t& /*text*/) override { return take(value); }
-  bool string(string_t& value) override {
-    if (levels_.empty()) return false;
-    line_->texts.emplace_back(next_name(), value);
-    return true;
-  }
-  bool binary(binary_t& /*value*/) override { return false; }
-  bool start_object(std::size_t /*size*/) override { return open(false); }
-  bool end_object() override { return close(); }
-  bool start_array(std::size_t /*size*/) override { return !levels_.empty() && open(true); }
-  bool end_array() override { return close(); }
-  bool key(string_t& name) override {
-    levels_.back().field = name;
-    return true;
-  }
-  bool parse_error(std::size_t /*place*/, const std::string& /*token*/,
-                   const nlohmann::detail::exception& /*error*/) override {
-    return false;
+  // Sets the line to what `text` says; whether that is a whole line.
+  [[nodiscard]] bool read(std::string_view text, MetricsLine& line) {
+    line.numbers.clear();
+    line.texts.clear();
+    text_.reserve(text.size() + simdjson::SIMDJSON_PADDING);
+    text_.assign(text);
+    simdjson::dom::object fields;
+    if (parser_.parse(text_.data(), text_.size(), /*realloc_if_needed=*/false).get(fields) != 0)
+      return false;
+    bool has_step = false;
+    for (const auto& [name, value] : fields) {
+      if (name == "step") {
+        has_step = true;
+        if (value.get(line.step) != 0) return false;
+      } else if (name == "samples") {
+        if (value.get(line.samples) != 0) return false;
+      } else if (name == "elapsed_s") {
+        if (value.get(line.elapsed_s) != 0) return false;
+      } else {
+        add(std::string(name), value, line);
+      }
+    }
+    return has_step;
   }
 
  private:
-  // An object or a list that is open.
-  struct Level {
-    std::string prefix;  // of the names of its fields
-    bool is_list = false;
-    std::string field = {};  // the last one of an object
-    std::size_t items = 0;   // of a list so far
-  };
+  static constexpr std::size_t kUsualLine = std::size_t{1} << 12;
 
-  std::string next_name() {
-    Level& level = levels_.back();
-    return level.prefix + (level.is_list ? std::to_string(level.items++) : level.field);
-  }
-
-  bool open(bool is_list) {
-    if (levels_.size() == formats::kMostJsonLevels) return false;
-    levels_.push_back({levels_.empty() ? "" : next_name() + ".", is_list});
-    return true;
-  }
-  bool close() {
-    levels_.pop_back();
-    return true;
-  }
-
-  // Whether the next value is that of this field of the line itself.
-  [[nodiscard]] bool is_at(const char* name) const {
-    return levels_.size() == 1 && levels_.back().field == name;
-  }
-
-  bool take_whole(std::int64_t value) {
-    if (is_at("step")) {
-      line_->step = value;
-      has_step_ = true;
-    } else if (is_at("samples")) {
-      line_->samples = value;
+  // Names are put together without streams, which took most of the time.
+  static void add(std::string name, const simdjson::dom::element& value, MetricsLine& line) {
+    std::string_view text;
+    double number = kNotFinite;  // null
+    bool flag = false;
+    std::size_t items = 0;
+    if (value.is_object()) {
+      for (const auto& [inner, of_it] : simdjson::dom::object(value))
+        add(name + '.' + std::string(inner), of_it, line);
+    } else if (value.is_array()) {
+      for (const auto& item : simdjson::dom::array(value))
+        add(name + '.' + std::to_string(items++), item, line);
+    } else if (value.get(text) == 0) {
+      line.texts.emplace_back(std::move(name), text);
     } else {
-      return take(static_cast<double>(value));
+      if (value.get(flag) == 0) number = flag ? 1 : 0;
+      if (value.is_number()) number = double(value);
+      line.numbers.emplace_back(std::move(name), number);
     }
-    return true;
   }
 
-  bool take(double value) {
-    if (levels_.empty() || is_at("step") || is_at("samples")) return false;
-    if (is_at("elapsed_s")) {
-      line_->elapsed_s = value;
-    } else {
-      line_->numbers.emplace_back(next_name(), value);
-    }
-    return true;
-  }
-
-  MetricsLine* line_ = nullptr;
-  std::vector<Level> levels_;
-  bool has_step_ = false;
+  simdjson::dom::parser parser_;
+  std::string text_;  // the line, before the bytes that the parser may read behind it
 };
 
 // A value as YAML of one line. Aliases, which share what they stand for, are written out: `left`
@@ -242,9 +210,11 @@ void read_metrics(const fs::path& folder, const TakeLine& take) {
     ++number;
     const bool is_whole = reader.read(text, line);
     if (!is_whole && !has_end) return true;  // a kill has cut it off
-    require<DataError>(is_whole, path.string(), ":", number,
-                       ": a line of metrics is a JSON object with a step, not ",
-                       keys::yaml_shown(std::string(text)));
+    if (!is_whole) {
+      throw DataError(str(path.string(), ":", number,
+                          ": a line of metrics is a JSON object with a step, not ",
+                          keys::yaml_shown(std::string(text))));
+    }
     take(line);
     return true;
   });
@@ -279,10 +249,21 @@ RunRecord read_run(const fs::path& folder, const TakeLine& take) {
   // Before the files are looked at: a run that ends meanwhile then has its result.
   const bool is_running = run_goes_on_in(folder);
   run.config = config_in(folder / "config.yaml");
+  std::vector<decltype(run.series)::value_type*> before;  // of the line before, by their places
   read_metrics(folder, [&](const MetricsLine& line) {
     ++run.lines;
     run.end = line.point(0);
-    for (const auto& [name, value] : line.numbers) add(line.point(value), run.series[name]);
+    const auto best = std::ranges::find(line.numbers, "best_step", &Number::first);
+    before.resize(std::max(before.size(), line.numbers.size()));
+    for (std::size_t i = 0; i < line.numbers.size(); ++i) {
+      const auto& [name, value] = line.numbers[i];
+      Point point = line.point(value);
+      const bool is_of_best = best != line.numbers.end() && name.starts_with(kTestBestFigures);
+      if (is_of_best) point.step = static_cast<std::int64_t>(best->second);
+      if (before[i] == nullptr || before[i]->first != name)
+        before[i] = &*run.series.try_emplace(name).first;
+      add(point, before[i]->second);
+    }
     require<DataError>(run.series.size() <= kMostSeries, (folder / "metrics.jsonl").string(),
                        " has more than ", kMostSeries, " names");
     if (take) take(line);
@@ -290,6 +271,8 @@ RunRecord read_run(const fs::path& folder, const TakeLine& take) {
   const fs::path result = folder / "result.json";
   if (formats::is_there(result)) run.result = json_object_in(result);
   add_checkpoints(folder / kCheckpointsFolder, run);
+  // A run that was interrupted has saved a step that no line is about.
+  run.end.step = std::max(run.end.step, run.checkpoint.value_or(0));
   if (run.result.is_null() && !is_running) {
     run.failure = failure_in(folder, age_of(folder / "config.yaml"));
   }

@@ -79,7 +79,10 @@ struct RunRecord {
   /// What a failed run's last failure was; "" where no failure.json tells.
   std::string failure = {};
   std::int64_t lines = 0;  ///< of metrics
-  Point end = {};          ///< how far the last of them was; its value says nothing
+  /// How far the last of them was, and the step of the newest checkpoint, if that is later; its
+  /// value says nothing.
+  Point end = {};
+  /// By name. Figures of the best step stand at that step.
   std::map<std::string, SeriesSummary> series = {};
   std::optional<std::int64_t> checkpoint = {};  ///< the newest one's step
   /// Steps of checkpoints that the run left behind where it went on from an earlier one.

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <map>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "framework/base/errors.h"
@@ -28,9 +30,11 @@ constexpr std::string_view kBest = "best_";
 struct Sorting {
   std::string name;
   bool is_best = false;
+  bool is_of_sets = false;  // some runs have it of an evaluation
 
   [[nodiscard]] const Figure* figure(const ListedRun& run) const {
-    return find_figure(run.figures, name);
+    const Figure* const found = find_figure(run.figures, name);
+    return found != nullptr && is_of_sets && found->name == name ? nullptr : found;
   }
   [[nodiscard]] std::optional<double> value(const ListedRun& run) const {
     const Figure* found = figure(run);
@@ -40,9 +44,29 @@ struct Sorting {
   }
 };
 
-Sorting sorting_by(const std::string& name) {
+Sorting sorting_by(const std::string& name, const std::vector<ListedRun>& runs) {
   const bool is_best = name.starts_with(kBest);
-  return {is_best ? name.substr(kBest.size()) : name, is_best};
+  Sorting sorting{is_best ? name.substr(kBest.size()) : name, is_best};
+  sorting.is_of_sets = std::ranges::any_of(runs, [&](const ListedRun& run) {
+    const Figure* const figure = find_figure(run.figures, sorting.name);
+    return figure != nullptr && figure->name.ends_with("_" + sorting.name);
+  });
+  return sorting;
+}
+
+bool have_key(const std::vector<ListedRun>& runs, const std::string& key) {
+  return std::ranges::any_of(runs,
+                             [&](const ListedRun& run) { return run.record.config.contains(key); });
+}
+
+// Numbers come first, by their values.
+void sort_by_key(std::vector<ListedRun>& runs, const std::string& key) {
+  const auto rank = [&](const ListedRun& run) {
+    const std::string text = config_value(run, key);
+    const auto number = parse_number<double>(text);
+    return std::tuple(text.empty(), !number, number.value_or(0), number ? "" : text);
+  };
+  std::ranges::stable_sort(runs, {}, rank);
 }
 
 // "3 min": the largest unit of which there is one at least.
@@ -128,13 +152,6 @@ Json run_json(const ListedRun& run, const std::vector<std::string>& config_keys)
   return json;
 }
 
-// A field of CSV.
-std::string field_of(const Json& value) {
-  if (value.is_null()) return "";
-  if (value.is_string()) return value.get<std::string>();
-  return value.is_number_float() ? shortest_text(value.get<double>()) : value.dump();
-}
-
 }  // namespace
 
 ListedRun listed_run(const fs::path& folder, const TakeLine& take) {
@@ -157,8 +174,29 @@ void tell_apart(std::vector<ListedRun>& runs) {
   for (ListedRun& run : runs) run.name = run.record.folder.string();
 }
 
+std::string config_value(const ListedRun& run, const std::string& key) {
+  const auto value = run.record.config.find(key);
+  return value == run.record.config.end() ? "" : value->second;
+}
+
+std::vector<std::string> differing_keys(const std::vector<ListedRun>& runs) {
+  std::map<std::string, std::map<std::string, std::size_t>> counts;  // of values, by key
+  std::size_t whole = 0;
+  for (const ListedRun& run : runs) {
+    if (!run.damage.empty()) continue;
+    ++whole;
+    for (const auto& [key, value] : run.record.config) ++counts[key][value];
+  }
+  std::vector<std::string> keys;
+  for (const auto& [key, values] : counts) {
+    if (values.begin()->second < whole) keys.push_back(key);
+  }
+  return keys;
+}
+
 void sort_runs(std::vector<ListedRun>& runs, const std::string& name) {
-  const Sorting sorting = sorting_by(name);
+  if (have_key(runs, name)) return sort_by_key(runs, name);
+  const Sorting sorting = sorting_by(name, runs);
   const Figure* first = nullptr;
   for (const ListedRun& run : runs) {
     if (first == nullptr) first = sorting.figure(run);
@@ -170,8 +208,12 @@ void sort_runs(std::vector<ListedRun>& runs, const std::string& name) {
       const std::size_t prefix = full.find('_');
       if (prefix != std::string::npos) known.push_back(full.substr(prefix + 1));
     }
-    throw ValueError(str("no run here has the figure '", cut(name), "'", did_you_mean(name, known),
-                         "; there ", full_names.size() == 1 ? "is " : "are ",
+    for (const ListedRun& run : runs) {
+      for (const auto& [key, value] : run.record.config) known.push_back(key);
+    }
+    throw ValueError(str("no run here has the figure or key '", cut(name), "'",
+                         did_you_mean(name, known), "; there ",
+                         full_names.size() == 1 ? "is " : "are ",
                          full_names.empty() ? "none" : join(full_names)));
   }
   const std::optional<bool> is_higher = higher_is_better(first->name);
@@ -187,7 +229,9 @@ void sort_runs(std::vector<ListedRun>& runs, const std::string& name) {
 
 std::string runs_text(const std::vector<ListedRun>& runs,
                       const std::optional<std::string>& sorted_by, std::optional<int> columns) {
-  const auto sorting = sorted_by ? std::optional(sorting_by(*sorted_by)) : std::nullopt;
+  const bool is_by_key = sorted_by && have_key(runs, *sorted_by);
+  const auto sorting =
+      sorted_by && !is_by_key ? std::optional(sorting_by(*sorted_by, runs)) : std::nullopt;
   std::vector<ListedRun> whole;
   std::string damaged;
   for (const ListedRun& run : runs) {
@@ -211,17 +255,25 @@ std::string runs_text(const std::vector<ListedRun>& runs,
     add(3, 'r', "resumes", [&](const ListedRun& run) { return str(times_resumed(run)); });
   }
   int rank = 4;
+  std::vector<std::string> keys = differing_keys(whole);
+  if (is_by_key && std::ranges::count(keys, *sorted_by) == 0) keys.push_back(*sorted_by);
+  for (const std::string& key : keys) {
+    constexpr std::size_t kLongest = 24;
+    add(key == sorted_by ? 0 : rank++, 'r', printable(key, ""),
+        [&](const ListedRun& run) { return cut(printable(config_value(run, key), ""), kLongest); });
+  }
   for (const std::string& name : figure_names(whole)) {
     const bool is_sorted_by = sorting && std::ranges::any_of(whole, [&](const ListedRun& run) {
                                 const Figure* figure = sorting->figure(run);
                                 return figure != nullptr && figure->name == name;
                               });
-    add(is_sorted_by ? 1 : rank++, 'r', name, [&](const ListedRun& run) {
+    add(is_sorted_by && !sorting->is_best ? 0 : rank++, 'r', name, [&](const ListedRun& run) {
       const auto figure = std::ranges::find(run.figures, name, &Figure::name);
       return figure == run.figures.end() ? "" : shown_value(figure->last.value);
     });
   }
-  add(2, 'l', "best", [&](const ListedRun& run) { return best_cell(run, sorting); });
+  add(sorting && sorting->is_best ? 0 : 2, 'l', "best",
+      [&](const ListedRun& run) { return best_cell(run, sorting); });
   add(2, 'r', "age", [](const ListedRun& run) { return shown_age(run.record.age_s); });
   std::string text = text_of(table, rank);
   while (columns && rank > 0 && text_width(text) > static_cast<std::size_t>(*columns)) {
@@ -251,7 +303,7 @@ std::string runs_csv(const std::vector<ListedRun>& runs,
   std::string text = formats::csv_line(header);
   for (const Json& run : runs_json(runs, config_keys)) {
     const auto field = [](const Json& object, const std::string& name) {
-      return object.contains(name) ? field_of(object[name]) : "";
+      return object.contains(name) ? csv_field(object[name]) : "";
     };
     std::vector<std::string> fields;
     for (std::size_t i = 0; i < fixed; ++i) fields.push_back(field(run, header[i]));
@@ -268,6 +320,14 @@ std::string runs_csv(const std::vector<ListedRun>& runs,
   return text;
 }
 
+std::string csv_field(const Json& value) {
+  if (value.is_null()) return "";
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_number_float()) return value.dump();
+  const auto number = value.get<double>();
+  return std::isnan(number) ? "NaN" : float_text(number);
+}
+
 std::string json_line(const Json& json) {
   return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace) + "\n";
 }
@@ -278,6 +338,13 @@ std::string shown_value(double value) {
 
 std::string shown_best(const Point& best) {
   return str(shown_value(best.value), " at ", best.step);
+}
+
+std::string shown_figure(const RunRecord& run, const Figure& figure) {
+  const Point& last = figure.last;
+  const bool had_better = figure.best && figure.best->step != last.step;
+  return str(last.step == run.end.step ? shown_value(last.value) : shown_best(last),
+             had_better ? str(" (best ", shown_best(*figure.best), ")") : "");
 }
 
 std::size_t text_width(const std::string& text) {

@@ -27,14 +27,22 @@ struct ListedRun {
 /// Calls runs by their folders' paths, if two of them have one name.
 void tell_apart(std::vector<ListedRun>& runs);
 
+/// The keys of the runs' configs whose values differ, in their order.
+[[nodiscard]] std::vector<std::string> differing_keys(const std::vector<ListedRun>& runs);
+/// The value of a key in a run's config; "" without it.
+[[nodiscard]] std::string config_value(const ListedRun& run, const std::string& key);
+
 /// The best first, by the figure that is meant by `name` (find_figure()), or by its best value
-/// where it begins with "best_"; runs without one last. ValueError, with the nearest name, for a
-/// figure that no run has, and for one of a metric that this program does not know.
+/// where it begins with "best_"; runs without one last, as those that have only a training's loss
+/// beside others with an evaluation's. Or by a key of the configs, "optimizer.lr", the least first.
+/// ValueError, with the nearest name, for a figure or a key that no run has, and for a figure of a
+/// metric that this program does not know.
 void sort_runs(std::vector<ListedRun>& runs, const std::string& name);
 
-/// A table for people, a line a run: the figures last measured and the best one, of `sorted_by` or,
-/// without, of the validation set's deciding metric. With a terminal's `columns` what matters least
-/// is left out where a line would be longer. Names are printable.
+/// A table for people, a line a run: differing_keys(), the figures last measured and the best one,
+/// of `sorted_by` or, without, of the validation set's deciding metric. With a terminal's `columns`
+/// what matters least is left out where a line would be longer, but never what is sorted by. Names
+/// are printable.
 [[nodiscard]] std::string runs_text(const std::vector<ListedRun>& runs,
                                     const std::optional<std::string>& sorted_by,
                                     std::optional<int> columns);
@@ -47,6 +55,10 @@ void sort_runs(std::vector<ListedRun>& runs, const std::string& name);
 [[nodiscard]] std::string runs_csv(const std::vector<ListedRun>& runs,
                                    const std::vector<std::string>& config_keys = {});
 
+/// A value as a field of CSV. A float stays one, "1.0", for readers that guess types by the first
+/// rows (polars, DuckDB). NaN is "NaN": polars takes "nan" for a text.
+[[nodiscard]] std::string csv_field(const nlohmann::ordered_json& value);
+
 /// JSON as one line of ASCII, with its end. Names may hold any bytes: what is no UTF-8 is replaced.
 [[nodiscard]] std::string json_line(const nlohmann::ordered_json& json);
 
@@ -54,6 +66,9 @@ void sort_runs(std::vector<ListedRun>& runs, const std::string& name);
 [[nodiscard]] std::string shown_value(double value);
 /// "0.91 at 3500".
 [[nodiscard]] std::string shown_best(const Point& best);
+/// "0.88 at 4000 (best 0.91 at 3500)": without a step that is the run's last one, and without a
+/// best value that is the last one.
+[[nodiscard]] std::string shown_figure(const RunRecord& run, const Figure& figure);
 
 /// The columns of a table's longest line.
 [[nodiscard]] std::size_t text_width(const std::string& text);

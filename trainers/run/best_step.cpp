@@ -36,7 +36,7 @@ Figures validation_in(const fs::path& checkpoint, Figures otherwise) {
     }
     return figures.empty() ? otherwise : figures;
   } catch (const Error&) {
-    return otherwise;  // figures_of_checkpoint() says why
+    return otherwise;  // model_of_best() says why
   }
 }
 
@@ -74,8 +74,8 @@ std::optional<BestStep> best_step_of(const Config& config, const fs::path& outpu
   return best;
 }
 
-Figures figures_of_checkpoint(const Config& config, const DataSets& data,
-                              const Objective& objective, const fs::path& checkpoint) {
+std::shared_ptr<Model> model_of_best(const Config& config, const DataSets& data,
+                                     const fs::path& checkpoint) {
   const AxisNames axis = config.launch.axis_name;
   std::shared_ptr<Model> model;
   std::string problem;
@@ -87,13 +87,11 @@ Figures figures_of_checkpoint(const Config& config, const DataSets& data,
   const std::int64_t own = axis_index(axis);
   const std::int64_t failing = problem.empty() ? axis_size(axis) : own;
   const auto first = pmin(at::full({}, failing, at::kLong), axis).item<std::int64_t>();
-  if (first == axis_size(axis)) {
-    return evaluate(*model, *data.test, objective, config.data_use.batch_size, axis);
-  }
+  if (first == axis_size(axis)) return model;
   if (first == own) {
     log_warning(str("the best step's figures of the ", kTestSet, " set are left out: ", problem));
   }
-  return {};
+  return nullptr;
 }
 
 }  // namespace lockstep

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 
 #include "framework/data/data.h"
 #include "framework/telemetry/metrics.h"
+#include "models/model.h"
 #include "trainers/config/config.h"
 #include "trainers/run/evaluate.h"
 #include "trainers/run/evaluations.h"
@@ -22,11 +24,10 @@ namespace lockstep {
                                                    const RunCheckpoints& checkpoints,
                                                    const Evaluations& evaluations);
 
-/// What evaluate() says of a checkpoint's weights, on a model of their own: the run's stays as it
-/// is. All replicas together, also where some see no such checkpoint ("" is none). Empty, with a
-/// warning of the first replica that lacks it or the memory for it, if any does.
-[[nodiscard]] Figures figures_of_checkpoint(const Config& config, const DataSets& data,
-                                            const Objective& objective,
-                                            const std::filesystem::path& checkpoint);
+/// The model of a checkpoint's weights: the run's stays as it is. All replicas together, also where
+/// some see no such checkpoint ("" is none). nullptr, with a warning of the first replica that
+/// lacks it or the memory for it, if any does.
+[[nodiscard]] std::shared_ptr<Model> model_of_best(const Config& config, const DataSets& data,
+                                                   const std::filesystem::path& checkpoint);
 
 }  // namespace lockstep

@@ -111,6 +111,14 @@ std::string jump_text(const Config& config, const Course& course, const ResumePo
              course.schedule_steps, "; schedule.steps: ", before.schedule_steps, " keeps it");
 }
 
+std::string length_text(const Config& config, const Course& course) {
+  const bool counts_steps = !config.trainer.epochs && !config.trainer.samples;
+  if (!counts_steps || course.batch == course.schedule_batch) return "";
+  return str("trainer.steps counts steps of ", counted(course.schedule_batch, "sample"),
+             ", as the run began: with ", course.batch, " a step it ends after step ",
+             course.total_steps);
+}
+
 void add_course(const Course& course, CheckpointInfo& info) {
   for (const auto& [name, count] : kCounts) info.counts[name] = course.*count;
   if (course.is_fixed) info.counts[kScheduleFixed] = 1;

@@ -43,6 +43,10 @@ struct Course {
 [[nodiscard]] std::string jump_text(const Config& config, const Course& course,
                                     const ResumePoint& point);
 
+/// For people, where trainer.steps counts steps of the global batch with which the run began, and
+/// the run takes another number of steps to its end with its own; "" if not.
+[[nodiscard]] std::string length_text(const Config& config, const Course& course);
+
 /// Adds the course to what a checkpoint says, for course_of().
 void add_course(const Course& course, CheckpointInfo& info);
 

@@ -13,10 +13,10 @@
 
 namespace lockstep {
 
-std::pair<Figures, Figures> Evaluator::figures(const RunState& state, const std::string& set,
-                                               const Dataset& data) {
+Evaluator::Evaluated Evaluator::evaluated(const RunState& state, const std::string& set,
+                                          const Dataset& data) {
   if (evaluated_values(config_) == ParameterValues::trained) {
-    return {shown_figures(state, set, data), {}};
+    return evaluated(model_, state, set, data);
   }
   // Each time: in a warm-up the two come to differ only later.
   StopAgreement stop(config_.launch.axis_name);
@@ -24,17 +24,18 @@ std::pair<Figures, Figures> Evaluator::figures(const RunState& state, const std:
                              config_.launch.axis_name, [&] { return stop.is_asked(); });
   if (trained.empty()) return {};
   const auto averages = trainer_.averaged_parameters();
-  Figures averaged = shown_figures(state, set, data);
-  if (averaged.empty()) return {};
-  if (!differ_much(averaged, trained)) trained.clear();
-  return {std::move(averaged), std::move(trained)};
+  Evaluated averaged = evaluated(model_, state, set, data);
+  if (averaged.figures.empty()) return {};
+  if (differ_much(averaged.figures, trained)) averaged.trained = std::move(trained);
+  return averaged;
 }
 
-// The figures of the parameters as they are.
-Figures Evaluator::shown_figures(const RunState& state, const std::string& set,
-                                 const Dataset& data) {
+// By the parameters as they are.
+Evaluator::Evaluated Evaluator::evaluated(Model& model, const RunState& state,
+                                          const std::string& set, const Dataset& data) {
   std::vector<NamedTally> tallies(objective_.metrics.begin(), objective_.metrics.end());
-  const bool shows = config_.telemetry.tensorboard && are_pictures(data.type());
+  const bool is_own = &model == &model_;
+  const bool shows = is_own && config_.telemetry.tensorboard && are_pictures(data.type());
   if (shows) tallies.emplace_back("predicted classes", make_predicted_classes());
   EvaluationRecord record(data, *objective_.loss);
   TakeBatch take;
@@ -43,27 +44,22 @@ Figures Evaluator::shown_figures(const RunState& state, const std::string& set,
   }
   StopAgreement stop(config_.launch.axis_name);
   const std::vector<at::Tensor> counted =
-      tallied(model_, data, tallies, config_.data_use.batch_size, config_.launch.axis_name,
-              objective_.scales, take, [&] { return stop.is_asked(); });
+      tallied(model, data, tallies, config_.data_use.batch_size, config_.launch.axis_name,
+              objective_.scales, take, [&] { return is_own && stop.is_asked(); });
   if (counted.empty()) return {};
   if (shows && reporter_.summary() != nullptr) {
     reporter_.add_pictures(state, wrong_pictures(set, data, counted.back(), *objective_.loss));
   }
-  if (config_.telemetry.report) tell_report(state, set, data, record);
-  return figures_of(objective_, counted);
-}
-
-void Evaluator::tell_report(const RunState& state, const std::string& set, const Dataset& data,
-                            const EvaluationRecord& record) {
-  const AxisNames& axis = config_.launch.axis_name;
-  nlohmann::ordered_json told = record.json(axis);
+  Evaluated evaluated{.figures = figures_of(objective_, counted)};
+  if (!config_.telemetry.report) return evaluated;
+  nlohmann::ordered_json told = record.json(config_.launch.axis_name);
   if (const std::int64_t bytes = bytes_of_texts(state, data); bytes > 0) {
-    told.update(text_samples(model_, data, bytes));
+    told.update(text_samples(model, data, bytes));
   }
-  if (!report_ || told.is_null()) return;
-  nlohmann::ordered_json all{{"set", set}, {"step", state.steps}, {"samples", data.size()}};
-  all.update(told);
-  report_->note_evaluation(set, all);
+  if (told.is_null()) return evaluated;
+  evaluated.record = {{"set", set}, {"step", state.steps}, {"samples", data.size()}};
+  evaluated.record.update(told);
+  return evaluated;
 }
 
 // For texts the model reads a tenth of the positions that the evaluation has on a replica: not by

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -276,6 +278,28 @@ std::string prediction_text(const Config& config, const DataSets& data, const ch
              "\n");
 }
 
+namespace {
+
+// The config of the job as it is now: hosts may be lost. `workers`: of each replica its host and
+// its process.
+Config config_now(Config config, const at::Tensor& workers) {
+  std::set<std::pair<std::int64_t, std::int64_t>> processes;
+  std::map<std::int64_t, std::int64_t> replicas;  // by host
+  for (const at::Tensor& worker : workers.unbind()) {
+    const auto host = worker[0].item<std::int64_t>();
+    processes.emplace(host, worker[1].item<std::int64_t>());
+    ++replicas[host];
+  }
+  if (std::ssize(replicas) == config.launch.hosts.count) return config;
+  config.launch.hosts.count = std::ssize(replicas);
+  config.launch.hosts.rank = 0;
+  config.launch.hosts.replicas = replicas.begin()->second;
+  config.launch.workers = std::ssize(processes);
+  return config;
+}
+
+}  // namespace
+
 MemoryReport memory_report(const Config& config, const DataSets& data, const ZeroTrainer& trainer,
                            const ReplicaMemory& replica) {
   const AxisNames axis(config.launch.axis_name);
@@ -312,10 +336,10 @@ MemoryReport memory_report(const Config& config, const DataSets& data, const Zer
       here;
   const auto reported = grown * static_cast<double>(is_reported);
   const double resident = psum(at::zeros({}, at::kDouble).fill_(reported), axis).item<double>();
-  MemoryReport report{
-      .predicted = predicted_memory(config, data, trainer.link_cost().value_or(LinkCost{})),
-      .measured = measured,
-      .resident = static_cast<std::int64_t>(resident)};
+  MemoryReport report{.predicted = predicted_memory(config_now(config, workers), data,
+                                                    trainer.link_cost().value_or(LinkCost{})),
+                      .measured = measured,
+                      .resident = static_cast<std::int64_t>(resident)};
   report.rest = report.resident - measured.host.total();
   const at::Tensor own_part =
       at::tensor({std::int64_t{launch_host()}, static_cast<std::int64_t>(grown)});

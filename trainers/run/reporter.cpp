@@ -122,8 +122,9 @@ void Reporter::go_on(const Config& config, const Course& course, const ResumePoi
     print(str("  parallel.threads_per_replica stays ", kept,
               ", as when the run began; this host would choose ", usual));
   }
-  const std::string jump = jump_text(config, course, point);
-  if (!jump.empty()) print("  " + jump);
+  for (const std::string& text : {length_text(config, course), jump_text(config, course, point)}) {
+    if (!text.empty()) print("  " + text);
+  }
 }
 
 void Reporter::begin() {

@@ -1,13 +1,16 @@
 #include "trainers/run/run_callbacks.h"
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <c10/core/GradMode.h>
 
 #include "framework/base/text.h"
 #include "framework/tree/error_place.h"
+#include "framework/watch/recorder.h"
 
 namespace lockstep {
 
@@ -47,6 +50,13 @@ void RunCallbacks::after_evaluation(const RunState& state, const Evaluation& eva
 void RunCallbacks::call(const char* name, const RunState& state,
                         const std::function<void()>& callback) {
   reporter_.make_room();
+  watch::Recorder::Details details{.kind = watch::SpanKind::callback,
+                                   .id = static_cast<std::uint64_t>(state.steps)};
+  if (watch::track_here != nullptr) {
+    details.name =
+        watch::track_here->name(std::hash<std::string_view>()(name), [=] { return name; });
+  }
+  const watch::RecordedSpan span(watch::track_here, details);
   const bool records_gradients = c10::GradMode::is_enabled();
   placed([&] { return str("in the callback ", name, ", step ", state.steps); }, callback);
   std::string left = modes_.change();

@@ -95,6 +95,10 @@ RunSummary::RunSummary(const std::filesystem::path& folder, const Config& config
 
 void RunSummary::add(std::int64_t step,
                      const std::vector<std::pair<std::string, MetricValue>>& line) {
+  // Figures of the best step stand at that step.
+  const auto best =
+      std::ranges::find(line, "best_step", [](const auto& each) { return each.first; });
+  if (best != line.end()) step = std::get<std::int64_t>(best->second);
   const bool is_logged_step =
       std::ranges::any_of(line, [](const auto& each) { return each.first == "loss"; });
   for (const auto& [field, value] : line) {

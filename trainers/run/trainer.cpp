@@ -10,6 +10,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
 #include "framework/base/memory.h"
@@ -124,7 +125,7 @@ class Trainer::Run {
         reporter_(config, options_.output, options_.quiet, *data.train, course_.first_step,
                   /*writes=*/axis_index(config.launch.axis_name) == 0),
         callbacks_(options_.callbacks, own, *model_, reporter_),
-        evaluator_(config, objective_, *model_, *zero_, reporter_, report_),
+        evaluator_(config, objective_, *model_, *zero_, reporter_),
         checkpoints_(
             config, options_.output, *zero_,
             [this, record = record_of(config, data, course_, options_.sets, resume_)] {
@@ -436,22 +437,29 @@ class Trainer::Run {
   // be the best. Returns whether it comes to its end: a signal may ask the run to stop.
   bool evaluate_on(const std::string& set, const Dataset& data) {
     if (state_.is_last()) checkpoints_.save_last(state_);
-    const auto [figures, trained] =
+    const auto [figures, trained, record] =
         placed([&] { return str("in the evaluation on the ", set, " set, step ", state_.steps); },
                [&] {
                  const auto span = recorded(watch::SpanKind::evaluation, state_.steps);
-                 return evaluator_.figures(state_, set, data);
+                 return evaluator_.evaluated(state_, set, data);
                });
     if (figures.empty()) return false;
-    const bool decides =
-        set == kValidationSet && config_.checkpoint.best != "none" && evaluations_.owes(set);
-    checkpoints_.note_evaluation(decides ? evaluations_.better(figures, checkpoints_.best())
-                                         : std::nullopt);
+    const bool keeps_best = set == kValidationSet && config_.checkpoint.best != "none";
+    const auto better = keeps_best && evaluations_.owes(set)
+                            ? evaluations_.better(figures, checkpoints_.best())
+                            : std::nullopt;
+    checkpoints_.note_evaluation(better);
+    // The report shows what the weights do that are kept.
+    if (!keeps_best || better) note_record(set, record);
     const bool is_best = evaluations_.note(set, figures, state_.steps);
     const ParameterValues weights = evaluated_values(config_);
     reporter_.tell_evaluation(state_, set, figures, trained, weights);
     callbacks_.after_evaluation(state_, {state_.steps, set, figures, is_best, weights});
     return true;
+  }
+
+  void note_record(const std::string& set, const nlohmann::ordered_json& record) {
+    if (report_ && !record.is_null()) report_->note_evaluation(set, record);
   }
 
   // What a checkpoint of now says.
@@ -526,9 +534,15 @@ class Trainer::Run {
     if (!is_known) best->test = evaluations_.of(kTestSet, best->step);
     if (best->test.empty()) {
       const auto span = recorded(watch::SpanKind::evaluation, best->step);
-      best->test =
-          figures_of_checkpoint(config_, data_, objective_,
-                                best->checkpoint.empty() ? "" : options_.output / best->checkpoint);
+      const auto model = model_of_best(
+          config_, data_, best->checkpoint.empty() ? "" : options_.output / best->checkpoint);
+      if (model) {
+        RunState then = state_;
+        then.steps = then.last_step = best->step;
+        const auto evaluated = evaluator_.evaluated(*model, then, kTestSet, *data_.test);
+        best->test = evaluated.figures;
+        note_record(kTestSet, evaluated.record);
+      }
     }
     if (best->test.empty()) return best;
     // A kill may have come before its line, which a checkpoint of today would have.

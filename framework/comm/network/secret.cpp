@@ -135,7 +135,8 @@ Secret Secret::read_or_make(const fs::path& file) {
 fs::path Secret::default_file() {
   const fs::path folder = user_folder("XDG_CONFIG_HOME", ".config");
   require<DataError>(!folder.empty(),
-                     "neither XDG_CONFIG_HOME nor HOME says where the user's secret is");
+                     "neither XDG_CONFIG_HOME nor HOME says where the user's secret is: "
+                     "--secret-file FILE or LOCKSTEP_SECRET_FILE does");
   return folder / "secret";
 }
 
