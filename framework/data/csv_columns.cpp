@@ -237,7 +237,8 @@ void check_header(const TableCells& cells, const TableColumns& columns) {
     }
     return false;
   };
-  const std::string advice = "the first line must name the columns: has the file one that does so?";
+  const std::string advice =
+      "the first line must name the columns; if it does, rename what is called as a value is";
   for (const std::string& name : columns.targets) {
     if (!is_value(name)) continue;
     formats::fail_file(cells.path(), str("the target '", cut(name), "' is also a value of its ",

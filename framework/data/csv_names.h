@@ -24,7 +24,7 @@ namespace lockstep::data {
                                                 const std::function<bool(std::size_t row)>& counts,
                                                 const std::optional<std::int64_t>& ignored = {});
 
-/// Which of some names a text is: the one with its bytes, then without blanks at their ends. If all
+/// Finds names by texts: the one with a text's bytes, then without blanks at their ends. If all
 /// names are numbers, a text that is none of them is the only one of its value: another file may
 /// have "1.0" for "1".
 class NameTable {

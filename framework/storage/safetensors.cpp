@@ -64,7 +64,7 @@ void check_places(std::vector<StoredTensor>& tensors, std::uint64_t data_bytes) 
       tensors, {}, [](const StoredTensor& tensor) { return std::pair(tensor.begin, tensor.end); });
   std::uint64_t end = 0;
   for (const StoredTensor& tensor : tensors) {
-    // Of a dtype that is not known the file alone says how many bytes it takes.
+    // The file alone says how many bytes a tensor of an unknown dtype takes.
     const bool is_known = element_bytes(tensor.dtype) > 0;
     const auto bytes =
         is_known ? tensor_bytes(tensor.dtype, tensor.shape) : std::optional(tensor.bytes());

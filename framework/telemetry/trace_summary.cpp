@@ -89,7 +89,7 @@ class Summary {
   [[nodiscard]] std::string slow_text() const {
     const double share = times_.waiting_share();
     const std::string waits =
-        formatted("Replicas wait for each other in %.1f %% of their time", 100 * share);
+        formatted("Replicas wait for each other in %.1f %% of the time of training", 100 * share);
     const auto slow = times_.slow();
     if (!slow) {
       return str(waits, sums_.size() < 2 ? ": there is one.\n"
@@ -158,7 +158,8 @@ std::string trace_summary(const Trace& trace) {
   if (times.steps.empty()) return steps + ": no step is whole\n" + notes;
   return str(steps, ": ", counted(std::ssize(times.steps), "whole step"), ", median ",
              milliseconds_text(watch::median_of(mapped(times.paces(), &watch::StepPace::total))),
-             " ms\n", notes, "\n", Summary(times).text(), links_text(trace.link_rates(), times));
+             " ms of training\n", notes, "\n", Summary(times).text(),
+             links_text(trace.link_rates(), times));
 }
 
 }  // namespace lockstep

@@ -152,7 +152,7 @@ RandomDraws::RandomDraws(torch::nn::Module* module, std::uint64_t seed, Randomne
 void RandomDraws::begin_backward() {
   if (!watch_.look()) return;
   const std::uint64_t of_data = draws_of_data;
-  is_of_data_ = std::exchange(of_data_, of_data) != of_data;
+  is_of_data_ = std::exchange(of_data_, of_data) != of_data || is_of_data_;
   seen_ = true;
   if (randomness_ == Randomness::warn) return;
   throw ValueError(lockstep::str("step ", place_->step + 1, ": ",

@@ -229,8 +229,8 @@ bool JobTrace::is_over() const {
   return !over.empty() && std::ranges::all_of(over, [](const auto& each) { return each.second; });
 }
 
-// What was gathered, from the first step's begin, or that of an evaluation or checkpoint before it,
-// to the last one's end.
+// Takes all from the first step's begin, or that of an evaluation or checkpoint before it, to the
+// last one's end.
 Trace::Host JobTrace::own_part() {
   std::uint64_t begin = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t end = 0;

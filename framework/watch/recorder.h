@@ -28,7 +28,7 @@ enum class SpanKind : std::uint8_t {
   gather,      ///< of parameters that other replicas have updated, as a reduction
   evaluation,
   checkpoint,
-  callback,  ///< of a program's own, by its name
+  callback,  ///< a function of the program's own, by its name
   pause,     ///< its process was stopped
   transfer,  ///< bytes come from another host, whose number is the id
   operation  ///< an operator of LibTorch's

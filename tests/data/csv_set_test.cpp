@@ -166,7 +166,7 @@ TEST_CASE("a table without a header is warned of, and refused where the target s
   CHECK(csv_error<DataError>(options) ==
         "data file '" + options.file +
             "': the target 'north' is also a value of its column; the first line must name the "
-            "columns: has the file one that does so?");
+            "columns; if it does, rename what is called as a value is");
   options.task = CsvTask::regression;
   options.target = {"3.4"};
   options.ignore = {"north"};
@@ -177,7 +177,8 @@ TEST_CASE("a table without a header is warned of, and refused where the target s
   };
   CHECK(log_of() == "lockstep: warning: csv: '" + options.file +
                         "' has columns whose names are numbers or values of theirs: '5.2', '3.4'; "
-                        "the first line must name the columns: has the file one that does so?\n");
+                        "the first line must name the columns; if it does, rename what is called "
+                        "as a value is\n");
   options = {.file = folder.write("b.csv", "a,y\n1,2\n"), .target = {"y"}};
   CHECK(log_of().empty());
 }

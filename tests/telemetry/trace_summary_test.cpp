@@ -52,7 +52,7 @@ TEST_CASE("a summary names the replica that others waited for, and what it costs
           {.name = "a", .replicas = {made(0, {50, 50, 50, 50})}},
           {.name = "b", .error = 12'345, .is_cut = true, .replicas = {made(1, {80, 80, 40, 80})}}}};
   CHECK(trace_summary(trace) ==
-        R"(steps 5 to 8, 2 replicas on 2 hosts: 4 whole steps, median 100.00 ms
+        R"(steps 5 to 8, 2 replicas on 2 hosts: 4 whole steps, median 100.00 ms of training
 host 1 had more spans than a trace has
 host 1's clock is within 0.012 ms of host 0's
 
@@ -64,7 +64,7 @@ idle, ms a step  for bytes  for data  paused  for others
 replica 0            17.50      2.00    0.00  22.50 for replica 1
 replica 1            17.50      2.00    0.00  2.50 for replica 0
 
-Replicas wait for each other in 12.5 % of their time.
+Replicas wait for each other in 12.5 % of the time of training.
 Replica 1 is slow: in 3 of 4 steps it is the slowest, mostly in its forward.
 With the pace of the slowest of the others the median step takes 30.00 ms less (30.0 %): the run would be 1.43 times as fast.
 )");
@@ -76,12 +76,14 @@ TEST_CASE("a summary names nobody where differences are small", "[trace]") {
   };
   // Each is the last one now and then.
   const std::string none = summary({made(0, {50, 80, 50, 80}), made(1, {80, 50, 80, 50})});
-  CHECK(none.ends_with(
-      "\nReplicas wait for each other in 15.0 % of their time. None is slow: no replica's own "
-      "work makes steps longer by more than a tenth.\n"));
+  CHECK(
+      none.ends_with("\nReplicas wait for each other in 15.0 % of the time of training. None is "
+                     "slow: no replica's own "
+                     "work makes steps longer by more than a tenth.\n"));
   const std::string one = summary({made(0, {50, 50, 50, 50})});
   CHECK(one.find("1 replica on 1 host: 4 whole steps") != std::string::npos);
-  CHECK(one.ends_with("\nReplicas wait for each other in 0.0 % of their time: there is one.\n"));
+  CHECK(one.ends_with(
+      "\nReplicas wait for each other in 0.0 % of the time of training: there is one.\n"));
   CHECK(summary({}) == "steps 5 to 8, 0 replicas on 1 host: no step is whole\n");
   CHECK(trace_summary({}) == "steps 0 to 0, 0 replicas on 0 hosts: no step is whole\n");
 }

@@ -172,9 +172,9 @@ TEST_CASE("train says in a line that a checkpoint is of a program with parts of 
 
 TEST_CASE("a loss of one's own is trained by, and a metric of one's own measured") {
   const TemporaryFolder folder;
-  CHECK_THAT(own_train(folder, {"losses"}).out,
+  CHECK_THAT(own_train(folder, {"list", "losses"}).out,
              ContainsSubstring("\nquantile            of values, whose quantile is learnt\n"));
-  CHECK_THAT(own_train(folder, {"metrics"}).out,
+  CHECK_THAT(own_train(folder, {"list", "metrics"}).out,
              ContainsSubstring("\nbias  ") &&
                  ContainsSubstring("  the outputs less the targets, in the "));
   CHECK_THAT(own_train(folder, {"keys", "quantile"}).out, ContainsSubstring("loss.level: the "));

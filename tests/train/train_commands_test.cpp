@@ -90,8 +90,6 @@ TEST_CASE("each command of train has its help, and unknown ones are refused with
   const std::string known = "there are run, " + join(names) + "; see train --help";
   check_refused(folder.path(), {"evla", "--help"},
                 "unknown command 'evla' (did you mean 'eval'?): " + known);
-  check_refused(folder.path(), {"modles"},
-                "unknown command 'modles' (did you mean 'models', now 'list models'?): " + known);
   check_refused(folder.path(), {"list", "modles"},
                 "there is no list 'modles' (did you mean 'models'?); there are models, datasets, "
                 "losses, optimizers, schedules, metrics");

@@ -85,7 +85,7 @@ TEST_CASE("a figure is one row, which marks the best value") {
   CHECK(row_of("loss ") == "loss|0.25 *|0.75|0.25 *");
   CHECK(row_of("validation_accuracy") ==
         "validation_accuracy|0.5 (best 0.75 at 10) *|0.7|0.5 (best 0.75 at 10) *");
-  CHECK(row_of("test_best_loss") == "test_best_loss|0.5 at 10 *");
+  CHECK(row_of("test_best_loss") == "test_best_loss|0.5 at 10");
   CHECK_THAT(text, ContainsSubstring("\n* is the best of its row.\nTheir configs"));
 }
 

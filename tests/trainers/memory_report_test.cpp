@@ -9,6 +9,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/data/data.h"
+#include "framework/replicas/pmap.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
 #include "tests/formats/sample_files.h"
@@ -38,6 +39,26 @@ TEST_CASE("the activations of a batch that no host could take are predicted") {
   constexpr double kLayer = 1e7 * 100 * 4 / (1 << 30);  // the hidden layer's values
   CHECK(gib > 2 * kLayer);
   CHECK(gib < 4 * kLayer);
+}
+
+TEST_CASE("a job that has lost a host is compared with a prediction for those that are left") {
+  Config config = testing::parse(
+      "model: {name: mlp, hidden: [64]}\ndata: {name: synthetic}\n"
+      "parallel: {replicas: 4, launch: threads}\n");
+  const DataSets data = load_data(config.data, data_context(config));
+  const Config left = config;  // one host, whose replicas are threads of this process
+  config.launch.hosts.count = 2;
+  config.launch.hosts.replicas = 2;
+  pmap(
+      [&] {
+        const auto model = make_whole_model(config, data.train->type());
+        const ZeroTrainer trainer(*model, zero_options(config, *model));
+        const MemoryReport report = memory_report(config, data, trainer, {});
+        if (report.predicted.host.total() != predicted_memory(left, data).host.total())
+          throw Error("it is another host's");
+      },
+      {.axis_name = "data", .axis_size = 4})();
+  CHECK(predicted_memory(config, data).host.total() < predicted_memory(left, data).host.total());
 }
 
 TEST_CASE("an epoch's order of samples is predicted, and refused where it does not fit") {

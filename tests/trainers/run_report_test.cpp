@@ -5,6 +5,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "framework/base/text.h"
 #include "framework/replicas/pmap.h"
 #include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
@@ -104,19 +105,27 @@ TEST_CASE("what a report shows of evaluations is of the weights that are kept") 
         for (at::Tensor& each : trainer.model().parameters()) each.mul_(-10);
       });
     };
-    const Config config = parse_config(
-        "model: {name: linear}\ndata: {name: pmean_example, batch_size: 2}\n"
-        "parallel: {replicas: 2}\noptimizer: {lr: 0.5}\n"
-        "trainer: {steps: 6, eval_every: 1}\ncheckpoint: {best: " +
-            best + "}\n",
-        "test");
-    train_in_map(config, data, options);
-    const std::int64_t step = best == "none" ? 6 : 2;
-    for (const char* const file : kEvaluationFiles) {
-      const nlohmann::json record = read_json(options.output / file);
-      CHECK(record["step"] == step);
-      CHECK((record["confusion"][0][0] > record["confusion"][0][1]) == (step == 2));
-    }
+    const auto config_of = [&](std::int64_t steps) {
+      return parse_config(str("model: {name: linear}\ndata: {name: pmean_example, batch_size: 2}\n"
+                              "parallel: {replicas: 2}\noptimizer: {lr: 0.5}\ntrainer: {steps: ",
+                              steps, ", eval_every: 1}\ncheckpoint: {best: ", best, "}\n"),
+                          "test");
+    };
+    const auto check_records = [&](std::int64_t step) {
+      for (const char* const file : kEvaluationFiles) {
+        const nlohmann::json record = read_json(options.output / file);
+        CHECK(record["step"] == step);
+        CHECK((record["confusion"][0][0] > record["confusion"][0][1]) == (step == 2));
+      }
+    };
+    train_in_map(config_of(6), data, options);
+    check_records(best == "none" ? 6 : 2);
+    // It goes on, and the best step stays.
+    Config config = config_of(8);
+    options.quiet = true;
+    const RunFolderLock lock = folder_of_run(config, options, /*goes_on=*/true);
+    pmap([&] { Trainer(config, data, options).run(); }, {.axis_name = "data", .axis_size = 2})();
+    check_records(best == "none" ? 8 : 2);
   }
 }
 

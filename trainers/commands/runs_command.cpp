@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -29,8 +30,8 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kRunsHelp =
-    R"(FOLDER is a folder of runs (default: runs), of folders with runs, or one run's. What holds no run
-is passed over.
+    R"(FOLDER is a folder of runs (default: runs), of folders with runs, or one run's. Other folders are
+passed over.
 
 A run is running, has ended, has failed by an error (inspect tells more) or before its first
 checkpoint, or has stopped: --resume auto goes on. Its age is the time since it last wrote
@@ -39,8 +40,9 @@ is the best so far of the one that is sorted by, or else of the figure by which 
 decides. --sort accuracy, or loss, is by the validation set's or, of runs without one, by the test
 set's; --sort best_accuracy by the best so far, --sort train_loss by the training's loss, --sort
 optimizer.lr by a key of the configs. test_best_… are of the test set, by the weights of the best
-step. Keys that differ between the runs have a column each. On a narrow terminal what matters least
-is left out.
+step. Keys that differ between the runs have a column each. samples_per_s of CSV and JSON is of the
+time of steps, without evaluations and checkpoints. On a narrow terminal what matters least is left
+out.
 )";
 
 // Adds runs with their names and folders alone.
@@ -64,6 +66,7 @@ void add_runs(const fs::path& folder, std::vector<report::ListedRun>& runs) {
     entry.disable_recursion_pending();
     add(entry->path().lexically_relative(folder), entry->path());
   }
+  require(!error, "the folder ", folder.string(), " can't be read: ", text_of_errno(error.value()));
 }
 
 // Reads the runs, some at a time.
@@ -87,6 +90,10 @@ void read(std::vector<report::ListedRun>& runs) {
 std::vector<report::ListedRun> runs_in(const std::vector<fs::path>& folders) {
   std::vector<report::ListedRun> runs;
   for (const fs::path& folder : folders) add_runs(folder, runs);
+  std::set<fs::path> known;
+  std::erase_if(runs, [&](const report::ListedRun& run) {
+    return !known.insert(fs::weakly_canonical(run.record.folder)).second;
+  });
   read(runs);
   report::tell_apart(runs);
   std::ranges::sort(runs, [](const auto& a, const auto& b) {

@@ -29,7 +29,7 @@ void check_sample(const OpenedCheckpoint& checkpoint) {
 
 namespace {
 
-// As other programs call it.
+// The names that other programs have for --bytes.
 std::string bytes_are_meant(const std::string& word, const std::string& next) {
   for (const char* name : {"--length", "--max-length", "--tokens", "--max-tokens",
                            "--max-new-tokens", "--num-tokens"}) {

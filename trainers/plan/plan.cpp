@@ -250,23 +250,24 @@ class HostsPlan {
     }
     if (std::string text = problem_of_store(job.start); !text.empty()) return text;
     if (job.exposed_s > job.step_s / 2) {
-      return str("link: replicas wait ", percent_waited(job), " of a step", link_advice(job));
+      return str("link: replicas wait ", std::lround(100 * job.exposed_s / job.step_s),
+                 "% of a step", link_advice(job));
     }
     return "";
   }
 
-  static std::string percent_waited(const PlannedJob& job) {
-    return str(std::lround(100 * job.exposed_s / job.step_s), "%");
-  }
-
-  // Which keys would let replicas wait less.
+  // The keys that would make the job faster.
   [[nodiscard]] std::string link_advice(const PlannedJob& job) const {
     std::vector<std::string> texts;
     const auto look = [&](const std::string& text, const Config& changed) {
       HostsPlan other(changed, data_, parameters_, profile_, request_, hosts_);
       const PlannedJob its = other.job_with_step(job.stage);
-      if (its.step_s > 0 && its.exposed_s / its.step_s < 0.9 * job.exposed_s / job.step_s)
-        texts.push_back(str(text, " ", percent_waited(its)));
+      if (its.step_s == 0) return;
+      const double faster = job.step_s / static_cast<double>(job.samples) *
+                            static_cast<double>(its.samples) / its.step_s;
+      if (faster < 1.05) return;
+      texts.push_back(str(text, its.samples == job.samples ? "" : str(" (batch ", its.samples, ")"),
+                          formatted(" is %.2g times as fast", faster)));
     };
     Config changed = config_;
     changed.zero.compression = Compression::bf16;
@@ -275,7 +276,7 @@ class HostsPlan {
     changed.zero.accumulate *= 4;
     if (!config_.trainer.global_batch)
       look(str("trainer.accumulate: ", changed.zero.accumulate), changed);
-    return texts.empty() ? "; a faster link helps" : "; with " + join(texts);
+    return texts.empty() ? "; a faster link helps" : "; " + join(texts);
   }
 
   // What `train` would refuse: its first line.

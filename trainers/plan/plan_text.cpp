@@ -41,7 +41,7 @@ std::vector<std::string> cells_of(const PlannedJob& job) {
   add(str(job.steps));
   add(hours_text(job.hours));
   add(hours_text(job.host_hours()));
-  cells.push_back(job.breaks.empty() ? "" : cut(job.breaks, 120));
+  cells.push_back(job.breaks.empty() ? "" : cut(job.breaks, 160));
   return cells;
 }
 

@@ -111,7 +111,7 @@ const Figure* figure_called(const ListedRun& run, const std::string& name) {
   return found == run.figures.end() ? nullptr : &*found;
 }
 
-// A figure of all runs; behind the best one stands "*", unless it is that of all.
+// A figure of all runs; behind the best of several values stands "*".
 Row row_of(const std::string& name, const std::vector<ListedRun>& runs) {
   Row row{name};
   std::vector<double> values;  // NaN where there is none
@@ -125,9 +125,10 @@ Row row_of(const std::string& name, const std::vector<ListedRun>& runs) {
     const bool is_better = higher_is_better(name) == true ? value > best : value < best;
     if (is_better || std::isnan(best)) best = value;
   }
-  const auto is_best = [&](double value) { return value == best; };
-  for (std::size_t i = 0; i < values.size() && !std::ranges::all_of(values, is_best); ++i) {
-    if (is_best(values[i])) row.cells[i] += kMark;
+  const bool has_others =
+      std::ranges::any_of(values, [&](double value) { return value < best || value > best; });
+  for (std::size_t i = 0; i < values.size() && has_others; ++i) {
+    if (values[i] == best) row.cells[i] += kMark;
   }
   return row;
 }

@@ -28,6 +28,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Number = std::pair<std::string, double>;
 
+constexpr double kMostSteps = 1e15;
 constexpr std::string_view kTestBestFigures = "test_best_";  // of the weights of "best_step"
 constexpr std::size_t kMostSeries = 10'000;                  // two of them are a replica's
 constexpr std::size_t kMostValues = 100'000;
@@ -58,7 +59,7 @@ class LineReader {
       } else if (name == "samples") {
         if (value.get(line.samples) != 0) return false;
       } else if (name == "elapsed_s") {
-        if (value.get(line.elapsed_s) != 0) return false;
+        if (value.get(line.elapsed_s) != 0 && !value.is_null()) return false;
       } else {
         add(std::string(name), value, line);
       }
@@ -258,7 +259,8 @@ RunRecord read_run(const fs::path& folder, const TakeLine& take) {
     for (std::size_t i = 0; i < line.numbers.size(); ++i) {
       const auto& [name, value] = line.numbers[i];
       Point point = line.point(value);
-      const bool is_of_best = best != line.numbers.end() && name.starts_with(kTestBestFigures);
+      const bool is_of_best = best != line.numbers.end() && best->second >= 0 &&
+                              best->second < kMostSteps && name.starts_with(kTestBestFigures);
       if (is_of_best) point.step = static_cast<std::int64_t>(best->second);
       if (before[i] == nullptr || before[i]->first != name)
         before[i] = &*run.series.try_emplace(name).first;

@@ -63,7 +63,8 @@ bool have_key(const std::vector<ListedRun>& runs, const std::string& key) {
 void sort_by_key(std::vector<ListedRun>& runs, const std::string& key) {
   const auto rank = [&](const ListedRun& run) {
     const std::string text = config_value(run, key);
-    const auto number = parse_number<double>(text);
+    auto number = parse_number<double>(text);
+    if (number && !std::isfinite(*number)) number.reset();
     return std::tuple(text.empty(), !number, number.value_or(0), number ? "" : text);
   };
   std::ranges::stable_sort(runs, {}, rank);
@@ -254,15 +255,21 @@ std::string runs_text(const std::vector<ListedRun>& runs,
   if (std::ranges::any_of(whole, [&](const ListedRun& run) { return times_resumed(run) > 0; })) {
     add(3, 'r', "resumes", [&](const ListedRun& run) { return str(times_resumed(run)); });
   }
-  int rank = 4;
+  constexpr int kFirstKeys = 3;  // that matter more than figures
   std::vector<std::string> keys = differing_keys(whole);
+  const std::vector<std::string> names = figure_names(whole);
+  int rank = 4;
+  int late = rank + kFirstKeys + static_cast<int>(names.size());
   if (is_by_key && std::ranges::count(keys, *sorted_by) == 0) keys.push_back(*sorted_by);
   for (const std::string& key : keys) {
     constexpr std::size_t kLongest = 24;
-    add(key == sorted_by ? 0 : rank++, 'r', printable(key, ""),
+    add(key == sorted_by        ? 0
+        : rank < 4 + kFirstKeys ? rank++
+                                : late++,
+        'r', printable(key, ""),
         [&](const ListedRun& run) { return cut(printable(config_value(run, key), ""), kLongest); });
   }
-  for (const std::string& name : figure_names(whole)) {
+  for (const std::string& name : names) {
     const bool is_sorted_by = sorting && std::ranges::any_of(whole, [&](const ListedRun& run) {
                                 const Figure* figure = sorting->figure(run);
                                 return figure != nullptr && figure->name == name;
@@ -275,6 +282,7 @@ std::string runs_text(const std::vector<ListedRun>& runs,
   add(sorting && sorting->is_best ? 0 : 2, 'l', "best",
       [&](const ListedRun& run) { return best_cell(run, sorting); });
   add(2, 'r', "age", [](const ListedRun& run) { return shown_age(run.record.age_s); });
+  rank = late;
   std::string text = text_of(table, rank);
   while (columns && rank > 0 && text_width(text) > static_cast<std::size_t>(*columns)) {
     text = text_of(table, --rank);
@@ -342,7 +350,7 @@ std::string shown_best(const Point& best) {
 
 std::string shown_figure(const RunRecord& run, const Figure& figure) {
   const Point& last = figure.last;
-  const bool had_better = figure.best && figure.best->step != last.step;
+  const bool had_better = figure.best && figure.best->value != last.value;
   return str(last.step == run.end.step ? shown_value(last.value) : shown_best(last),
              had_better ? str(" (best ", shown_best(*figure.best), ")") : "");
 }

@@ -30,7 +30,7 @@ Evaluator::Evaluated Evaluator::evaluated(const RunState& state, const std::stri
   return averaged;
 }
 
-// By the parameters as they are.
+// Evaluates by the parameters as they are.
 Evaluator::Evaluated Evaluator::evaluated(Model& model, const RunState& state,
                                           const std::string& set, const Dataset& data) {
   std::vector<NamedTally> tallies(objective_.metrics.begin(), objective_.metrics.end());

@@ -444,13 +444,11 @@ class Trainer::Run {
                  return evaluator_.evaluated(state_, set, data);
                });
     if (figures.empty()) return false;
-    const bool keeps_best = set == kValidationSet && config_.checkpoint.best != "none";
-    const auto better = keeps_best && evaluations_.owes(set)
-                            ? evaluations_.better(figures, checkpoints_.best())
-                            : std::nullopt;
-    checkpoints_.note_evaluation(better);
-    // The report shows what the weights do that are kept.
-    if (!keeps_best || better) note_record(set, record);
+    const bool decides =
+        set == kValidationSet && config_.checkpoint.best != "none" && evaluations_.owes(set);
+    checkpoints_.note_evaluation(decides ? evaluations_.better(figures, checkpoints_.best())
+                                         : std::nullopt);
+    note_record(set, record);
     const bool is_best = evaluations_.note(set, figures, state_.steps);
     const ParameterValues weights = evaluated_values(config_);
     reporter_.tell_evaluation(state_, set, figures, trained, weights);
@@ -524,26 +522,37 @@ class Trainer::Run {
                : "best so far (the evaluation of a stop does not count), ";
   }
 
+  // The test set by the best step's weights and, if the report `shows` it, the validation set.
+  void evaluate_best(BestStep& best, bool shows) {
+    const auto span = recorded(watch::SpanKind::evaluation, best.step);
+    const auto model = model_of_best(
+        config_, data_, best.checkpoint.empty() ? "" : options_.output / best.checkpoint);
+    if (!model) return;
+    RunState then = state_;
+    then.steps = then.last_step = best.step;
+    const auto evaluated = [&](const std::string& set, const Dataset& data) {
+      auto its = evaluator_.evaluated(*model, then, set, data);
+      note_record(set, its.record);
+      return its.figures;
+    };
+    if (shows) (void)evaluated(kValidationSet, *data_.validation);
+    if (data_.test) best.test = evaluated(kTestSet, *data_.test);
+  }
+
   // The best step, with its weights' figures of the test set.
   std::optional<BestStep> conclude_best() {
     auto best = best_step_of(config_, options_.output, resume_, checkpoints_, evaluations_);
     // The same on all replicas, whatever of the checkpoint one can read.
-    if (!data_.test || !checkpoints_.best()) return best;
-    best->test = evaluations_.of(kTestBest, best->step);
-    const bool is_known = !best->test.empty();
-    if (!is_known) best->test = evaluations_.of(kTestSet, best->step);
-    if (best->test.empty()) {
-      const auto span = recorded(watch::SpanKind::evaluation, best->step);
-      const auto model = model_of_best(
-          config_, data_, best->checkpoint.empty() ? "" : options_.output / best->checkpoint);
-      if (model) {
-        RunState then = state_;
-        then.steps = then.last_step = best->step;
-        const auto evaluated = evaluator_.evaluated(*model, then, kTestSet, *data_.test);
-        best->test = evaluated.figures;
-        note_record(kTestSet, evaluated.record);
-      }
+    if (!checkpoints_.best()) return best;
+    bool is_known = false;
+    if (data_.test) {
+      best->test = evaluations_.of(kTestBest, best->step);
+      is_known = !best->test.empty();
+      if (!is_known) best->test = evaluations_.of(kTestSet, best->step);
     }
+    // The report is to show what the weights do that are kept.
+    const bool shows = config_.telemetry.report && best->step != state_.steps;
+    if (shows || (data_.test && best->test.empty())) evaluate_best(*best, shows);
     if (best->test.empty()) return best;
     // A kill may have come before its line, which a checkpoint of today would have.
     if (is_known && state_.steps == course_.first_step) {
