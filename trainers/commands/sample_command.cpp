@@ -25,10 +25,6 @@ void check_sample(const OpenedCheckpoint& checkpoint) {
           " has no bytes, each with the one that follows");
 }
 
-}  // namespace
-
-namespace {
-
 // The names that other programs have for --bytes.
 std::string bytes_are_meant(const std::string& word, const std::string& next) {
   for (const char* name : {"--length", "--max-length", "--tokens", "--max-tokens",
