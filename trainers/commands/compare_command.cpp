@@ -20,10 +20,10 @@ namespace {
 constexpr const char* kCompareHelp =
     R"(RUN is a run's folder, such as runs/a. The table has the keys of the configs that differ, and what
 the runs came to: figures as they were last measured, with the step where that is not the run's last
-one, in brackets at their best, and the mean of samples/s in the time of steps; * marks the best of a
-row. The last line says whether configs, figures at each step that runs share, and parameters are the
-same. What else differs beside equal configs (BLAS, workers, …, how often a run has gone on) stands
-there, too.
+one, in brackets at their best, and the mean of samples/s in the time of steps; * marks the best of
+a row. The last line says whether configs, figures at each step that runs share, and parameters are
+the same. What else differs beside equal configs (BLAS, workers, …, how often a run has gone on)
+stands there, too.
 )";
 
 }  // namespace
