@@ -489,7 +489,7 @@ class Supervisor {
     look_for_left_out();
   }
 
-  // "; replica 1 has been in its callback after_step of step 7 for 0.1 s", of one that crashed.
+  // Returns what a crashed worker was in: "; replica 1 has been in its forward of step 7 for 1 s".
   std::string crash_text(const Watched& root, int signal) const {
     if (signal == SIGKILL || signal == SIGTERM) return "";  // it is not to blame
     auto its = watch::read_replicas(recorder_);

@@ -51,7 +51,7 @@ void keep_draws_keyed();
 enum class DrawKeys { own, alike, none };
 inline constinit thread_local DrawKeys draw_keys = DrawKeys::own;
 
-/// How often data sets have drawn from LibTorch's process-wide generator.
+/// Counts the draws of data sets from LibTorch's process-wide generator.
 inline constinit std::atomic<std::uint64_t> draws_of_data = 0;
 
 /// What SeededInitialization tells about itself.

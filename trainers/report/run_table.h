@@ -33,8 +33,8 @@ void tell_apart(std::vector<ListedRun>& runs);
 [[nodiscard]] std::string config_value(const ListedRun& run, const std::string& key);
 
 /// The best first, by the figure that is meant by `name` (find_figure()), or by its best value
-/// where it begins with "best_"; runs without one last, as those that have only a training's loss
-/// beside others with an evaluation's. Or by a key of the configs, "optimizer.lr", the least first.
+/// where it begins with "best_"; runs without one last. A training's loss is none where other runs
+/// have an evaluation's. Or by a key of the configs, "optimizer.lr", the least first.
 /// ValueError, with the nearest name, for a figure or a key that no run has, and for a figure of a
 /// metric that this program does not know.
 void sort_runs(std::vector<ListedRun>& runs, const std::string& name);
