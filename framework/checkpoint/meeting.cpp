@@ -42,7 +42,6 @@ bool wait_for(std::chrono::milliseconds patience, const std::function<bool()>& l
 
 }  // namespace
 
-// A name, since there may be no room for a file.
 Meeting::~Meeting() {
   std::error_code has_left;
   fs::rename(file_of("here", replica_), file_of("gone", replica_), has_left);
@@ -52,6 +51,15 @@ void Meeting::arrive() const {
   require_done<Error>(::mkdir(folder_.c_str(), 0700) == 0 || errno == EEXIST, folder_.string(),
                       " can't be made");
   write_file_atomically(file_of("here", replica_), "");
+}
+
+// A full disk may have room for another name of a file, and for no other file.
+void Meeting::tell(const std::string& text) const {
+  try {
+    write_file_atomically(file_of("told", replica_), text);
+  } catch (const Error&) {
+    fs::rename(file_of("here", replica_), file_of("silent", replica_));
+  }
 }
 
 std::vector<std::optional<std::string>> Meeting::hear(std::chrono::milliseconds patience) const {
@@ -67,7 +75,9 @@ std::vector<std::optional<std::string>> Meeting::hear(std::chrono::milliseconds 
 
 std::optional<std::string> Meeting::heard(std::int64_t replica, const fs::path& text,
                                           std::chrono::milliseconds patience) const {
-  const auto is_gone = [&] { return is_here(file_of("gone", replica)) || has_ended_(); };
+  const auto is_gone = [&] {
+    return is_here(file_of("gone", replica)) || is_here(file_of("silent", replica)) || has_ended_();
+  };
   if (wait_for(patience, [&] { return is_here(file_of("here", replica)) || is_gone(); })) {
     (void)wait_for(kAnyTime, [&] { return is_here(text) || is_gone(); });
   }
@@ -79,6 +89,7 @@ std::optional<std::string> Meeting::heard(std::int64_t replica, const fs::path& 
 void Meeting::leave() const noexcept {
   std::error_code ignored;
   fs::remove(file_of("here", replica_), ignored);
+  fs::remove(file_of("silent", replica_), ignored);
   if (replica_ != 0) {
     if (is_here(folder_ / "outcome")) {
       // A replica that ends may end the others at once, in the midst of tidying up.
@@ -92,7 +103,7 @@ void Meeting::leave() const noexcept {
   }
   const auto are_gone = [&] {
     for (std::int64_t replica = 1; replica < replicas_; ++replica) {
-      if (is_here(file_of("here", replica))) return false;
+      if (is_here(file_of("here", replica)) || is_here(file_of("silent", replica))) return false;
     }
     return true;
   };

@@ -27,18 +27,16 @@ class Meeting {
         replica_(replica),
         replicas_(replicas),
         has_ended_(std::move(has_ended)) {}
-  /// Nobody waits for the replica any more, where it could not tell() and leave(): its disk is
-  /// full.
+  /// Nobody waits for the replica any more, where it could not leave().
   ~Meeting();
 
   /// The replica is here, and will tell(). Error if the folder can't be made in one that exists.
   void arrive() const;
-  void tell(const std::string& text) const {
-    write_file_atomically(file_of("told", replica_), text);
-  }
+  /// Where the text can't be written, replica 0 hears nothing of the replica, and waits no more.
+  void tell(const std::string& text) const;
 
-  /// What all have told, in their order; nothing of those that do not arrive within `patience`. Who
-  /// has arrived may take any time.
+  /// What all have told, in their order; nothing of those that can't, or do not arrive within
+  /// `patience`. Who has arrived may take any time.
   [[nodiscard]] std::vector<std::optional<std::string>> hear(
       std::chrono::milliseconds patience) const;
   void conclude(const std::string& outcome) const {
@@ -54,7 +52,7 @@ class Meeting {
   void leave() const noexcept;
 
  private:
-  // "here" or "told", with the replica's number.
+  // "here" or "told" (or "silent", "gone"), with the replica's number.
   [[nodiscard]] std::filesystem::path file_of(const char* what, std::int64_t replica) const {
     return folder_ / str(what, "-", replica);
   }

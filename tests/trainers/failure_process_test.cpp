@@ -405,7 +405,7 @@ TEST_CASE("a full disk at a line of metrics leaves no gap") {
 TEST_CASE("where no replica can write what it saves, a job ends by the error that was the cause") {
   const TemporaryFolder folder;
   const Config config = config_of({"launch: processes", "", ""}, "every: 3");
-  // Replica 1 can't write what it tells replica 0, and ends at once.
+  // Replica 1 can't write what it tells replica 0.
   fault = Fault{.where = "full disk"};
   CHECK(run(config, 1, folder.path() / "full") == 1);
   fault.reset();
