@@ -5,7 +5,7 @@
 #include <locale>
 #include <string>
 
-#include "trainers/bench/testing/child_program.h"
+#include "trainers/bench/hosts/child_program.h"
 
 #if __has_include(<catch2/catch_session.hpp>)
 #include <catch2/catch_session.hpp>

@@ -5,7 +5,7 @@
 [[ -v extra_packages ]] || extra_packages=()
 packages=(g++ mold cmake ninja-build libgloo-dev libopenblas0-openmp libcxxopts-dev libyaml-cpp-dev
           nlohmann-json3-dev libsimdjson-dev libxxhash-dev zlib1g-dev libpng-dev libjpeg62-turbo-dev libssl-dev
-          libprotobuf-dev protobuf-compiler libjs-dygraphs catch2 dataset-fashion-mnist "${extra_packages[@]}")
+          libprotobuf-dev protobuf-compiler libjs-dygraphs catch2 dataset-fashion-mnist python3 "${extra_packages[@]}")
 # A LibTorch of one's own is picked by CMAKE_PREFIX_PATH.
 [[ -n ${CMAKE_PREFIX_PATH-} ]] || packages+=(libtorch-dev)
 
@@ -35,7 +35,7 @@ say_what_to_install() {
 The build could not be configured. Lockstep needs: a C++20 compiler (g++ 12 or newer), CMake 3.25 or
 newer, Ninja, LibTorch 1.13 or newer (CMAKE_PREFIX_PATH picks one), Gloo, cxxopts, yaml-cpp,
 nlohmann-json, simdjson, xxHash, zlib, libpng, libjpeg-turbo, OpenSSL, Protocol Buffers with protoc, dygraphs,
-and for the tests Catch2, python3 with NumPy and matplotlib, and the Fashion-MNIST files that Debian's
+python3 (3.9 or newer) for bench, and for the tests Catch2, NumPy and matplotlib for python3 (3.11 or newer), and the Fashion-MNIST files that Debian's
 package dataset-fashion-mnist has. A fast BLAS such as OpenBLAS with OpenMP is strongly advised.
 LIST
   return 2

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 

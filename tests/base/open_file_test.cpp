@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "tests/catch.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace lockstep;
 namespace fs = std::filesystem;

@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 
 #include "tests/catch.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::checkpoint {
 namespace {

@@ -8,7 +8,7 @@
 #include "tests/data/same_batches.h"
 #include "tests/formats/sample_files.h"
 #include "tests/support/message_of.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {

@@ -13,7 +13,7 @@
 #include "tests/data/same_batches.h"
 #include "tests/support/captured_stderr.h"
 #include "tests/support/message_of.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {

@@ -12,7 +12,7 @@
 #include "tests/data/csv_error.h"
 #include "tests/data/same_batches.h"
 #include "tests/support/captured_stderr.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {

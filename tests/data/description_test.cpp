@@ -13,7 +13,7 @@
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
 #include "tests/formats/sample_files.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {

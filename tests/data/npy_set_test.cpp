@@ -14,7 +14,7 @@
 #include "tests/support/captured_stderr.h"
 #include "tests/support/message_of.h"
 #include "tests/support/occurrences.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {

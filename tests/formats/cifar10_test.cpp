@@ -9,7 +9,7 @@
 #include "tests/catch.h"
 #include "tests/formats/sample_files.h"
 #include "tests/support/message_of.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::formats;

@@ -24,7 +24,7 @@
 #include "tests/support/allocated_bytes.h"
 #include "tests/support/damage.h"
 #include "tests/support/settings.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace lockstep;
 using testing::gzip;

@@ -7,7 +7,7 @@
 
 #include <zlib.h>
 
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 

@@ -10,7 +10,7 @@
 #include "framework/base/errors.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace fs = std::filesystem;
 

@@ -14,7 +14,7 @@
 #include "tests/catch.h"
 #include "tests/formats/idx_files.h"
 #include "tests/support/message_of.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace fs = std::filesystem;
 

@@ -6,7 +6,7 @@
 #include "tests/catch.h"
 #include "tests/support/ended.h"
 #include "tests/support/files.h"
-#include "trainers/bench/testing/child_program.h"
+#include "trainers/bench/hosts/child_program.h"
 
 using namespace lockstep::testing;
 
@@ -54,11 +54,12 @@ TEST_CASE("bench collectives measures between hosts, beside plain TCP") {
 
 TEST_CASE("bench training says what of the communication between hosts is hidden") {
   const auto json = measured(
-      {"training", "--models", "mlp", "--batch", "4", "--stages", "0,2", "--delay-ms", "1"},
-      "4 replicas of 4 samples on 2 hosts, 1000 Mbit/s, 1 ms away; floor ");
+      {"training", "--models", "mlp", "--batch", "4", "--stages", "0,2", "--delay-ms", "0.5"},
+      "4 replicas of 4 samples on 2 hosts, 1000 Mbit/s, 0.5 ms away; floor ");
   REQUIRE(json["results"].size() == 1);
   const auto& result = json["results"][0];
   const double bytes = 4 * result["parameters"].get<double>();
+  CHECK(result["bound_seconds"] == result["measurements"][1]["bound_seconds"]);
   CHECK(result["bound_seconds"] > bytes / 125e6);
   REQUIRE(result["measurements"].size() == 3);
   CHECK(result["measurements"][0]["system"] == "alone");
@@ -68,8 +69,23 @@ TEST_CASE("bench training says what of the communication between hosts is hidden
     INFO(stage);
     CHECK(stage["sent_bytes"] > bytes);
     CHECK(stage["sent_bytes"] < 1.5 * bytes);
-    CHECK(stage["seconds"]["median"] > 0.99 * result["bound_seconds"].get<double>());
+    CHECK(stage["seconds"]["median"] > 0.99 * stage["bound_seconds"].get<double>());
     CHECK(stage["hidden_seconds"] >= 0);
     CHECK(stage["hidden_seconds"] <= stage["cable_seconds"]);
   }
+}
+
+TEST_CASE("bench scaling gives each host the same share of the cores") {
+  const TemporaryFolder work;
+  require_status(run_program({BENCH_BINARY, "scaling", "--batch", "2", "--repetitions", "1",
+                              "--python", "/nowhere/python", "--json", "out.json"},
+                             work.path()),
+                 0);
+  const auto json = nlohmann::json::parse(read_text(work.path() / "out.json"));
+  CHECK(json["cores_a_host"] <= 1);
+  const auto& rows = json["results"][0]["measurements"];
+  REQUIRE(rows.size() == 4);
+  CHECK(rows[0]["efficiency"]["median"] == 1);
+  CHECK(rows[3]["hosts"] == 8);
+  CHECK(rows[3]["efficiency"]["median"] < 1);
 }

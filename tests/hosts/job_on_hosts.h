@@ -12,8 +12,8 @@
 
 #include "tests/hosts/test_network.h"
 #include "tests/support/programs.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/train/train_program.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 namespace lockstep::testing {
 

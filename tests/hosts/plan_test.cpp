@@ -17,8 +17,8 @@
 #include "tests/hosts/job_on_hosts.h"
 #include "tests/hosts/test_network.h"
 #include "tests/support/ended.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/train/train_program.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

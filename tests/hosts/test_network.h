@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/support/programs.h"
-#include "trainers/bench/testing/host_network.h"
+#include "trainers/bench/hosts/host_network.h"
 
 namespace lockstep::testing {
 
@@ -19,7 +19,7 @@ class TestNetwork : public HostNetwork {
   struct Options {
     std::size_t hosts = 2;
     int rate_mbit = 0;     ///< as HostNetwork has it
-    int delay_ms = 0;      ///< as HostNetwork has it
+    double delay_ms = 0;   ///< as HostNetwork has it
     int loss_percent = 0;  ///< of the IP packets that a host would receive
   };
 

@@ -99,7 +99,7 @@ TEST_CASE("hosts of a test network reach each other, and have names of their own
 
 TEST_CASE("a test network keeps to its rate") {
   constexpr std::size_t kBytesPerSecond = 100'000'000 / 8;
-  for (const int delay_ms : {0, 2}) {
+  for (const double delay_ms : {0.0, 2.0}) {
     TestNetwork network({.hosts = 2, .rate_mbit = 100, .delay_ms = delay_ms});
     const Program sink = serve(network, 0, [](const Descriptor& client) {
       std::vector<char> buffer(1 << 20);
@@ -175,7 +175,7 @@ TEST_CASE("a test network loses packets, and TCP comes through") {
 }
 
 TEST_CASE("a host that is unplugged is reached no more until it is plugged again") {
-  for (const int delay_ms : {0, 1}) {
+  for (const double delay_ms : {0.0, 0.5}) {
     INFO("delay " << delay_ms);
     TestNetwork network({.hosts = 3, .delay_ms = delay_ms});
     const Program server = serve(network, 1, echo);

@@ -23,7 +23,7 @@
 #include "tests/catch.h"
 #include "tests/support/ended.h"
 #include "tests/support/message_of.h"
-#include "trainers/bench/testing/child_program.h"
+#include "trainers/bench/hosts/child_program.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -26,8 +26,8 @@
 #include "tests/catch.h"
 #include "tests/support/ended.h"
 #include "tests/support/message_of.h"
-#include "trainers/bench/testing/child_program.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
+#include "trainers/bench/hosts/child_program.h"
 
 // Each task is a fork of the test.
 

@@ -21,9 +21,9 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
 #include "tests/support/ended.h"
+#include "tests/support/free_port.h"
 #include "tests/support/message_of.h"
-#include "trainers/bench/testing/free_port.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 

@@ -11,7 +11,7 @@
 #include "framework/base/memory.h"
 #include "framework/replicas/pmap.h"
 #include "tests/catch.h"
-#include "trainers/bench/testing/child_program.h"
+#include "trainers/bench/hosts/child_program.h"
 
 using namespace lockstep;
 

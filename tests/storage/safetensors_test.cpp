@@ -15,7 +15,7 @@
 #include "tests/support/damage.h"
 #include "tests/support/message_of.h"
 #include "tests/support/settings.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace lockstep;
 using storage::parse_header;

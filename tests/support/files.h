@@ -9,7 +9,7 @@
 #include <string>
 #include <system_error>
 
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::testing {
 

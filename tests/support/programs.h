@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-#include "trainers/bench/testing/child_program.h"
+#include "trainers/bench/hosts/child_program.h"
 
 namespace lockstep::testing {
 

@@ -9,7 +9,7 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/files.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -5,7 +5,7 @@
 #include "framework/storage/file.h"
 #include "tests/catch.h"
 #include "tests/support/files.h"
-#include "trainers/bench/testing/child_program.h"
+#include "trainers/bench/hosts/child_program.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

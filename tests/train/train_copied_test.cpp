@@ -6,9 +6,9 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/ended.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

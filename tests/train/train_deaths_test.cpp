@@ -22,11 +22,11 @@
 #include "tests/catch.h"
 #include "tests/support/ended.h"
 #include "tests/support/settings.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/terminals.h"
 #include "tests/support/traces.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

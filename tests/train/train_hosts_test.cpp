@@ -30,11 +30,11 @@
 #include "framework/telemetry/failure_record.h"
 #include "tests/catch.h"
 #include "tests/support/ended.h"
+#include "tests/support/free_port.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/train/same_run.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
-#include "trainers/bench/testing/free_port.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 // Several launchers on the loopback: what needs no network of its own. tests/hosts.sh has more.
 

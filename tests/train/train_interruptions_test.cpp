@@ -19,12 +19,12 @@
 #include "framework/base/text.h"
 #include "tests/catch.h"
 #include "tests/support/files.h"
+#include "tests/support/free_port.h"
 #include "tests/support/settings.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/train/same_run.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
-#include "trainers/bench/testing/free_port.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

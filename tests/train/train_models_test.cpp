@@ -11,9 +11,9 @@
 #include "tests/catch.h"
 #include "tests/formats/idx_files.h"
 #include "tests/support/settings.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

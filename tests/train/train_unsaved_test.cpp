@@ -17,9 +17,9 @@
 #include "tests/formats/sample_files.h"
 #include "tests/support/ended.h"
 #include "tests/support/files.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/train/train_in_fork.h"
 #include "tests/train/train_program.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -11,8 +11,8 @@
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
 #include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/trainers/parsed_config.h"
-#include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/config/config_options.h"
 #include "trainers/run/course.h"
 

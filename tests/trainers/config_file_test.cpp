@@ -9,8 +9,8 @@
 #include "models/cnn.h"
 #include "models/mlp.h"
 #include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/trainers/parsed_config.h"
-#include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/config/config.h"
 
 namespace lockstep {

@@ -40,8 +40,8 @@
 #include "tests/support/message_of.h"
 #include "tests/support/programs.h"
 #include "tests/support/settings.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/trainers/runs.h"
-#include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/run/resume.h"
 #include "trainers/run/trainer.h"
 

@@ -8,8 +8,8 @@
 #include "framework/data/data.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/trainers/parsed_config.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 namespace lockstep {
 

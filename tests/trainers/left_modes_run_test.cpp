@@ -16,8 +16,8 @@
 #include "tests/data/made_set.h"
 #include "tests/support/captured_stderr.h"
 #include "tests/support/occurrences.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/trainers/runs.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -9,8 +9,8 @@
 #include "framework/base/errors.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/trainers/runs.h"
-#include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/run/resume.h"
 
 using namespace lockstep;

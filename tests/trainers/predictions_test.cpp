@@ -19,7 +19,7 @@
 #include "tests/data/made_set.h"
 #include "tests/support/captured_stderr.h"
 #include "tests/support/message_of.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {

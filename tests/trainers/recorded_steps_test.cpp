@@ -28,8 +28,8 @@
 #include "framework/watch/step_times.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/trainers/runs.h"
-#include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/run/trainer.h"
 
 using namespace lockstep;

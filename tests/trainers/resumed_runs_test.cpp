@@ -23,8 +23,8 @@
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
 #include "tests/support/settings.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/trainers/runs.h"
-#include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/run/trainer.h"
 
 namespace lockstep {

@@ -9,8 +9,8 @@
 #include "framework/replicas/launch.h"
 #include "framework/training/zero.h"
 #include "tests/catch.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/trainers/parsed_config.h"
-#include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/run/resume.h"
 
 using namespace lockstep;

@@ -12,8 +12,8 @@
 #include "tests/data/made_set.h"
 #include "tests/support/captured_stderr.h"
 #include "tests/support/files.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/trainers/runs.h"
-#include "trainers/bench/testing/temporary_folder.h"
 #include "trainers/run/trainer.h"
 
 using namespace lockstep;

@@ -18,9 +18,9 @@
 #include "framework/replicas/pmap.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/training/placements.h"
 #include "tests/training/zero_jobs.h"
-#include "trainers/bench/testing/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -17,7 +17,7 @@
 #include "framework/training/zero.h"
 #include "tests/catch.h"
 #include "tests/support/programs.h"
-#include "trainers/bench/testing/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -1,10 +1,4 @@
-"""PyTorch's c10d over Gloo, one process a replica.
-
-c10d.py --version                 prints PyTorch's version
-c10d.py RANK REPLICAS FOLDER      a replica, see link.py
-"""
-
-import sys
+"""PyTorch's c10d over Gloo, one process a replica: see link.main()."""
 
 import torch
 import torch.distributed as dist
@@ -77,7 +71,4 @@ class Collectives:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--version"]:
-        link.print_torch_version()
-    else:
-        link.serve_torch(Collectives, *sys.argv[1:])
+    link.torch_main(lambda name, rank, replicas: Collectives(rank, replicas))

@@ -1,11 +1,8 @@
-"""JAX under pmap, over as many CPU host devices as replicas: one process.
-
-jax_pmap.py --version           prints JAX's version
-jax_pmap.py REPLICAS FOLDER     all replicas; commands come as for replica 0, see link.py
-"""
+"""JAX under pmap, over as many CPU host devices as replicas, or jitted under vmap over lanes: one process, see link.main()."""
 
 import os
-import sys
+
+import link
 
 
 def import_jax(devices):
@@ -32,6 +29,8 @@ class Mapped:
 
         if operation == "vdot":
             return self._prepare_vdot(np, size // 4)
+        if operation in ("lanes", "psum"):
+            return self._prepare_lanes(np, operation, size)
         floats = size // 4
         gathers = operation == "all_gather"
         self.inputs = self.output = None  # the buffers of the operation before
@@ -61,22 +60,30 @@ class Mapped:
             raise RuntimeError(f"vdot: the result is {found} where float64 gives {expected}")
         return f"the result differs from float64's by {error:g} of it"
 
+    def _prepare_lanes(self, np, operation, lanes):
+        """As ../systems/maps.cpp."""
+        jax = self.jax
+        random = np.random.default_rng(0)
+        matrix = 0.1 * random.random((64, 64), np.float32)
+        vectors = random.random((lanes, 64), np.float32)
+
+        def of_lane(vector):
+            values = jax.numpy.tanh(matrix @ vector)
+            return values - jax.lax.psum(values, "lane") if operation == "psum" else values
+
+        self.mapped = jax.jit(jax.vmap(of_lane, axis_name="lane"))
+        self.inputs = (jax.device_put(vectors),)
+        self.call()
+        expected = np.tanh(vectors @ matrix.T)
+        if not np.allclose(self.output, expected - expected.sum(0) if operation == "psum" else expected, 1e-4, 1e-4):
+            raise RuntimeError(f"{operation}: the result is wrong")
+        return ""
+
     def call(self):
         self.output = self.mapped(*self.inputs)
         # Also because several calls at once can wait for each other's threads for ever, where cores are few.
         self.output.block_until_ready()
 
 
-def main(arguments):
-    import link
-
-    if arguments == ["--version"]:
-        print(import_jax(1).__version__)
-        return
-    replicas, folder = int(arguments[0]), arguments[1]
-    jax = import_jax(replicas)
-    link.serve(Mapped(jax, replicas), folder, 0)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    link.main(lambda name, rank, replicas, folder: Mapped(import_jax(replicas), replicas), lambda: import_jax(1).__version__)

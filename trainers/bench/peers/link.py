@@ -61,22 +61,36 @@ def serve(task, folder, rank):
                 raise ValueError(f"the driver said {line!r}")
 
 
-def serve_torch(make_task, rank, replicas, folder):
-    """One replica in PyTorch, with one math thread: make_task(rank, replicas), after all have met over Gloo."""
-    import torch
-    import torch.distributed as dist
+def main(make_task, version):
+    """A peer's program: [NAME] --version prints its library's version, by version(NAME...); NAME RANK REPLICAS FOLDER is a
+    replica of the system called so, by make_task(NAME, RANK, REPLICAS, FOLDER)."""
+    *words, last = sys.argv[1:]
+    if last == "--version":
+        print(version(*words))
+    else:
+        name, rank, replicas = words
+        serve(make_task(name, int(rank), int(replicas), last), last, int(rank))
 
-    rank, replicas = int(rank), int(replicas)
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=replicas)
-    serve(make_task(rank, replicas), folder, rank)
-    dist.destroy_process_group()
 
-
-def print_torch_version():
+def torch_version(*_):
     import torch
     import torch.distributed as dist
 
     if not (dist.is_available() and dist.is_gloo_available()):
         sys.exit("this PyTorch has no torch.distributed with Gloo")
-    print(torch.__version__.split("+")[0])
+    return torch.__version__.split("+")[0]
+
+
+def torch_main(make_task, version=torch_version):
+    """The same in PyTorch, with one math thread: make_task(NAME, RANK, REPLICAS) after all have met over Gloo."""
+    import torch
+    import torch.distributed as dist
+
+    def after_meeting(name, rank, replicas, folder):
+        torch.set_num_threads(1)
+        dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=replicas)
+        return make_task(name, rank, replicas)
+
+    main(after_meeting, version)
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()

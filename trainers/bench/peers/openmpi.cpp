@@ -15,7 +15,6 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "trainers/bench/reports/operation.h"
 #include "trainers/bench/systems/link.h"
 
 namespace lockstep::bench {
@@ -26,15 +25,19 @@ class MpiCollectives : public ReplicaTask {
   MpiCollectives(int rank, int replicas) : rank_(rank), replicas_(replicas) {}
 
   std::string prepare(const std::string& name, std::int64_t bytes) override {
-    operation_ = parse_operation(name);
+    scatters_ = name == "reduce_scatter";
+    gathers_ = name == "all_gather";
     const auto floats = static_cast<std::size_t>(bytes) / sizeof(float);
     const std::size_t part = floats / static_cast<std::size_t>(replicas_);
     input_ = output_ = {};
-    input_.assign(operation_ == Operation::all_gather ? part : floats,
-                  static_cast<float>(rank_ + 1));
-    output_.assign(operation_ == Operation::reduce_scatter ? part : floats, 0);
+    input_.assign(gathers_ ? part : floats, static_cast<float>(rank_ + 1));
+    output_.assign(scatters_ ? part : floats, 0);
     call();
-    check();
+    const auto sum = static_cast<float>(replicas_ * (replicas_ + 1) / 2);
+    for (std::size_t i = 0; i < output_.size(); ++i) {
+      const auto giver = static_cast<float>(i / input_.size() + 1);
+      require<Error>(output_[i] == (gathers_ ? giver : sum), name, ": the result is wrong");
+    }
     return "";
   }
 
@@ -43,34 +46,22 @@ class MpiCollectives : public ReplicaTask {
   void call() override {
     const auto sent = static_cast<int>(input_.size());
     const auto received = static_cast<int>(output_.size());
-    switch (operation_) {
-      case Operation::all_reduce:
-        MPI_Allreduce(input_.data(), output_.data(), sent, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-        break;
-      case Operation::reduce_scatter:
-        MPI_Reduce_scatter_block(input_.data(), output_.data(), received, MPI_FLOAT, MPI_SUM,
-                                 MPI_COMM_WORLD);
-        break;
-      case Operation::all_gather:
-        MPI_Allgather(input_.data(), sent, MPI_FLOAT, output_.data(), sent, MPI_FLOAT,
-                      MPI_COMM_WORLD);
-        break;
+    if (scatters_) {
+      MPI_Reduce_scatter_block(input_.data(), output_.data(), received, MPI_FLOAT, MPI_SUM,
+                               MPI_COMM_WORLD);
+    } else if (gathers_) {
+      MPI_Allgather(input_.data(), sent, MPI_FLOAT, output_.data(), sent, MPI_FLOAT,
+                    MPI_COMM_WORLD);
+    } else {
+      MPI_Allreduce(input_.data(), output_.data(), sent, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     }
   }
 
  private:
-  void check() const {
-    const auto sum = static_cast<float>(replicas_ * (replicas_ + 1) / 2);
-    for (std::size_t i = 0; i < output_.size(); ++i) {
-      const auto giver = static_cast<float>(i / input_.size() + 1);
-      if (output_[i] == (operation_ == Operation::all_gather ? giver : sum)) continue;
-      throw Error(str(name_of(operation_), ": the result is wrong"));
-    }
-  }
-
   int rank_;
   int replicas_;
-  Operation operation_ = Operation::all_reduce;
+  bool scatters_ = false;
+  bool gathers_ = false;
   std::vector<float> input_;
   std::vector<float> output_;
 };

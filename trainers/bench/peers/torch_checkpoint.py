@@ -1,7 +1,6 @@
 """Checkpoints with PyTorch, one process a replica, each with its half (third, ...) of every tensor.
 
-torch_checkpoint.py --version                    prints PyTorch's version
-torch_checkpoint.py WAY RANK REPLICAS FOLDER     a replica, see link.py; WAY is
+See link.main(); a system's name is
     dcp         torch.distributed.checkpoint: save() and load() of DTensors
     dcp_async   the same with async_save()
     torch_save  torch.save() of each replica's part to a file of its own, and torch.load()
@@ -37,10 +36,12 @@ def sizes(parameters):
         yield "rest", (rest,)
 
 
-def sync_folder(folder):
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    os.fsync(descriptor)
-    os.close(descriptor)
+def cost(before, work):
+    """Seconds, the peak of memory in them beyond `before`, and what `work` returns."""
+    link.forget_peak()
+    begin = time.monotonic()
+    result = work()
+    return time.monotonic() - begin, max(0, link.resident_bytes("VmHWM") - before), result
 
 
 class Checkpoints:
@@ -66,14 +67,9 @@ class Checkpoints:
         self.make()
         self.at_start = link.resident_bytes("VmRSS")
         before = [tensor.sum() for tensor in self.state.values()]
-        self.begin()
-        self.save(self.path)
-        for tensor in self.state.values():
-            tensor.zero_()
-        self.load(self.path)
+        self.call(lambda: [tensor.zero_() for tensor in self.state.values()])
         if before != [tensor.sum() for tensor in self.state.values()]:
             raise RuntimeError("what is loaded is not what was saved")
-        self.end()
         return self.note
 
     note = ""
@@ -81,31 +77,17 @@ class Checkpoints:
     def make(self):
         """Makes what the way needs of the state."""
 
-    def begin(self):
+    def call(self, between=lambda: None):
         self.saves += 1
-        self.path = os.path.join(self.folder, str(self.saves))
-
-    def end(self):
+        path = os.path.join(self.folder, str(self.saves))
+        saved, save_memory, pause = cost(self.at_start, lambda: self.save(path))
+        dist.barrier()
+        between()
+        loaded, load_memory, _ = cost(link.resident_bytes("VmRSS"), lambda: self.load(path))
         dist.barrier()
         if self.rank == 0:
-            shutil.rmtree(self.path)
-
-    def call(self):
-        self.begin()
-        link.forget_peak()
-        begin = time.monotonic()
-        pause = self.save(self.path)
-        saved = time.monotonic() - begin
-        save_memory = link.resident_bytes("VmHWM") - self.at_start
-        dist.barrier()
-        before = link.resident_bytes("VmRSS")
-        link.forget_peak()
-        begin = time.monotonic()
-        self.load(self.path)
-        loaded = time.monotonic() - begin
-        load_memory = link.resident_bytes("VmHWM") - before
-        self.end()
-        self.values = [saved, saved if pause is None else pause, loaded, max(0, save_memory), max(0, load_memory)]
+            shutil.rmtree(path)
+        self.values = [saved, saved if pause is None else pause, loaded, save_memory, load_memory]
 
     def parts(self):
         values, self.values = self.values, []
@@ -162,7 +144,9 @@ class Plain(Checkpoints):
             torch.save(self.state, file)
             file.flush()
             os.fsync(file.fileno())
-        sync_folder(path)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        os.fsync(descriptor)
+        os.close(descriptor)
 
     def load(self, path):
         loaded = torch.load(os.path.join(path, f"{self.rank}.pt"), mmap=True, weights_only=True)
@@ -174,8 +158,4 @@ WAYS = {"dcp": Distributed, "dcp_async": Asynchronous, "torch_save": Plain}
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--version"]:
-        link.print_torch_version()
-    else:
-        way, *place = sys.argv[1:]
-        link.serve_torch(WAYS[way], *place)
+    link.torch_main(lambda way, rank, replicas: WAYS[way](rank, replicas))

@@ -1,7 +1,6 @@
 """Training with PyTorch, one process a replica: the models of ../../../models, Adam, float32.
 
-torch_training.py [WAY] --version              prints PyTorch's version, if it has this way
-torch_training.py WAY RANK REPLICAS FOLDER     a replica, see link.py; WAY is
+See link.main(); a system's name is
     plain   each replica trains for itself
     ddp     DistributedDataParallel
     zero    the same, with ZeroRedundancyOptimizer
@@ -9,7 +8,6 @@ torch_training.py WAY RANK REPLICAS FOLDER     a replica, see link.py; WAY is
 """
 
 import math
-import sys
 import time
 
 import torch
@@ -252,13 +250,11 @@ class Training:
         dist.barrier()
 
 
-def main(way, *arguments):
-    if "--version" not in (way, *arguments):
-        return link.serve_torch(lambda rank, replicas: Training(way), *arguments)
+def version(way=""):
     if way == "fsdp":
         from torch.distributed.fsdp import fully_shard  # noqa: F401: the error says that there is none
-    link.print_torch_version()
+    return link.torch_version()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    link.torch_main(lambda way, rank, replicas: Training(way), version)

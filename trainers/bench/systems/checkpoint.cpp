@@ -27,7 +27,7 @@
 #include "framework/training/zero.h"
 #include "framework/watch/recorder.h"
 #include "models/layers.h"
-#include "trainers/bench/systems/own.h"
+#include "trainers/bench/systems/tasks.h"
 
 namespace lockstep::bench {
 namespace {
@@ -36,8 +36,8 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kWidth = 2048;
 constexpr double kRate = 1e-3;
+constexpr std::int64_t kStateBytesAParameter = 12;  // in float32, with Adam's two moments
 constexpr const char* kStagePrefix = "stage ";
-constexpr const char* kLimits = "limits";
 
 // Layers with a matrix and a vector each, as large ones have them; a vector has the rest. Peers
 // have the same.
@@ -242,18 +242,10 @@ class Limits : public CheckpointTask {
 
 }  // namespace
 
-System checkpoint_system(std::int64_t stage) {
-  return own_system("checkpoint", "lockstep", str(kStagePrefix, stage));
-}
-
-System checkpoint_limits() {
-  return own_system("checkpoint", kLimits, kLimits, LaunchMode::processes, "");
-}
-
 std::unique_ptr<ReplicaTask> make_checkpoint(const std::string& way) {
-  const char* const folder = std::getenv(kCheckpoints);
-  require(folder != nullptr, kCheckpoints, " is not set");
-  if (way == kLimits) return std::make_unique<Limits>(folder);
+  const char* const folder = std::getenv("LOCKSTEP_BENCH_FOLDER");
+  require(folder != nullptr, "LOCKSTEP_BENCH_FOLDER is not set");
+  if (way == "limits") return std::make_unique<Limits>(folder);
   return std::make_unique<Saving>(std::stoi(way.substr(std::string(kStagePrefix).size())), folder);
 }
 

@@ -2,13 +2,11 @@
 #include <ATen/ops/full.h>
 
 #include "framework/base/errors.h"
-#include "framework/base/text.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/psum.h"
-#include "trainers/bench/reports/operation.h"
-#include "trainers/bench/systems/own.h"
+#include "trainers/bench/systems/tasks.h"
 
 namespace lockstep::bench {
 namespace {
@@ -17,16 +15,15 @@ namespace {
 class Collective : public ReplicaTask {
  public:
   std::string prepare(const std::string& name, std::int64_t bytes) override {
-    operation_ = parse_operation(name);
+    scatters_ = name == "reduce_scatter";
+    gathers_ = name == "all_gather";
     const std::int64_t replicas = axis_size(kAxis);
     make_buffers(bytes / static_cast<std::int64_t>(sizeof(float)), replicas, axis_index(kAxis));
     call();
-    const bool gathers = operation_ == Operation::all_gather;
     const Tensor each = at::arange(1, replicas + 1, at::kFloat);
-    const Tensor expected = gathers ? each.unsqueeze(1) : each.sum();
-    const Tensor found = gathers ? output_.view({replicas, -1}) : output_;
-    if (!found.eq(expected).all().item<bool>())
-      throw Error(str(name_of(operation_), ": the result is wrong"));
+    const Tensor expected = gathers_ ? each.unsqueeze(1) : each.sum();
+    const Tensor found = gathers_ ? output_.view({replicas, -1}) : output_;
+    require<Error>(found.eq(expected).all().item<bool>(), name, ": the result is wrong");
     barrier();       // nobody clears what another still reads
     input_.zero_();  // what is summed in place again and again must stay finite
     return "";
@@ -36,7 +33,8 @@ class Collective : public ReplicaTask {
  protected:
   virtual void make_buffers(std::int64_t floats, std::int64_t replicas, std::int64_t index) = 0;
 
-  Operation operation_ = Operation::all_reduce;
+  bool scatters_ = false;
+  bool gathers_ = false;
   Tensor input_;
   Tensor output_;
 };
@@ -46,28 +44,32 @@ class OrdinaryTensors : public Collective {
  public:
   void call() override {
     output_ = Tensor();  // as in x = psum(f(x)), where nobody needs the result of the step before
-    if (operation_ == Operation::all_reduce) output_ = psum(input_, kAxis);
-    if (operation_ == Operation::reduce_scatter)
+    if (scatters_) {
       output_ = psum_scatter(input_, kAxis, {.tiled = true});
-    if (operation_ == Operation::all_gather) output_ = all_gather(input_, kAxis, {.tiled = true});
+    } else {
+      output_ = gathers_ ? all_gather(input_, kAxis, {.tiled = true}) : psum(input_, kAxis);
+    }
   }
 
  private:
   void make_buffers(std::int64_t floats, std::int64_t replicas, std::int64_t index) override {
     input_ = output_ = Tensor();
-    input_ = at::full({operation_ == Operation::all_gather ? floats / replicas : floats},
-                      static_cast<float>(index + 1));
+    input_ = at::full({gathers_ ? floats / replicas : floats}, static_cast<float>(index + 1));
   }
 };
 
 // Tensors that the replicas of a host share, reduced and gathered where they are: how gradients and
-// parameters live.
+// parameters live. Each replica's own part is a slice of the whole buffer.
 class SymmetricTensors : public Collective {
  public:
   void call() override {
-    if (operation_ == Operation::all_reduce) psum_(input_, kAxis);
-    if (operation_ == Operation::reduce_scatter) psum_scatter_into(output_, input_, kAxis);
-    if (operation_ == Operation::all_gather) all_gather_into(output_, input_, kAxis);
+    if (scatters_) {
+      psum_scatter_into(output_, input_, kAxis);
+    } else if (gathers_) {
+      all_gather_into(output_, input_, kAxis);
+    } else {
+      psum_(input_, kAxis);
+    }
   }
 
  private:
@@ -75,34 +77,13 @@ class SymmetricTensors : public Collective {
     input_ = output_ = Tensor();
     const Tensor whole = symmetric_zeros({floats}, at::kFloat, kAxis);
     const Tensor own = whole.narrow(0, index * (floats / replicas), floats / replicas);
-    input_ = operation_ == Operation::all_gather ? own : whole;
-    output_ = operation_ == Operation::reduce_scatter ? own : whole;
+    input_ = gathers_ ? own : whole;
+    output_ = scatters_ ? own : whole;
     input_.fill_(static_cast<float>(index + 1));
   }
 };
 
 }  // namespace
-
-std::vector<System> collective_systems(const std::vector<LaunchMode>& modes) {
-  std::vector<System> systems;
-  const auto add = [&](const std::string& way, LaunchMode mode) {
-    systems.push_back(own_system("collectives", way, way, mode));
-  };
-  for (const LaunchMode mode : modes) add("symmetric", mode);
-  for (const LaunchMode mode : modes) add("psum", mode);
-  add("pmap", LaunchMode::processes);  // its replicas are threads in any case, which no label says
-  for (const LaunchMode mode : modes) add("gloo", mode);
-  return systems;
-}
-
-std::vector<System> collective_systems_on_hosts(std::int64_t hosts) {
-  System tcp = own_system("collectives", kPlainTcp, kPlainTcp, LaunchMode::processes,
-                          "both directions at once");
-  tcp.facts.own = false;
-  tcp.replicas = hosts;
-  return {own_system("collectives", "symmetric", "symmetric"),
-          own_system("collectives", "psum", "psum"), tcp};
-}
 
 std::unique_ptr<ReplicaTask> make_collective(const std::string& way) {
   if (way == "symmetric") return std::make_unique<SymmetricTensors>();

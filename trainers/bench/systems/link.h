@@ -31,8 +31,9 @@ class ReplicaTask {
 /// From now on VmHWM is the most since this call, where the kernel allows that.
 void forget_peak();
 
-/// Does what the driver asks of this replica until the driver hangs up. In between it sleeps in
-/// read(): a system that waits for its turn takes no time from the one that has it.
+/// Does what the driver (../driver/crew.py) asks of this replica until the driver hangs up. In
+/// between it sleeps in read(): a system that waits for its turn takes no time from the one that
+/// has it.
 ///
 /// `folder` holds two FIFOs a replica needs, of lines of text: `commands.RANK` from the driver,
 /// `answers` to it.

@@ -13,8 +13,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/base/text.h"
-#include "trainers/bench/reports/operation.h"
-#include "trainers/bench/systems/own.h"
+#include "trainers/bench/systems/tasks.h"
 
 namespace lockstep::bench {
 namespace {
@@ -70,7 +69,7 @@ class PlainTcp : public ReplicaTask {
   }
 
   std::string prepare(const std::string& operation, std::int64_t bytes) override {
-    bytes_ = static_cast<std::int64_t>(bus_bytes(parse_operation(operation), hosts_, bytes));
+    bytes_ = (operation == "all_reduce" ? 2 : 1) * (hosts_ - 1) * bytes / hosts_;
     return "";
   }
 

@@ -1,7 +1,5 @@
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -27,12 +25,10 @@
 #include "models/layers.h"
 #include "models/model.h"
 #include "models/resnet.h"
-#include "trainers/bench/systems/own.h"
+#include "trainers/bench/systems/tasks.h"
 
 namespace lockstep::bench {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::int64_t kSide = 28;
 constexpr std::int64_t kClasses = 10;
@@ -42,6 +38,10 @@ constexpr std::int64_t kSamples = 4096;
 constexpr int kWarmUp = 3;  // steps: the first ones also make buffers and kernels
 const OptimizerOptions kAdam{.name = "adam", .lr = 0.001};
 constexpr const char* kOwnAxis = "alone";  // of one replica, within which nobody waits for others
+
+bool takes_images(const std::string& model) {
+  return model != "gpt";
+}
 
 SampleType sample_of(const std::string& model) {
   return takes_images(model) ? class_sample({1, kSide, kSide}, kClasses)
@@ -123,17 +123,16 @@ class Training : public ReplicaTask {
                    recording.begun - recorded_, " spans, and the recorder keeps ",
                    watch::Recorder::kSpans);
     recorded_ = recording.begun;
-    StepParts parts{};
+    std::vector<double> parts(5);  // the fourth is communication, which no span has alone
     for (const auto& span : recording.spans) {
-      for (const auto& [kind, which] : {std::pair(watch::SpanKind::data, StepPart::data),
-                                        std::pair(watch::SpanKind::forward, StepPart::forward),
-                                        std::pair(watch::SpanKind::backward, StepPart::backward),
-                                        std::pair(watch::SpanKind::update, StepPart::update)}) {
+      for (const auto& [kind, part] :
+           {std::pair(watch::SpanKind::data, 0U), std::pair(watch::SpanKind::forward, 1U),
+            std::pair(watch::SpanKind::backward, 2U), std::pair(watch::SpanKind::update, 4U)}) {
         const auto seconds = static_cast<double>(span.end - span.begin) * 1e-9;
-        if (span.kind == kind) parts[static_cast<std::size_t>(which)] += seconds;
+        if (span.kind == kind) parts[part] += seconds;
       }
     }
-    return {parts.begin(), parts.end()};
+    return parts;
   }
 
  protected:
@@ -244,58 +243,12 @@ class Synchronized : public Training {
 
 constexpr const char* kStage = "stage ";
 
-constexpr const char* kPmeanExample =
-    "model: {name: linear}\n"
-    "data: {name: pmean_example, batch_size: 4, shuffle: false}\n"
-    "optimizer: {name: sgd, lr: 0.01}\n"
-    "trainer: {steps: 1}\n";
-
 }  // namespace
 
-std::vector<System> training_systems(const std::vector<std::int64_t>& stages,
-                                     const std::vector<LaunchMode>& modes,
-                                     const std::vector<std::string>& data) {
-  const std::string version = str(replicas::libtorch_version(), ", ", replicas::blas().name);
-  std::vector<System> systems;
-  const auto add = [&](const std::string& way, LaunchMode mode) {
-    systems.push_back(own_system("training", "lockstep", way, mode, version));
-  };
-  add(kAlone, LaunchMode::processes);
-  for (const LaunchMode mode : modes) {
-    for (const std::string& source : data) {
-      for (const std::int64_t stage : stages)
-        add(str(kStage, stage, source == kAugmented ? kAugmentedSuffix : ""), mode);
-    }
-  }
-  systems.push_back(train_system(kPmeanExample));
-  return systems;
-}
-
-System train_system(const std::string& config) {
-  return {.facts = {.name = "lockstep",
-                    .label = kTrain,
-                    .version = replicas::libtorch_version(),
-                    .own = true},
-          .programs = [config](std::int64_t replicas, const fs::path& folder) {
-            std::ofstream(folder / "config.yaml") << config;
-            const fs::path binary = fs::read_symlink("/proc/self/exe").parent_path() / "train";
-            return std::vector<Program>{{{binary, "--config", folder / "config.yaml", "--replicas",
-                                          str(replicas), "--output", folder / "run"}}};
-          }};
-}
-
 std::unique_ptr<ReplicaTask> make_training(const std::string& way) {
-  if (way == kAlone) return std::make_unique<Alone>();
+  if (way == "alone") return std::make_unique<Alone>();
   return std::make_unique<Synchronized>(std::stoi(way.substr(std::string(kStage).size())),
-                                        way.ends_with(kAugmentedSuffix));
-}
-
-bool takes_images(const std::string& model) {
-  return model != "gpt";
-}
-
-std::int64_t default_batch(const std::string& model) {
-  return takes_images(model) ? 64 : 8;
+                                        way.ends_with(" augmented"));
 }
 
 std::vector<std::int64_t> parameters_of(const std::string& model) {
