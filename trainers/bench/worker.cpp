@@ -7,7 +7,8 @@
 //   memory's
 //                                    bandwidth for so many threads, the models' parameters
 //   keep float32|bfloat16 FLOPS      keeps the machine's peak for its user, and prints the file
-//   hosts COUNT RATE_MBIT DELAY_MS   makes hosts, prints what to put before a program so that it
+//   hosts COUNT RATE_MBIT DELAY_MS CORES   makes hosts, prints what to put before a program so that
+//   it
 //                                    runs on each, and keeps them until its input ends
 // It prints JSON.
 
@@ -123,6 +124,7 @@ Json facts(const Words& asked) {
 void keep_hosts(const Words& words) {
   const testing::HostNetwork network({.hosts = std::stoul(words.at(1)),
                                       .rate_mbit = std::stoi(words.at(2)),
+                                      .cores = std::stod(words.at(4)),
                                       .delay_ms = std::stod(words.at(3))});
   Json hosts = Json::array();
   for (std::size_t host = 0; host < network.size(); ++host) {

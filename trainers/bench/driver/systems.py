@@ -1,6 +1,5 @@
 """What is measured: Lockstep's own systems, which the worker serves, other libraries, and the hosts that --hosts makes."""
 
-import contextlib
 import json
 import os
 import re
@@ -17,8 +16,6 @@ WORKER, PEERS = f"{HERE}/../bench_worker", f"{HERE}/../bench_peers"
 BUILT = os.path.exists(f"{HERE}/../plot.py")
 PLOT, TRAIN = (f"{HERE}/../{name}" if BUILT else f"{HERE}/../../../{folder}/{name}"
                for folder, name in (("share/lockstep", "plot.py"), ("bin", "train")))
-UNIFIED = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
-GROUPS = "/sys/fs/cgroup" if UNIFIED else "/sys/fs/cgroup/cpu"
 VDOT_REPLICAS, VDOT_BYTES = 8, 10_000_000 * 3 * 4
 STAGES = {f"stage{stage}": f"stage {stage}" for stage in range(4)}  # as --systems has them, as tables have them
 NO_CACHES = {"PYTHONDONTWRITEBYTECODE": "1"}  # or scripts would leave __pycache__ where they are
@@ -173,42 +170,32 @@ def find_systems(options, own_systems, names):
 
 
 class Hosts:
-    """Namespaces of this machine with cables between them, which end with this object. One host is the machine itself, unless
-    each has a share of the machine's cores."""
+    """Namespaces of this machine with cables between them, which end with this object, each with a share of the cores (0: of
+    all). One host with all cores is the machine itself."""
 
-    def __init__(self, place, options, count, cores=None):
+    def __init__(self, place, options, count, cores=0):
         self.network = {"hosts": count, "mbit_per_second": options.rate_mbit, "delay_ms": options.delay_ms}
-        self.folder, self.count, self.cores, self.groups = place.folder, count, cores, []
-        self.is_made = count > 1 or cores is not None
+        self.folder, self.count, self.cores, self.is_made = place.folder, count, cores, count > 1 or cores > 0
         self.port = 29400  # of host 0, another one for each system: all run at the same time
 
     def __enter__(self):
-        if not self.is_made:
-            return self
-        self.maker = subprocess.Popen([WORKER, "hosts", *map(str, self.network.values())], stdin=subprocess.PIPE,
-                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                                      env={**os.environ, "TMPDIR": self.folder})
-        try:
-            made = self.maker.stdout.readline()
+        if self.is_made:
+            words = [WORKER, "hosts", *map(str, self.network.values()), str(self.cores)]
+            self.maker = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                          start_new_session=True, env={**os.environ, "TMPDIR": self.folder})
+            try:
+                made = self.maker.stdout.readline()
+            except Failed:  # a signal
+                self.__exit__()
+                raise
             if not made:
                 raise Failed(self.maker.stderr.read().strip().removeprefix("lockstep: error: "))
             self.hosts = json.loads(made)
-            for host in range(self.count if self.cores else 0):
-                self.groups.append(f"{GROUPS}/lockstep-{os.getpid()}-{host}")
-                limit_cores(self.groups[-1], self.cores)
-        except BaseException:
-            self.__exit__()
-            raise
         return self
 
     def __exit__(self, *_):
-        try:
-            if self.is_made:
-                self.maker.communicate()  # which closes its input
-        finally:
-            for group in self.groups:
-                with contextlib.suppress(OSError):
-                    os.rmdir(group)
+        if self.is_made:
+            self.maker.communicate()  # which closes its input
 
     def sent_bytes(self):
         """So far, by host 0, with all headers; 0 where there is one host."""
@@ -226,25 +213,6 @@ class Hosts:
             self.port += 1
             addresses = [host["address"] for host in self.hosts]
             programs = [Program([*programs[0].words, str(host), str(self.port), *addresses]) for host in range(self.count)]
-        placed = []
-        for number, (words, environment) in enumerate(programs):
-            host = number * self.count // len(programs)
-            words = [*self.hosts[host]["command"], *words]
-            if self.groups:
-                words = ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"', f"{self.groups[host]}/cgroup.procs", *words]
-            placed.append(Program(words, {**environment, "GLOO_SOCKET_IFNAME": "eth0"}))
-        return placed
-
-
-def limit_cores(group, cores):
-    """Makes a control group whose processes together may use so many cores."""
-    period = 10_000  # microseconds: short, so that a step waits for many and not for one
-    quota = f"{cores * period:.0f}"
-    files = {"cpu.max": f"{quota} {period}"} if UNIFIED else {"cpu.cfs_period_us": str(period), "cpu.cfs_quota_us": quota}
-    try:
-        os.mkdir(group)
-        for file, text in files.items():
-            with open(f"{group}/{file}", "w") as out:
-                out.write(text)
-    except OSError as error:
-        raise Failed(f"a host's share of the cores needs the control group {group}: {error.strerror}") from None
+        return [Program([*self.hosts[number * self.count // len(programs)]["command"], *words],
+                        {**environment, "GLOO_SOCKET_IFNAME": "eth0"})
+                for number, (words, environment) in enumerate(programs)]

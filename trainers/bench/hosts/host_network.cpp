@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "framework/base/text.h"
@@ -70,7 +71,45 @@ std::string first_line(const fs::path& file) {
 
 }  // namespace
 
+CoreShare::CoreShare(const std::string& name, double cores) {
+  const bool is_unified = fs::exists("/sys/fs/cgroup/cgroup.controllers");
+  folder_ = fs::path(is_unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu") / name;
+  const std::string what = "a host's share of the cores needs the control group ";
+  check(::mkdir(folder_.c_str(), 0700), what + folder_.string());
+  const auto write = [&](const char* file, const auto&... text) {
+    std::ofstream out(folder_ / file);
+    out << str(text...) << std::flush;
+    if (out) return;
+    ::rmdir(folder_.c_str());
+    throw std::runtime_error(what + (folder_ / file).string());
+  };
+  constexpr int kPeriod =
+      10'000;  // microseconds: short, so that a step waits for many, not for one
+  const std::int64_t quota = std::llround(cores * kPeriod);
+  if (is_unified) {
+    write("cpu.max", quota, ' ', kPeriod);
+  } else {
+    write("cpu.cfs_period_us", kPeriod);
+    write("cpu.cfs_quota_us", quota);
+  }
+}
+
+CoreShare::~CoreShare() {
+  ::rmdir(folder_.c_str());
+}
+
+std::vector<std::string> CoreShare::command(const std::vector<std::string>& words) const {
+  std::vector<std::string> command{"/bin/sh", "-c", "echo $$ >\"$0\" && exec \"$@\"",
+                                   folder_ / "cgroup.procs"};
+  command.insert(command.end(), words.begin(), words.end());
+  return command;
+}
+
 HostNetwork::HostNetwork(const Options& options) {
+  for (std::size_t host = 0; host < options.hosts && options.cores > 0; ++host) {
+    shares_.push_back(
+        std::make_unique<CoreShare>(str("lockstep-", ::getpid(), '-', host), options.cores));
+  }
   std::string name_of_folder = (fs::temp_directory_path() / "lockstep-XXXXXX").string();
   check(::mkdtemp(name_of_folder.data()) == nullptr ? -1 : 0, "can't make " + name_of_folder);
   folder_ = name_of_folder;
@@ -206,7 +245,7 @@ std::vector<std::string> HostNetwork::command(std::size_t host,
       "XDG_CONFIG_HOME=" + (home(host) / ".config").string(),
   };
   command.insert(command.end(), program.begin(), program.end());
-  return command;
+  return shares_.empty() ? command : shares_[host]->command(command);
 }
 
 std::string HostNetwork::sent_bytes(std::size_t host) const {

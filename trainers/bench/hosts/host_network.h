@@ -15,6 +15,19 @@
 
 namespace lockstep::testing {
 
+/// A control group whose processes together may use so many cores, which is gone with the object.
+class CoreShare : private NonCopyable {
+ public:
+  /// std::runtime_error if it cannot be made.
+  CoreShare(const std::string& name, double cores);
+  ~CoreShare();
+  /// What to start instead of a command so that it runs in the group.
+  [[nodiscard]] std::vector<std::string> command(const std::vector<std::string>& words) const;
+
+ private:
+  std::filesystem::path folder_;
+};
+
 /// Hosts on one switch: Linux namespaces that live only as long as this object and its process, so
 /// that nothing of the machine's own network is touched. Each host has an address (10.77.0.1 and
 /// so on), a name (host0 and so on, which all know), a home folder and a /dev/shm of its own; files
@@ -24,6 +37,7 @@ class HostNetwork : private NonCopyable {
   struct Options {
     std::size_t hosts = 2;
     int rate_mbit = 0;    ///< of each host's cable, either way; 0: as fast as it goes
+    double cores = 0;     ///< that each host may use; 0: all, as on one machine
     double delay_ms = 0;  ///< from any host to any other, one way
   };
 
@@ -65,7 +79,8 @@ class HostNetwork : private NonCopyable {
   [[nodiscard]] Keeper relay(std::chrono::nanoseconds delay) const;
   void connect(const Options& options);
 
-  std::filesystem::path folder_;  // that only this user can open
+  std::vector<std::unique_ptr<CoreShare>> shares_;  // by host, if cores are limited; they go last
+  std::filesystem::path folder_;                    // that only this user can open
   Keeper switch_;
   std::vector<Keeper> hosts_;
   Keeper relay_;  // with a delay
