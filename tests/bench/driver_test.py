@@ -423,6 +423,13 @@ class Protocol(unittest.TestCase):
                 self.assertEqual(crew.run(Program(["/bin/sleep", "60"])).last_line, "it has not ended in time")
                 self.assertLess(time.monotonic() - begin, 30)
 
+    def test_a_signal_is_no_failure_of_what_it_interrupts(self):
+        with mock.patch.object(crew.subprocess, "Popen", side_effect=crew.Stopped(15)):
+            with self.assertRaises(crew.Stopped):
+                crew.run(Program(["/bin/true"]))
+            with crew.Workplace() as place, self.assertRaises(crew.Stopped):
+                self.crew(place).__enter__()
+
     def test_systems_begin_in_turn(self):
         one = crew.Crew(None, [], 1)
         one.members = ["a", "b", "c"]

@@ -34,8 +34,8 @@ Ran = namedtuple("Ran", "seconds parts largest")
 System = namedtuple("System", "name label version own programs one_controller replicas", defaults=(False, None))
 
 
-class Stopped(Failed):
-    """A signal asks the driver to end."""
+class Stopped(Exception):
+    """A signal asks the driver to end: no failure of what it interrupts."""
 
     def __init__(self, number):
         super().__init__(f"stopped by {SIGNALS[number]}; all replicas have ended")

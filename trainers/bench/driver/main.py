@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import measurements
-from crew import Program, Workplace, run
+from crew import Program, Stopped, Workplace, run
 from flags import HELP, parse_flags
 from systems import PLOT, ask_worker
 from texts import Failed, Refused
@@ -64,7 +64,7 @@ def main(arguments):
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader has gone ("| head")
         return 141
-    except (Failed, OSError, RuntimeError) as error:
+    except (Failed, Stopped, OSError, RuntimeError) as error:
         show()
         print(f"lockstep: error: {error}", file=sys.stderr)
         return getattr(error, "status", 1)

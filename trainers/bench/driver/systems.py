@@ -7,7 +7,7 @@ import socket
 import subprocess
 from functools import lru_cache
 
-from crew import Program, System, run
+from crew import Program, Stopped, System, run
 from flags import AUGMENTED, HERE
 from texts import Failed, Refused, did_you_mean
 
@@ -185,7 +185,7 @@ class Hosts:
                                           start_new_session=True, env={**os.environ, "TMPDIR": self.folder})
             try:
                 made = self.maker.stdout.readline()
-            except Failed:  # a signal
+            except Stopped:
                 self.__exit__()
                 raise
             if not made:
