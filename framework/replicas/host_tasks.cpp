@@ -223,14 +223,15 @@ void HostTasks::gather(const engines::Whereabouts& where, milliseconds timeout) 
                      timeout.count(), " ms; --engine none makes each a run of its own");
     if (wait.is_to_tell()) tell_missing(str(tasks_named(missing()), " of ", where.local_tasks));
     PollSet polled;
-    polled.add(listener.get());
+    bool has_come = false;  // accept4() fails for want of a descriptor where nobody has, too
+    polled.add(listener.get(), [&](short /*events*/) { has_come = true; });
     for (Stranger& stranger : strangers) {
       polled.add(stranger.socket.get(), [&](short /*events*/) {
         stranger.said = comm::receive_message(stranger.socket.get(), MSG_DONTWAIT);
       });
     }
     polled.wait(kBetweenTries);
-    for (std::int64_t taken = 0; taken < where.local_tasks; ++taken) {
+    for (std::int64_t taken = 0; has_come && taken < where.local_tasks; ++taken) {
       Descriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!socket.open() && (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR)) break;
       require_done<CommError>(socket.open(), kCannotMeet);

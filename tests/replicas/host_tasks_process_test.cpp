@@ -258,7 +258,6 @@ TEST_CASE("the others end at once if the first task is gone") {
 TEST_CASE("a limit of open files that is too low for the tasks is told at once") {
   const TemporaryFolder folder;
   const RuntimeFolder runtime(folder.path());  // without sockets of others, which take files to try
-  const auto second = standing_by(1, 2);
   const auto first = forked([] {
     rlimit files{};
     (void)::getrlimit(RLIMIT_NOFILE, &files);
@@ -274,6 +273,10 @@ TEST_CASE("a limit of open files that is too low for the tasks is told at once")
     }) << std::flush;
     return 0;
   });
+  // The first one waits well as long as nobody has come.
+  REQUIRE(
+      eventually([&] { return first->err().find("waits for task 1 of 2") != std::string::npos; }));
+  const auto second = standing_by(1, 2);
   CHECK_THAT(first->wait().out,
              ContainsSubstring("the tasks of this host can't meet: Too many open files"));
   CHECK_THAT(second->wait().err, ContainsSubstring("is gone without a status"));
