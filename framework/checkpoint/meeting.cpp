@@ -78,8 +78,9 @@ std::optional<std::string> Meeting::heard(std::int64_t replica, const fs::path& 
   const auto is_gone = [&] {
     return is_here(file_of("gone", replica)) || is_here(file_of("silent", replica)) || has_ended_();
   };
-  if (wait_for(patience, [&] { return is_here(file_of("here", replica)) || is_gone(); })) {
-    (void)wait_for(kAnyTime, [&] { return is_here(text) || is_gone(); });
+  const auto has_told = [&] { return is_here(text) || is_gone(); };  // it may have left since
+  if (wait_for(patience, [&] { return is_here(file_of("here", replica)) || has_told(); })) {
+    (void)wait_for(kAnyTime, has_told);
   }
   if (!is_here(text)) return std::nullopt;
   std::ifstream in(text, std::ios::binary);
