@@ -35,8 +35,8 @@ class Meeting {
   /// Where the text can't be written, replica 0 hears nothing of the replica, and waits no more.
   void tell(const std::string& text) const;
 
-  /// What all have told, in their order; nothing of those that can't, or do not arrive within
-  /// `patience`. Who has arrived may take any time.
+  /// The texts that all have told, in their order; nothing of a replica that can't tell, or does
+  /// not arrive within `patience`. A replica that has arrived may take any time.
   [[nodiscard]] std::vector<std::optional<std::string>> hear(
       std::chrono::milliseconds patience) const;
   void conclude(const std::string& outcome) const {

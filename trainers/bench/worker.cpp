@@ -1,4 +1,4 @@
-// What the driver of bench starts, with
+// The driver of bench starts this program with
 //   serve MEASUREMENT WAY processes|threads REPLICAS FOLDER [HOST PORT ADDRESS...]
 //       the replicas of a system (systems/tasks.h), which serve in the folder (systems/link.h).
 //       What is last is for one of several hosts: its number, a port of the first one, all

@@ -23,7 +23,7 @@ SET_PDEATHSIG, SET_CHILD_SUBREAPER = 1, 36  # of prctl()
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 libc = ctypes.CDLL(None)
 
-# What to start: words, of which the first is a path or a name to be found in PATH, and what is added to the environment.
+# A program to start: its words, the first a path or a name to be found in PATH, and additions to the environment.
 Program = namedtuple("Program", "words environment", defaults=({},))
 # How a program ended: `status` is as a shell has it (124: it was silent), `last_line` that of its output.
 Ended = namedtuple("Ended", "status output last_line")
@@ -93,7 +93,7 @@ class Workplace:
 
 
 def start(program, output):
-    """In a process group of its own (Ctrl-C is for the driver), without input, until this process ends."""
+    """The program starts in a process group of its own (Ctrl-C is for the driver), without input. It ends with this process."""
     def in_child():
         os.setpgid(0, 0)
         libc.prctl(SET_PDEATHSIG, signal.SIGTERM)
@@ -135,7 +135,7 @@ def run(program, look=lambda output: None):
 
 
 def make_fifo(path):
-    """Open in both directions: opening and reading then do not depend on who else has it open. It closes with this process,
+    """The FIFO is open in both directions: opening and reading do not depend on its other users. It closes with this process,
     however that ends, which replicas see as the end of their commands."""
     os.mkfifo(path, 0o600)
     return os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -104,7 +104,7 @@ RULES = {
 
 
 def parse_flags(arguments):
-    """What is asked for; `measurement` is a command, "--help" or "--version"."""
+    """The options that the arguments ask for; `measurement` is a command, "--help" or "--version"."""
     command, *rest = arguments or [""]
     what = f"unknown measurement '{command}'{did_you_mean(command, COMMANDS)}" if command else "a measurement is needed"
     check(command in (*COMMANDS, "--help", "--version"), what, f": {', '.join(COMMANDS[:-1])} or {COMMANDS[-1]}; see bench --help")

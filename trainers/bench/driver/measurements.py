@@ -1,4 +1,4 @@
-"""What bench measures: a function a command, which adds its results and returns what else its report in JSON has."""
+"""The measurements of bench: a function a command, which adds its results and returns the rest of its report in JSON."""
 
 import os
 import random
@@ -23,7 +23,7 @@ SCALING_HOSTS = [1, 2, 4, 8]
 
 
 class Bench:
-    """What a measurement works with; `facts` are what the worker says of the machine and of itself."""
+    """A measurement that is under way; the worker tells its `facts`, of the machine and of itself."""
 
     def __init__(self, place, options, show, print_result):
         self.place, self.options, self.show, self.print, self.results = place, options, show, print_result, []
@@ -203,7 +203,7 @@ def saving_in(folder, system):
 
 
 def check_room(bench, folder, count):
-    # Of a system on average: its state, and copies of it while it is made or saved.
+    # A system has its state, and copies of it while it is made or saved: 24 bytes a parameter on average.
     needed, free = count * 24 * bench.options.parameters >> 20, bench.facts["free_bytes"] >> 20
     files, room = 3 * STATE_BYTES * bench.options.parameters >> 20, shutil.disk_usage(folder).free >> 20
     if needed > free:
@@ -264,7 +264,7 @@ def measure_table(bench, readers):
 
 
 def measure_replicated(bench, checked):
-    """What a call takes longer with the check than without it, turn by turn."""
+    """A call with the check is compared with one without it, turn by turn."""
     replicas, size = 2, 64 << 20
     limit = bench.limits[str(replicas)]
     unchecked = own("replicated", "shard_map", "unchecked", "", one_controller=True)

@@ -1,4 +1,4 @@
-"""What was found out: figures that are computed from measurements, in JSON, and tables of that. Times are in seconds, rates in
+"""Reports: figures that are computed from measurements, in JSON, and tables of that JSON. Times are in seconds, rates in
 bytes a second."""
 
 from statistics import median
@@ -94,12 +94,12 @@ def usable_size(operation, replicas, size):
 
 
 def bus_bytes(operation, replicas, size):
-    """That cross between replicas in the best algorithm, as NCCL's tests count them."""
+    """The bytes that cross between replicas in the best algorithm, as NCCL's tests count them."""
     return (2 if operation == "all_reduce" else 1) * (replicas - 1) / replicas * size
 
 
 def moved_bytes(operation, replicas, size):
-    """That memory must at least read and write for all replicas, if buffers are shared and none is in a cache."""
+    """The bytes that memory must read and write for all replicas, if buffers are shared and none is in a cache."""
     return size * {"all_reduce": 2 * replicas, "reduce_scatter": replicas + 1, "all_gather": 2 * (replicas - 1)}[operation]
 
 
@@ -252,7 +252,7 @@ def launches_text(replicas, rows):
 
 
 def growth_text(rows):
-    """Of one model and number of replicas."""
+    """The rows are of one model and number of replicas."""
     more = [{**row, "more_bytes": row["host_bytes"] - row["first_bytes"]} for row in rows]
     return (f"== memory over steps, {rows[0]['model']}, {counted(rows[0]['replicas'], 'replica')}\n\n" + table(
         more, system="", first_bytes="MiB after a step", host_bytes=f"after {rows[0]['steps']}", more_bytes="more"))

@@ -1,4 +1,4 @@
-"""What is measured: Lockstep's own systems, which the worker serves, other libraries, and the hosts that --hosts makes."""
+"""The systems that are measured: Lockstep's own, which the worker serves, other libraries, and the hosts that --hosts makes."""
 
 import json
 import os
@@ -28,7 +28,7 @@ LIBRARIES = {"pandas": "pandas", "loadtxt": "NumPy", "jax": "JAX"}
 
 
 def ask_worker(*words):
-    """What the worker says of the machine or keeps there, in JSON."""
+    """The worker's answer, in JSON."""
     ended = run(Program([WORKER, *map(str, words)]))
     if ended.status:
         raise Failed(f"bench_worker {words[0]}: {ended.last_line}")
@@ -97,8 +97,8 @@ def short(version):
 
 @lru_cache(None)
 def version_of(*words):
-    """What a program says of its library's version, or Refused with why there is none. Asked once, since several systems may
-    be of one library, which may take seconds to load."""
+    """The version that a program tells of its library; Refused with the reason if it tells none. It is asked once, since several
+    systems may be of one library, which may take seconds to load."""
     ended = run(Program([*words, "--version"], NO_CACHES))
     if ended.status:
         raise Refused(f"{words[0]} cannot run it: {ended.last_line}")
@@ -118,7 +118,7 @@ def open_mpi():
 
 
 def peer_system(name, python):
-    """The one of a script of peers/; Refused where this interpreter cannot run it."""
+    """The system of a script in peers/; Refused where this interpreter cannot run it."""
     script, library = SCRIPTS.get(name, "torch_training.py"), LIBRARIES.get(name, "PyTorch")
     # Not every version can all, and not every interpreter has both readers of tables.
     version = version_of(python, f"{PEERS}/{script}", *[name] * (name == "fsdp" or script == "table.py"))

@@ -21,7 +21,7 @@ class CoreShare : private NonCopyable {
   /// std::runtime_error if it cannot be made.
   CoreShare(const std::string& name, double cores);
   ~CoreShare();
-  /// What to start instead of a command so that it runs in the group.
+  /// The command that runs `words` in the group.
   [[nodiscard]] std::vector<std::string> command(const std::vector<std::string>& words) const;
 
  private:
