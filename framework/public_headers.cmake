@@ -39,6 +39,12 @@ foreach(header ${HEADERS})
   endif()
 endforeach()
 forward(lockstep.h framework/lockstep.h)
+# Headers that have another room than in 0.1.0.
+foreach(header launch/job_failure.h launch/launch.h maps/map.h maps/mesh.h maps/pmap.h maps/shard_map.h maps/vmap.h)
+  cmake_path(GET header FILENAME name)
+  forward(framework/replicas/${name} framework/${header})
+  forward(compat/framework/replicas/${name} framework/${header})
+endforeach()
 
 file(GLOB_RECURSE there RELATIVE ${FOLDER}/lockstep ${FOLDER}/lockstep/*)
 foreach(name ${there})

@@ -35,7 +35,7 @@ for file in $(grep -rlE "$unknown" framework); do
   esac
 done
 
-core=" base storage keys formats reduce watch engines comm comm/gloo comm/network comm/shared groups "
+core=" base storage keys formats reduce timeline calls engines comm comm/gloo comm/network comm/shared groups "
 for folder in framework/*/ framework/comm/*/; do
   room=${folder#framework/} room=${room%/}
   if [[ $core == *" $room "* ]]; then

@@ -18,7 +18,8 @@ SOURCE = Path(__file__).resolve().parent.parent
 MEASURED = {"time", "memory", "parts", "part_of_peak", "slow_replica", "slow_replica_share", "slow_link", "slow_link_share",
             "begun", "written", "pid", "host", "peak_bytes", "time_of_reports"}
 MASKS = [
-    (r"\x1b\[[0-9;]*[A-Za-z]|\r", ""), (re.escape(str(SOURCE)), "SOURCE"), (r"/tmp/[\w./-]*", "PATH"),
+    (r"\x1b\[[0-9;]*[A-Za-z]|\r", ""), (r"/[\w./-]*/trainers/train\b", "train"),
+    (re.escape(str(SOURCE)), "SOURCE"), (r"/tmp/[\w./-]*", "PATH"),
     (r"\b127\.0\.0\.1:\d+", "ADDRESS"), (r"\b(pid|process) \d+", r"\1 N"), (r"tfevents[\w.]*( \d+)?", "tfevents"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?", "TIME"), (r"\b\d+:\d\d( left)?\b", "CLOCK"),
     (r"The machine was busy .*|links between hosts: .*|elapsed_s [\d.]+", ""), (r"(samples|tokens)/s( +[\d.]+)+", r"\1/s"),
@@ -164,7 +165,8 @@ def main():
                 change=lambda line: re.sub(r" \d+ .*", lambda found: f" {round(int(found[0].split()[0]) / 16)} x 16", line))
     outputs.run("refusals", ["--config", work / "none.yaml"], [*linear, "--set", "optimizer.lr=fast"],
                 [*linear, "--set", "x.y=1"], [*linear, "--replicas", 0], [*linear, "--set", "parallel.zero_stage=4"],
-                ["run", "--nothing"], ["evaluate"], ["eval", "--checkpoint", work], [*linear, "--resume", "auto", "--output", work / "empty"],
+                ["run", "--nothing"], ["evaluate"], ["eval", "--checkpoint", work],
+                [*linear, "--resume", "auto", "--output", work / "empty"],
                 [*linear, "--nnodes", 2], [*linear, "--output", work / "linear"], [*mlp, "--set", "data.batch_size=0"])
     outputs.run("failure", [*linear, "--set", "optimizer.lr=1e30", "--set", "trainer.steps=9", "--output", work / "failed"],
                 ["inspect", work / "failed"])

@@ -29,12 +29,12 @@
 #include "framework/engines/few_cores.h"
 #include "framework/engines/local_tasks.h"
 #include "framework/engines/whereabouts.h"
-#include "framework/replicas/first_failure.h"
-#include "framework/replicas/launch.h"
-#include "framework/replicas/machine.h"
-#include "framework/replicas/process_memory.h"
-#include "framework/replicas/stop_signals.h"
-#include "framework/replicas/tensor_memory.h"
+#include "framework/launch/launch.h"
+#include "framework/launch/process_memory.h"
+#include "framework/launch/stop_signals.h"
+#include "framework/maps/first_failure.h"
+#include "framework/maps/machine.h"
+#include "framework/maps/tensor_memory.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/telemetry/failure_record.h"
 #include "framework/telemetry/metrics.h"
@@ -283,9 +283,9 @@ int run_training(const Flags& flags, const Callbacks& callbacks) {
           ? flags.hosts.replicas
           : engines::share_of_replicas(flags.where, config.launch.replicas, program_name());
   // Before data are read and the model is tried: what then runs out ends in other ways.
-  replicas::prepare_memory(config.launch);
+  launcher::prepare_memory(config.launch);
   // What is tried here may start no threads: a process that has some can't be forked.
-  replicas::set_math_threads(1);
+  maps::set_math_threads(1);
   options.callbacks = callbacks;
   if (checkpoint) options.resume = resume_point(*checkpoint, flags.resume_with_changes, config);
   if (place.resume == "auto" && !options.resume) tell_beginning();
@@ -350,7 +350,7 @@ int run_training(const Flags& flags, const Callbacks& callbacks) {
   config.launch.after_stall = [&](const std::string& warning) {
     note_stall(options.output, warning);
   };
-  replicas::TensorMemory::prepare();  // before replicas and what makes their batches are threads
+  maps::TensorMemory::prepare();  // before replicas and what makes their batches are threads
   const int status = launch([&] { Trainer(config, data, options).run(); }, config.launch);
   if (flags.hosts.rank == 0) end_traces(options.output, config.telemetry.trace, status);
   return status;
@@ -413,16 +413,16 @@ int train_main(int argc, const char* const* argv, const Callbacks& callbacks) {
   // Before replicas run and after: while they do, launch() handles signals. It is never destroyed:
   // LibTorch takes some ms to end the program, and a signal that comes then must not look like a
   // crash.
-  static const auto& ends_the_program = *new replicas::StopHandler(replicas::stop_at_once);
+  static const auto& ends_the_program = *new launcher::StopHandler(launcher::stop_at_once);
   (void)ends_the_program;
-  replicas::unblock_stops();
+  launcher::unblock_stops();
   if (ends_on_errors && std::get_terminate() == end_on_error) std::set_terminate(terminate_before);
   prepare_process();
   try {
     if (argc > 0) name_program(argv[0]);
     return train({argv, argv + argc}, callbacks);
   } catch (const std::exception& error) {
-    log_error(replicas::text_of(error));
+    log_error(maps::text_of(error));
     return exit_status(error);
   }
 }

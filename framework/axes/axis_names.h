@@ -22,7 +22,7 @@ class AxisNames {
 
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
 
-  /// The names in messages: 'data', or ('data', 'model').
+  /// Returns the names for messages: 'data', or ('data', 'model').
   [[nodiscard]] std::string text() const {
     if (names_.size() == 1) return "'" + names_[0] + "'";
     return names_.empty() ? "()" : "('" + join(names_, "', '") + "')";
@@ -35,7 +35,7 @@ class AxisNames {
 namespace axes_detail {
 template <typename X>
 inline constexpr bool has_axis = false;
-// What a collective without an axis calls. (In a macro the error would fill a screen.)
+// Called by a collective without an axis. (In a macro the error would fill a screen.)
 template <typename X>
 X without_axis(const X& x) {
   static_assert(has_axis<X>, "lockstep: a collective needs the name of an axis: psum(x, \"i\")");
@@ -43,7 +43,7 @@ X without_axis(const X& x) {
 }
 template <typename X>
 concept NoTree = !tree_detail::is_known<X>;
-// What a collective of a class that is no tree calls.
+// Called by a collective of a class that is no tree.
 template <typename X>
 X without_members(const X& x) {
   static_assert(tree_detail::is_known<X>, LOCKSTEP_DETAIL_UNKNOWN);

@@ -47,7 +47,7 @@ void check_groups(const AxisCall& call, const AxisIndexGroups& groups, std::int6
         ", index ", missing, " is missing");
 }
 
-// The group that `index` is in, and its place there; without groups the whole axis (empty).
+// Returns the group of `index`, and its place there; without groups an empty one: the whole axis.
 std::pair<std::vector<std::int64_t>, std::int64_t> own_group(const AxisIndexGroups& groups,
                                                              std::int64_t index) {
   for (const auto& group : groups) {
@@ -57,17 +57,17 @@ std::pair<std::vector<std::int64_t>, std::int64_t> own_group(const AxisIndexGrou
   return {{}, index};
 }
 
-// The replica at `ranks` of the levels, outermost first, and those whose maps run it.
-watch::GroupMember member_at(const std::vector<AxisLevel>& levels,
+// Returns the replica at `ranks` of the levels, outermost first; its ancestors' maps run it.
+calls::GroupMember member_at(const std::vector<AxisLevel>& levels,
                              const std::vector<std::int64_t>& ranks, int own_worker) {
   const auto outermost = static_cast<std::size_t>(ranks[0]);
   const auto& workers = levels[0].workers;
   const int worker = workers.empty() ? own_worker : workers[outermost];
   const Key root = Key(0).fold("replica");
-  watch::GroupMember member{.worker = worker};
+  calls::GroupMember member{.worker = worker};
   const auto enter = [&](const Key& key) {
-    std::shift_right(member.elders.begin(), member.elders.end(), 1);
-    member.elders[0] = std::exchange(member.id, key.bits() | 1);
+    std::shift_right(member.ancestors.begin(), member.ancestors.end(), 1);
+    member.ancestors[0] = std::exchange(member.id, key.bits() | 1);
   };
   if (const auto& callers = levels[0].callers; !callers.empty()) {
     const auto caller = static_cast<std::uint64_t>(callers[outermost]);
@@ -127,7 +127,7 @@ std::vector<BoundAxis> resolve(const Environment& here, const AxisCall& call) {
   return axes;
 }
 
-// Equal for the members of a group, and for no others.
+// Returns a key that is equal for the members of a group, and for no others.
 std::uint64_t key_of(const std::vector<AxisLevel>& levels, const std::vector<BoundAxis>& axes,
                      const std::vector<std::int64_t>& group) {
   Key key = Key(0).fold("group");
@@ -146,11 +146,11 @@ std::uint64_t key_of(const std::vector<AxisLevel>& levels, const std::vector<Bou
   return key.bits();
 }
 
-std::vector<watch::GroupMember> members_of(const std::vector<AxisLevel>& levels, int own_worker,
+std::vector<calls::GroupMember> members_of(const std::vector<AxisLevel>& levels, int own_worker,
                                            const std::vector<BoundAxis>& axes,
                                            const std::vector<std::int64_t>& group,
                                            std::int64_t size) {
-  std::vector<watch::GroupMember> members;
+  std::vector<calls::GroupMember> members;
   const auto count = group.empty() ? size : static_cast<std::int64_t>(group.size());
   for (std::int64_t place = 0; place < count; ++place) {
     std::int64_t rest = group.empty() ? place : group[static_cast<std::size_t>(place)];
@@ -194,10 +194,10 @@ Environment::Environment(std::shared_ptr<groups::LocalReplicas> local,
     : local_(std::move(local)),
       levels_(std::move(levels)),
       identity_(identity ? std::move(identity) : std::make_shared<const int>(0)) {
-  const watch::GroupMember self =
+  const calls::GroupMember self =
       member_at(levels_, mapped(levels_, &AxisLevel::rank), local_->worker());
-  member_.seat =
-      local_->board().take_seat(local_->worker(), self.id, self.elders[0], name_of(levels_));
+  member_.slot = local_->call_table().take_slot(local_->worker(), self.id, self.ancestors[0],
+                                                name_of(levels_));
   member_.cancellation = std::move(cancellation);
   member_.timeout = timeout;
 }

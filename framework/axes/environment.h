@@ -22,7 +22,7 @@ namespace lockstep {
 /// A partition of an axis: each index in one group, in the order written. Empty: one group of all.
 using AxisIndexGroups = std::vector<std::vector<std::int64_t>>;
 
-/// "[[0, 2], [3, 1]]"
+/// Returns the groups as "[[0, 2], [3, 1]]".
 [[nodiscard]] std::string text_of(const AxisIndexGroups& groups);
 
 /// The name of a map's axis if none is given, unless an outer map has this name already.
@@ -31,7 +31,7 @@ inline constexpr const char* kDefaultAxisName = "i";
 struct NamedAxis {
   std::string name;
   std::int64_t size;
-  /// Of a map without a name inside of one with the default name: no collective can name this axis.
+  /// True for an unnamed map in one with the default name: no collective can name this axis.
   bool nameless = false;
 };
 
@@ -39,13 +39,13 @@ struct NamedAxis {
 struct AxisLevel {
   std::vector<NamedAxis> axes;
   std::int64_t rank;           ///< this replica's
-  std::uint64_t map_call;      ///< number of this call among those of the same replica
+  std::uint64_t map_call;      ///< the call's number among the same replica's
   std::vector<int> workers{};  ///< the worker of each rank; empty: all in this one
   /// In a map that spans a job: for each rank, the job's replica that called the map.
   std::vector<std::int64_t> callers{};
 
   [[nodiscard]] std::int64_t size() const { return axes.empty() ? 1 : axes[0].size * stride(0); }
-  /// The distance in rank between neighbours along axis `axis`.
+  /// Returns the distance in rank between neighbours along axis `axis`.
   [[nodiscard]] std::int64_t stride(std::size_t axis) const;
   [[nodiscard]] std::int64_t index(std::size_t axis) const {
     return rank / stride(axis) % axes[axis].size;
@@ -58,13 +58,13 @@ struct AxisCall {
   AxisNames axes;
   std::source_location where;
 
-  /// Another operation of the same caller: its derivative.
+  /// Returns the call of another operation of the same caller: its derivative.
   [[nodiscard]] AxisCall as(const char* other) const { return {other, axes, where}; }
-  /// The call that messages name in place of this one: see CalledFrom.
+  /// Returns the call that messages name in place of this one: see CalledFrom.
   [[nodiscard]] const AxisCall& shown() const noexcept;
-  /// "psum over 'data' (model.cpp:41)"
+  /// Returns "psum over 'data' (model.cpp:41)".
   [[nodiscard]] std::string text() const;
-  /// Unless `holds`, throws the ValueError "text(): parts", with the `parts` put together by str().
+  /// Throws the ValueError "text(): parts", with the `parts` put together by str(), unless `holds`.
   template <typename... Parts>
   void require(bool holds, const Parts&... parts) const {
     lockstep::require(holds, *this, ": ", parts...);
@@ -74,7 +74,7 @@ struct AxisCall {
   }
 };
 
-/// See CalledFrom, of which the innermost of this thread counts.
+/// The call of this thread's innermost CalledFrom, or nullptr.
 inline constinit thread_local const AxisCall* shown_call = nullptr;
 
 /// While this lives, messages about this thread's collectives name the user's call instead of them.
@@ -98,14 +98,15 @@ class CallsRefused : ScopedValue<const char*> {
   throw Error(call + ": " + refusal_here);
 }
 
-/// Whether the groups of axis_index_groups may differ in size.
+/// The sizes that the groups of axis_index_groups may have: `equal` ones, or `any`.
 enum class GroupSizes { equal, any };
 
-/// What one replica knows: the maps around it, outermost first, with their named axes, and the
-/// groups that it has used. Used by the replica's thread, which ends before it.
+/// The environment of one replica: the maps around it, outermost first, with their named axes, and
+/// the groups that it has used. Used by the replica's thread, which ends before the object.
 class Environment : private NonCopyable {
  public:
-  /// Takes a seat on the board of `local`. A backward has the `identity` of its forward's replica.
+  /// Takes a slot in the call table of `local`. A backward has the `identity` of its forward's
+  /// replica.
   Environment(std::shared_ptr<groups::LocalReplicas> local, std::vector<AxisLevel> levels,
               std::shared_ptr<comm::Cancellation> cancellation, std::chrono::milliseconds timeout,
               std::shared_ptr<const int> identity = nullptr);
@@ -115,20 +116,20 @@ class Environment : private NonCopyable {
   }
   [[nodiscard]] const std::vector<AxisLevel>& levels() const noexcept { return levels_; }
   [[nodiscard]] groups::Member& member() noexcept { return member_; }
-  /// The same object in a forward and in its backward.
+  /// Returns an object that is the same in a forward and in its backward.
   [[nodiscard]] const std::shared_ptr<const int>& identity() const noexcept { return identity_; }
-  /// The number of the next map that this replica calls, never 0. Members of a job meet in a map
-  /// only if all give it the same number. So maps that span the job are counted apart: a member may
-  /// call others in between, unless their collectives name the job's axis.
+  /// Returns the number of the next map that this replica calls, never 0. Members of a job meet in
+  /// a map only if all give it the same number. Maps that span the job are counted apart: a member
+  /// may call others in between, unless their collectives name the job's axis.
   [[nodiscard]] std::uint64_t next_map_call(bool spans_job) noexcept {
     return spans_job ? 2 * ++spanning_maps_ : 2 * ++own_maps_ + 1;
   }
 
-  /// "'data', 'model'", outermost first.
+  /// Returns "'data', 'model'", outermost first.
   [[nodiscard]] std::string bound_names() const;
   [[nodiscard]] bool binds(const std::string& name) const;
 
-  /// See replicas_of.
+  /// Returns the group of a call: see replicas_of.
   [[nodiscard]] groups::ReplicaGroup& group(const AxisCall& call, const AxisIndexGroups& groups,
                                             GroupSizes sizes);
   /// A call of a collective on a group.
@@ -138,7 +139,7 @@ class Environment : private NonCopyable {
   };
   /// Counts a call on a group that group() returned.
   [[nodiscard]] CallNumber next_call(const groups::ReplicaGroup& replicas);
-  /// This replica's row-major index over the call's axes, and how many there are.
+  /// This replica's row-major index over the call's axes, and the number of indices.
   struct AxisIndex {
     std::int64_t index;
     std::int64_t size;
@@ -166,27 +167,27 @@ inline constinit thread_local Environment* environment_here = nullptr;
 [[nodiscard]] inline Environment* current_environment() noexcept {
   return environment_here;
 }
-/// Its Environment::identity(), or nullptr.
+/// Returns the identity() of this thread's Environment, or nullptr.
 [[nodiscard]] inline std::shared_ptr<const int> current_identity() noexcept {
   return environment_here != nullptr ? environment_here->identity() : nullptr;
 }
 
-/// While this lives, this thread has another environment: a map runs its function in it.
+/// While this lives, this thread has the given environment: a map runs its function in it.
 class EnvironmentScope : ScopedValue<Environment*> {
  public:
   explicit EnvironmentScope(Environment* environment) noexcept
       : ScopedValue(environment_here, environment) {}
 };
 
-/// The replicas that a call works on: all replicas of its axes, row-major in the order in which the
-/// call names them, or only the group of this replica. Throws NameError, with the bound names, if a
-/// name is not bound or is the default name of several maps. Throws ValueError if no name is given,
-/// a name is repeated, or the groups do not cover every index exactly once in sizes that the
-/// operation allows. The result lives as long as the environment.
+/// Returns the replicas that a call works on: all replicas of its axes, row-major in the order in
+/// which the call names them, or only the group of this replica. Throws NameError, with the bound
+/// names, if a name is not bound or is the default name of several maps. Throws ValueError if no
+/// name is given, a name is repeated, or the groups do not cover every index exactly once in sizes
+/// that the operation allows. The result lives as long as the environment.
 [[nodiscard]] groups::ReplicaGroup& replicas_of(const AxisCall& call, const AxisIndexGroups& groups,
                                                 GroupSizes sizes);
 
-/// This replica's index over the axes that `call` names, and their size; throws as replicas_of.
+/// Returns this replica's index over the axes of `call`, and their size; throws as replicas_of.
 [[nodiscard]] Environment::AxisIndex axis_index_of(const AxisCall& call);
 
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <chrono>
 
-#include "framework/base/pages.h"
+#include "framework/base/word.h"
 
 namespace lockstep {
 

@@ -17,6 +17,7 @@
 
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"
+#include "framework/base/json_text.h"
 #include "framework/base/logging.h"
 #include "framework/base/record.h"
 #include "framework/base/text.h"
@@ -25,14 +26,13 @@
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/psum.h"
-#include "framework/formats/json_text.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/storage/checkpoint_reader.h"
 #include "framework/storage/checksum.h"
 #include "framework/storage/staged_shard.h"
+#include "framework/timeline/recorder.h"
 #include "framework/training/agreement.h"
 #include "framework/training/trainer_call.h"
-#include "framework/watch/recorder.h"
 
 namespace fs = std::filesystem;
 
@@ -42,9 +42,9 @@ namespace {
 using Json = nlohmann::json;
 
 // What the training waits for of a checkpoint.
-watch::RecordedSpan recorded(std::int64_t step) {
-  return {watch::track_here,
-          {.kind = watch::SpanKind::checkpoint, .id = static_cast<std::uint64_t>(step)}};
+timeline::RecordedSpan recorded(std::int64_t step) {
+  return {timeline::track_here,
+          {.kind = timeline::SpanKind::checkpoint, .id = static_cast<std::uint64_t>(step)}};
 }
 
 std::string dtype_of(const StatePiece& piece) {
@@ -127,7 +127,7 @@ void describe(const CheckpointInfo& info, storage::Manifest& manifest) {
 void take_figures(CheckpointInfo& info) {
   const auto text = info.texts.find(kNotFiniteText);
   if (text == info.texts.end()) return;
-  const Json others = formats::parse_json<Json>(text->second);
+  const Json others = parse_json<Json>(text->second);
   if (!others.is_object()) return;  // a program's own, from before the name was kept for figures
   for (const auto& [name, value] : others.items()) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -307,7 +307,7 @@ struct CheckpointSaver::Impl {
   Apart save_apart(const std::function<void(const VisitState& visit)>& visit,
                    const CheckpointInfo& its_info, const std::string& why) {
     groups::Member& member = current_environment()->member();
-    member.seat->threw(why);
+    member.slot->threw(why);
     const AxisNames& axis = options.axis_name;
     const std::int64_t replica = axis_index(axis);
     if (has_ended(*member.cancellation)) return {.reason = "another replica has ended"};

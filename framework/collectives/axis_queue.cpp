@@ -21,7 +21,7 @@ AxisQueue::AxisQueue(AxisNames axis_name, bool overlap, const char* track,
   const auto call_number = current_environment()->next_call(replicas);
   group_ = replicas.subgroup(consecutive(0, replicas.size()), call_number.number);
   key_ = call_number.key;
-  if (watch::track_here != nullptr) track_ = watch::track_here->beside(track);
+  if (timeline::track_here != nullptr) track_ = timeline::track_here->beside(track);
   thread_ = std::jthread([this](const std::stop_token& stop) { run_calls(stop); });
 }
 
@@ -57,8 +57,8 @@ AxisQueue::Call AxisQueue::start(comm::Verb verb, const Tensor& output, const Te
   verb.input = bytes_of(input);
   verb.output = bytes_of(output);
   Call call;
-  call.kind = verb.kind == comm::Verb::Kind::all_gather ? watch::SpanKind::gather
-                                                        : watch::SpanKind::reduction;
+  call.kind = verb.kind == comm::Verb::Kind::all_gather ? timeline::SpanKind::gather
+                                                        : timeline::SpanKind::reduction;
   call.id = Key(key_).fold(calls_started_++).bits();
   // It holds the tensors, whatever becomes of the caller.
   std::packaged_task<void()> task([this, verb, output, input, kind = call.kind, id = call.id] {
@@ -69,7 +69,8 @@ AxisQueue::Call AxisQueue::start(comm::Verb verb, const Tensor& output, const Te
       --pending_;
     });
     if (failure_) std::rethrow_exception(failure_);
-    const watch::RecordedSpan span(track_.get(), {.kind = kind, .bytes = input.nbytes(), .id = id});
+    const timeline::RecordedSpan span(track_.get(),
+                                      {.kind = kind, .bytes = input.nbytes(), .id = id});
     try {
       group_->call(verb);
     } catch (const ValueError&) {
@@ -92,7 +93,7 @@ AxisQueue::Call AxisQueue::start(comm::Verb verb, const Tensor& output, const Te
 
 AxisQueue::Call AxisQueue::pmean_(const Tensor& x, ReduceOp op) {
   if (!group_) {
-    const watch::CallKindScope recorded(watch::SpanKind::reduction);
+    const timeline::CallKindScope recorded(timeline::SpanKind::reduction);
     pmean_by(op, x, axis_, where_);
     return {};
   }
@@ -103,7 +104,7 @@ AxisQueue::Call AxisQueue::pmean_(const Tensor& x, ReduceOp op) {
 AxisQueue::Call AxisQueue::pmean_scatter_into(const Tensor& output, const Tensor& input,
                                               ReduceOp op) {
   if (!group_) {
-    const watch::CallKindScope recorded(watch::SpanKind::reduction);
+    const timeline::CallKindScope recorded(timeline::SpanKind::reduction);
     pmean_scatter_by(op, output, input, axis_, where_);
     return {};
   }
@@ -113,7 +114,7 @@ AxisQueue::Call AxisQueue::pmean_scatter_into(const Tensor& output, const Tensor
 
 AxisQueue::Call AxisQueue::all_gather_into(const Tensor& output, const Tensor& input) {
   if (!group_) {
-    const watch::CallKindScope recorded(watch::SpanKind::gather);
+    const timeline::CallKindScope recorded(timeline::SpanKind::gather);
     lockstep::all_gather_into(output, input, axis_, {}, where_);
     return {};
   }
@@ -123,7 +124,7 @@ AxisQueue::Call AxisQueue::all_gather_into(const Tensor& output, const Tensor& i
 void AxisQueue::wait(Call& call) {
   if (!call.ended.valid()) return;
   const AxisCall waiting{"the wait for a started collective", axis_, where_};
-  const watch::CallKindScope recorded(call.kind);
+  const timeline::CallKindScope recorded(call.kind);
   const auto wait = [&] {
     if (call.ended.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
       const comm::RunLockRelease others_may_run;  // and take part in it

@@ -15,7 +15,7 @@
 #include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
 #include "framework/collectives/in_place.h"
-#include "framework/watch/recorder.h"
+#include "framework/timeline/recorder.h"
 
 namespace lockstep::collectives {
 
@@ -52,7 +52,7 @@ class AxisQueue : private NonCopyable {
     friend class AxisQueue;
     Tensor result;
     std::shared_future<void> ended;
-    watch::SpanKind kind{};
+    timeline::SpanKind kind{};
     std::uint64_t id = 0;
   };
   [[nodiscard]] Call pmean_(const Tensor& x, ReduceOp op = ReduceOp::mean);
@@ -69,7 +69,7 @@ class AxisQueue : private NonCopyable {
   AxisNames axis_;
   std::source_location where_;
   std::shared_ptr<comm::Communicator> group_;  // nobody else's; none without overlap
-  std::unique_ptr<watch::Recorder::Track> track_;
+  std::unique_ptr<timeline::Recorder::Track> track_;
   std::uint64_t key_ = 0;  // of the queue, the same on all replicas
   std::uint64_t calls_started_ = 0;
   Mutex mutex_;

@@ -12,8 +12,8 @@
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/collectives/operand.h"
+#include "framework/timeline/recorder.h"
 #include "framework/tree/error_place.h"
-#include "framework/watch/recorder.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -120,7 +120,7 @@ std::string title_of(const AxisCall& call) {
 }
 
 // How the recorder calls it: all calls of one place alike.
-std::uint32_t recorded_name(const AxisCall& call, watch::Recorder::Track& track) {
+std::uint32_t recorded_name(const AxisCall& call, timeline::Recorder::Track& track) {
   const AxisCall& shown = current_forward != nullptr ? current_forward->call : call.shown();
   // What a place has in this process alone is cheaper to compare than its text.
   const auto number_of = [](const char* literal) {
@@ -137,12 +137,12 @@ std::uint32_t recorded_name(const AxisCall& call, watch::Recorder::Track& track)
 }
 
 // As the replica's track has it. `id` is the same on all replicas of the call.
-watch::Recorder::Details recorded(const AxisCall& call, const Leaves& leaves, std::uint64_t id) {
-  watch::Recorder::Details details{.kind = watch::call_kind_here, .id = id};
-  if (watch::track_here == nullptr) return details;
-  details.name = recorded_name(call, *watch::track_here);
+timeline::Recorder::Details recorded(const AxisCall& call, const Leaves& leaves, std::uint64_t id) {
+  timeline::Recorder::Details details{.kind = timeline::call_kind_here, .id = id};
+  if (timeline::track_here == nullptr) return details;
+  details.name = recorded_name(call, *timeline::track_here);
   // Of a bucket what the replica brings, as AxisQueue has it: behind the place of the result.
-  details.bytes = details.kind == watch::SpanKind::collective || leaves.empty()
+  details.bytes = details.kind == timeline::SpanKind::collective || leaves.empty()
                       ? sum_of(leaves, &at::Tensor::nbytes)
                       : leaves.back().nbytes();
   return details;
@@ -159,7 +159,7 @@ Key fingerprint_of(const AxisCall& call, const Leaves& leaves, const Paths& path
 }
 
 // The record of a call, which other replicas compare and print: see differentiable().
-watch::CallRecord record_of(const AxisCall& call, const Leaves& leaves, const std::string& detail,
+calls::CallRecord record_of(const AxisCall& call, const Leaves& leaves, const std::string& detail,
                             bool differentiated) {
   const Paths paths = paths_here();
   std::string text = title_of(call);
@@ -169,8 +169,8 @@ watch::CallRecord record_of(const AxisCall& call, const Leaves& leaves, const st
   }
   text += " with " + text_of_leaves(leaves, call) + paths.text;
   if (!detail.empty()) text += (detail[0] == ',' ? "" : ", ") + detail;
-  if (differentiated) text += watch::kDifferentiated;
-  return watch::CallRecord{fingerprint_of(call, leaves, paths, detail, differentiated).bits(),
+  if (differentiated) text += calls::kDifferentiated;
+  return calls::CallRecord{fingerprint_of(call, leaves, paths, detail, differentiated).bits(),
                            std::move(text)};
 }
 
@@ -220,11 +220,11 @@ class CollectiveBackward final : public torch::autograd::Node {
 
 // Of no elements there is no message. So that replicas which have some don't wait for it, all meet.
 void run_announced(const AxisCall& call, groups::ReplicaGroup& replicas,
-                   const watch::CallRecord& record, std::uint64_t id, const Leaves& leaves,
+                   const calls::CallRecord& record, std::uint64_t id, const Leaves& leaves,
                    const std::function<void()>& run) {
   const bool sends = std::ranges::any_of(leaves, [](const auto& leaf) { return leaf.numel() > 0; });
   replicas.begin(record);
-  const watch::RecordedSpan span(watch::track_here, recorded(call, leaves, id));
+  const timeline::RecordedSpan span(timeline::track_here, recorded(call, leaves, id));
   torch_placed([&] { return "in " + record.text; },
                [&] {
                  communicate(call, [&] {
@@ -241,7 +241,7 @@ Leaves in_graph(const AxisCall& call, groups::ReplicaGroup& replicas, const Leav
                 const std::function<BackwardRule(const Leaves& results)>& rule, bool communicates) {
   const bool any_requires_grad =
       c10::GradMode::is_enabled() && std::ranges::any_of(operands, &at::Tensor::requires_grad);
-  const watch::CallRecord record = record_of(call, operands, detail, any_requires_grad);
+  const calls::CallRecord record = record_of(call, operands, detail, any_requires_grad);
   const auto number = current_environment()->next_call(replicas);
   const auto announced_forward = [&] {
     const c10::AutoGradMode no_grad(false);
@@ -287,7 +287,7 @@ void announced(const AxisCall& call, groups::ReplicaGroup& replicas, const Leave
   if (!leaves.empty()) {
     refuse_if_tracked(call, "what works on memory is not followed: use what returns its result");
   }
-  const watch::CallRecord record = record_of(call, leaves, detail, false);
+  const calls::CallRecord record = record_of(call, leaves, detail, false);
   const auto number = current_environment()->next_call(replicas);
   run_announced(call, replicas, record, recorded.value_or(number.key), leaves, run);
   if (!leaves.empty()) leaves[0].unsafeGetTensorImpl()->bump_version();

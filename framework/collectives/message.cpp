@@ -16,7 +16,7 @@
 namespace lockstep::collectives {
 namespace {
 
-// Below this LibTorch's allocator does it (replicas/tensor_memory.h).
+// Below this LibTorch's allocator does it (maps/tensor_memory.h).
 constexpr std::size_t kLarge = std::size_t{4} << 20;
 
 // The leaves at `indices`, which have one dtype, as in_messages() says.

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "framework/calls/call_table.h"
 #include "framework/reduce/partial_sums.h"
-#include "framework/watch/board.h"
 
 namespace lockstep::comm {
 
@@ -17,8 +17,8 @@ namespace lockstep::comm {
 class GroupLayout {
  public:
   /// As seen from worker `own_worker`, which has members in the group.
-  GroupLayout(std::span<const watch::GroupMember> members, int own_worker) {
-    for (const watch::GroupMember& member : members) {
+  GroupLayout(std::span<const calls::GroupMember> members, int own_worker) {
+    for (const calls::GroupMember& member : members) {
       const auto known = std::ranges::find(numbers_, member.worker);
       const auto worker = static_cast<std::size_t>(known - numbers_.begin());
       if (known == numbers_.end()) {

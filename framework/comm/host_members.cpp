@@ -57,7 +57,7 @@ struct Workers {
 
   /// The hosts of a group of `members`.
   [[nodiscard]] GroupLayout layout(std::span<const int> members) const {
-    std::vector<watch::GroupMember> on_hosts(members.size());
+    std::vector<calls::GroupMember> on_hosts(members.size());
     for (std::size_t place = 0; place < members.size(); ++place) {
       on_hosts[place].worker = host_of[static_cast<std::size_t>(members[place])];
     }

@@ -5,7 +5,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/watch/recorder.h"
+#include "framework/timeline/recorder.h"
 
 namespace lockstep {
 
@@ -34,7 +34,7 @@ void Loader::request(std::vector<std::int64_t> indices, std::int64_t epoch) {
 }
 
 Batch Loader::next() {
-  const watch::RecordedSpan span(watch::track_here, {.kind = watch::SpanKind::data});
+  const timeline::RecordedSpan span(timeline::track_here, {.kind = timeline::SpanKind::data});
   MutexLock lock(mutex_);
   if (requests_.empty()) throw Error("loader: no batch was asked for");
   const std::shared_ptr<Request> first = requests_.front();

@@ -7,7 +7,7 @@
 #include "framework/engines/whereabouts.h"
 
 // Of several tasks that an engine has started on a host, the one with local rank 0 runs the program
-// for all: replicas/host_tasks.h.
+// for all: launch/host_tasks.h.
 
 namespace lockstep::engines {
 

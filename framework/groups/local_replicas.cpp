@@ -11,20 +11,20 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long, from the begin of one's wait, a mismatch waits for those who may yet be part of it, so
-// that it names all sides.
+// A mismatch waits this long, from the begin of a replica's wait, for others that may yet be part
+// of the mismatch, so that its report names all sides.
 constexpr milliseconds kGather{300};
-// The same where host 0's launcher knows more of all sides, unless it stands still.
+// The same if host 0's launcher knows more of all sides, unless it stands still.
 constexpr milliseconds kHostsGather{2000};
 
 }  // namespace
 
 LocalReplicas::LocalReplicas(int worker, std::shared_ptr<comm::Communicator> world,
-                             std::shared_ptr<watch::Board> board)
-    : worker_(worker), world_(std::move(world)), board_(std::move(board)) {}
+                             std::shared_ptr<calls::CallTable> table)
+    : worker_(worker), world_(std::move(world)), table_(std::move(table)) {}
 
 std::shared_ptr<LocalGroup> LocalReplicas::group(
-    std::uint64_t key, const std::function<std::vector<watch::GroupMember>()>& members) {
+    std::uint64_t key, const std::function<std::vector<calls::GroupMember>()>& members) {
   const MutexLock lock(mutex_);
   if (auto known = groups_[key].lock()) return known;
   std::erase_if(groups_, [](const auto& entry) { return entry.second.expired(); });
@@ -53,25 +53,25 @@ void LocalReplicas::check_process() const {
       "a collective in a process that a replica has forked; only the replica itself may call it");
 }
 
-std::exception_ptr LocalReplicas::verdict(const Member& member, Waited& waited) const {
+std::exception_ptr LocalReplicas::end_of_wait(const Member& member, Waited& waited) const {
   try {
     member.cancellation->check();
-    board_->looked(worker_);
+    table_->looked(worker_);
     const auto given_last =
         member.run_lock != nullptr ? member.run_lock->given_last() : Waited::never();
     const auto whole = waited.look(given_last);
-    const milliseconds gather = board_->spans_hosts() ? kHostsGather : kGather;
-    if (const auto found = board_->examine(*member.seat, whole < gather)) {
+    const milliseconds gather = table_->spans_hosts() ? kHostsGather : kGather;
+    if (const auto found = table_->examine(*member.slot, whole < gather)) {
       throw_as(found->kind, found->text);
     }
     const std::chrono::milliseconds timeout = member.timeout;
     if (waited.late() >= timeout) {
-      const std::string absent = board_->absentees(*member.seat);
+      const std::string absent = table_->absentees(*member.slot);
       throw Timeout(str("waited ", timeout.count(), " ms: ",
                         absent.empty() ? "all replicas have arrived, but not their data" : absent));
     }
   } catch (const CollectiveMismatch&) {
-    // Several of a map may find out at once: the first tells all.
+    // Several replicas of a map may find out at once: the first tells all.
     member.cancellation->cancel(std::current_exception());
     return member.cancellation->error();
   } catch (...) {
@@ -104,7 +104,8 @@ void LocalReplicas::watch(const std::stop_token& stop) {
   while (!stopped_within(kLookAround, stop)) {
     const MutexLock lock(mutex_);
     for (Guarded* const wait : waits_) {
-      if (const auto error = verdict(wait->member_, wait->waited_)) wait->outer_.interrupt(error);
+      if (const auto error = end_of_wait(wait->member_, wait->waited_))
+        wait->outer_.interrupt(error);
     }
   }
 }

@@ -12,19 +12,20 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// When connections end, how long the board may need to say why, also where host 0 has to read those
-// of all hosts. It knows already what a process that has ended had to say, and may only be busy.
+// When connections end, the call table may need this long to say why; kHostsAftermath is for jobs
+// in which host 0 has to read the call tables of all hosts. After the end of a process, the call
+// table knows why already, and may only be busy (kBusy).
 constexpr milliseconds kAftermath{40};
 constexpr milliseconds kHostsAftermath{600};
 constexpr milliseconds kBusy{6};
 constexpr milliseconds kMoment{2};
 
-// Throws what `replicas` has to say of a member's wait, if it does so within `patience`.
+// Throws the error with which a member's wait must end, if `replicas` finds one within `patience`.
 void explain(const LocalReplicas& replicas, const Member& member, Waited waited,
              milliseconds patience) {
   Waited asked;
   do {
-    if (const auto error = replicas.verdict(member, waited)) std::rethrow_exception(error);
+    if (const auto error = replicas.end_of_wait(member, waited)) std::rethrow_exception(error);
     std::this_thread::sleep_for(kMoment);
   } while (asked.look() < patience);
 }
@@ -32,7 +33,7 @@ void explain(const LocalReplicas& replicas, const Member& member, Waited waited,
 }  // namespace
 
 LocalGroup::LocalGroup(LocalReplicas& replicas, std::uint64_t key,
-                       std::vector<watch::GroupMember> members)
+                       std::vector<calls::GroupMember> members)
     : replicas_(replicas),
       key_(key),
       members_(std::move(members)),
@@ -40,7 +41,7 @@ LocalGroup::LocalGroup(LocalReplicas& replicas, std::uint64_t key,
       together_(layout_, layout_.workers() == 1
                              ? nullptr
                              : replicas.world()->subgroup(layout_.worker_numbers(), key)),
-      board_group_(replicas.board().group(replicas.worker(), key, members_)),
+      call_group_(replicas.call_table().group(replicas.worker(), key, members_)),
       verbs_(layout_.own_places().size()),
       waiting_(verbs_.size()) {}
 
@@ -78,7 +79,7 @@ void LocalGroup::meet(const Member& member, int place, std::uint64_t mark, const
   const comm::RunLockRelease others_may_run;
 }
 
-// No other member is here to meet.
+// Runs the verb of the only member here.
 void LocalGroup::run_alone(const Member& member, std::uint64_t mark, const comm::Verb& verb) {
   const comm::Verb* const only = &verb;
   if (const auto error = thrown_by([&] { run_outside(member, mark, {&only, 1}); })) {
@@ -88,8 +89,8 @@ void LocalGroup::run_alone(const Member& member, std::uint64_t mark, const comm:
   }
 }
 
-// The last to arrive does the work of all, with the mutex not held. Where that is much, and nobody
-// else is needed for it, those who wait help.
+// The last member to arrive does the work of all, with the mutex not held. If there is much work,
+// and no other worker is needed for it, waiting members help.
 void LocalGroup::run_last(MutexLock& lock, const Member& member, std::size_t index) {
   const std::uint64_t mark = mark_;
   working_ = true;
@@ -120,23 +121,23 @@ void LocalGroup::run_last(MutexLock& lock, const Member& member, std::size_t ind
   wake_waiting();
 }
 
-// Does the verb, and lets the wait for other workers be watched meanwhile.
+// Runs the verbs with other workers, and lets the wait for them be watched meanwhile.
 void LocalGroup::run_outside(const Member& member, std::uint64_t mark,
                              comm::Together::Verbs verbs) {
   if (workers() == nullptr) return together_.run(verbs);
   const comm::RunLockRelease others_may_run;
   const LocalReplicas::Guarded guarded(replicas_, member, *workers());
-  // The others do not meet: throws why, if the board knows or gets to know in a moment.
+  // Throws why the others do not meet, if the call table knows or gets to know in a moment.
   const auto explain_end = [&] {
-    const bool asks = replicas_.board().spans_hosts();
-    replicas_.board().want_readings();
+    const bool asks = replicas_.call_table().spans_hosts();
+    replicas_.call_table().want_readings();
     explain(replicas_, member, guarded.waited(), asks ? kHostsAftermath : kAftermath);
   };
-  // The other replicas of this call have left it: nothing must be sent to them any more.
-  if (replicas_.board().published(*member.seat)) explain_end();
+  // The other replicas of this call have left it: nothing may be sent to them any more.
+  if (replicas_.call_table().published(*member.slot)) explain_end();
   try {
     workers()->mark(mark);
-    // Where each worker has one member, its group is that of the workers.
+    // If each worker has one member, the members' group is that of the workers.
     if (layout_.workers() == layout_.size()) return workers()->run(*verbs[0]);
     together_.run(verbs);
   } catch (const comm::ProcessEnded&) {
@@ -149,7 +150,7 @@ void LocalGroup::run_outside(const Member& member, std::uint64_t mark,
   }
 }
 
-// Another replica here has called something else. Throws once the board knows each one's call.
+// Throws, when another replica here has called something else, once the call table knows all calls.
 void LocalGroup::fall_out(const Member& member) {
   Waited waited;
   const comm::RunLockRelease others_may_run;
@@ -157,7 +158,7 @@ void LocalGroup::fall_out(const Member& member) {
   changed_.notify_all();
   while (!error_) {
     lock.unlock();
-    const auto error = replicas_.verdict(member, waited);
+    const auto error = replicas_.end_of_wait(member, waited);
     lock.lock();
     if (error) fail(error);
     if (!error_) changed_.wait_for(lock, kMoment);
@@ -165,7 +166,7 @@ void LocalGroup::fall_out(const Member& member) {
   std::rethrow_exception(error_);
 }
 
-// Returns when there is nothing left to be begun of the work.
+// Helps with the work, and returns when no part of it is left to begin.
 void LocalGroup::help() {
   const std::shared_ptr<comm::LocalWork> work = work_;
   ++helpers_;
@@ -177,8 +178,8 @@ void LocalGroup::help() {
   changed_.notify_all();
 }
 
-// The member with this index waits until the others have come and the verb is done. One of those
-// who wait looks around for all.
+// Waits, for the member with this index, until the others have come and the verb is done. One of
+// the waiting members looks around for all.
 void LocalGroup::wait_for_others(const Member& member, std::size_t index, std::uint64_t generation,
                                  bool looks_around) {
   Waited waited;
@@ -186,10 +187,10 @@ void LocalGroup::wait_for_others(const Member& member, std::size_t index, std::u
   const auto limit = looks_around ? LocalReplicas::kLookAround : comm::RunLock::kForever;
   const comm::RunLockRelease others_may_run;
   MutexLock lock(mutex_);
-  // Of members with a run lock only one may run.
+  // Members with a run lock run one at a time, so they don't help.
   bool may_help = member.run_lock == nullptr;
   bool has_turn = false;
-  // While the work is under way it uses this replica's buffers: whatever ends it waits for that.
+  // Work under way uses this replica's buffers: an error or a cancellation waits for its end.
   while (generation_ == generation &&
          (working_ || !(error_ || member.cancellation->is_cancelled()))) {
     if (may_help && work_) {
@@ -215,7 +216,7 @@ void LocalGroup::wait_for_others(const Member& member, std::size_t index, std::u
     }
     if (!looks_around || working_ || error_ || generation_ != generation) continue;
     lock.unlock();
-    const auto error = replicas_.verdict(member, waited);
+    const auto error = replicas_.end_of_wait(member, waited);
     lock.lock();
     if (error && !working_ && generation_ == generation) fail(error);
   }
@@ -225,8 +226,8 @@ void LocalGroup::wait_for_others(const Member& member, std::size_t index, std::u
   std::rethrow_exception(error_);
 }
 
-// Those with a run lock go on one after the other, in the order of their places, in which what
-// follows may be cheaper.
+// Wakes the waiting members. Members with a run lock go on one after the other, in the order of
+// their places, in which their next calls may be cheaper.
 void LocalGroup::wake_waiting() {
   changed_.notify_all();
   for (Waiting& each : waiting_) {
@@ -256,12 +257,12 @@ ReplicaGroup::ReplicaGroup(std::shared_ptr<LocalGroup> local, const Member& memb
       local_(std::move(local)),
       member_(member) {}
 
-void ReplicaGroup::begin(const watch::CallRecord& call) {
+void ReplicaGroup::begin(const calls::CallRecord& call) {
   local_->replicas().check_process();
   mark(call.fingerprint);
-  // A cancelled replica leaves its last call on the board: others may still look at it.
+  // A cancelled replica leaves its last call in the call table: others may still look at it.
   if (!member_.cancellation->is_cancelled())
-    member_.seat->start(local_->board_group(), rank(), call);
+    member_.slot->start(local_->call_group(), rank(), call);
 }
 
 }  // namespace lockstep::groups

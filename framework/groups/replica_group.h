@@ -12,12 +12,12 @@
 #include "framework/base/errors.h"
 #include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
+#include "framework/calls/call_table.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/group_layout.h"
 #include "framework/comm/run_lock.h"
 #include "framework/comm/together.h"
 #include "framework/groups/local_replicas.h"
-#include "framework/watch/board.h"
 
 namespace lockstep::groups {
 
@@ -26,26 +26,26 @@ namespace lockstep::groups {
 class LocalGroup : private NonCopyable {
  public:
   /// `members` are all members of the group, in the order of their places.
-  LocalGroup(LocalReplicas& replicas, std::uint64_t key, std::vector<watch::GroupMember> members);
+  LocalGroup(LocalReplicas& replicas, std::uint64_t key, std::vector<calls::GroupMember> members);
 
   [[nodiscard]] LocalReplicas& replicas() const noexcept { return replicas_; }
-  [[nodiscard]] watch::Board::Group& board_group() const noexcept { return *board_group_; }
+  [[nodiscard]] calls::CallTable::Group& call_group() const noexcept { return *call_group_; }
   [[nodiscard]] const comm::GroupLayout& layout() const noexcept { return layout_; }
-  /// Joins the group's workers; nullptr if this one has all members.
+  /// Returns the communicator that joins the group's workers; nullptr if this one has all members.
   [[nodiscard]] comm::Communicator* workers() const noexcept { return together_.workers(); }
 
-  /// Does `verb`, whose arguments were checked, of `member`, which is at `place`, together with
-  /// those of all other members, here and elsewhere. Each member here calls this, with the same
-  /// `mark`. Throws LocalReplicas::verdict()'s error if the verb cannot end. The member hands over
-  /// its run lock while it waits.
+  /// Runs `verb` of `member`, which is at `place`, together with the verbs of all other members,
+  /// here and elsewhere. The arguments must have been checked. Each member here calls this, with
+  /// the same `mark`. Throws LocalReplicas::end_of_wait()'s error if the verb cannot end. The
+  /// member hands over its run lock while it waits.
   void meet(const Member& member, int place, std::uint64_t mark, const comm::Verb& verb);
-  /// The members here of a subgroup.
+  /// Returns the members here of a subgroup.
   [[nodiscard]] std::shared_ptr<LocalGroup> subgroup(std::span<const int> members,
                                                      std::uint64_t channel);
   /// Ends the verbs of all members here.
   void interrupt(const std::exception_ptr& error) noexcept;
 
-  /// See LocalReplicas::wake_all.
+  /// Wakes all members that wait here: see LocalReplicas::wake_all.
   void wake();
 
  private:
@@ -65,16 +65,16 @@ class LocalGroup : private NonCopyable {
 
   LocalReplicas& replicas_;
   std::uint64_t key_;
-  std::vector<watch::GroupMember> members_;
+  std::vector<calls::GroupMember> members_;
   comm::GroupLayout layout_;
   comm::Together together_;
-  std::shared_ptr<watch::Board::Group> board_group_;
+  std::shared_ptr<calls::CallTable::Group> call_group_;
 
   Mutex mutex_;
   Condition changed_;
-  // By index among the members here. Once all are here, it is the last one's.
+  // The verbs, by index among the members here. The last to arrive uses them, without the mutex.
   std::vector<const comm::Verb*> verbs_;
-  std::vector<Waiting> waiting_ LOCKSTEP_GUARDED_BY(mutex_);  // those who wait under a run lock
+  std::vector<Waiting> waiting_ LOCKSTEP_GUARDED_BY(mutex_);  // members that wait under a run lock
   std::size_t arrived_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
   std::uint64_t mark_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // of the first to arrive
   bool working_ LOCKSTEP_GUARDED_BY(mutex_) = false;
@@ -85,17 +85,17 @@ class LocalGroup : private NonCopyable {
 };
 
 /// The Communicator for the replicas of a collective: threads of this worker, of others, or both.
-/// It announces calls on the Board before data moves, so that replicas notice when they are out of
-/// step. Used by one replica's thread.
+/// It announces calls in the CallTable before data moves, so that replicas notice when they are out
+/// of step. Used by one replica's thread.
 class ReplicaGroup final : public comm::Communicator {
  public:
   ReplicaGroup(std::shared_ptr<LocalGroup> local, const Member& member, int place);
 
-  /// begin() and end() enclose the verbs of one call of a collective. `call` describes it.
-  void begin(const watch::CallRecord& call);
-  void end() { member_.seat->finish(); }
+  /// Announces `call`, one call of a collective. begin() and end() enclose its verbs.
+  void begin(const calls::CallRecord& call);
+  void end() { member_.slot->finish(); }
 
-  /// Which of the group's members are in which worker.
+  /// Returns the distribution of the group's members over workers.
   [[nodiscard]] const comm::GroupLayout& layout() const noexcept { return local_->layout(); }
 
   void run(const comm::Verb& verb) override { local_->meet(member_, rank(), next_mark(), verb); }
@@ -126,7 +126,7 @@ class ReplicaGroup final : public comm::Communicator {
 
   std::shared_ptr<LocalGroup> local_;
   const Member& member_;
-  comm::Ledger own_ledger_;  // where all are here, nothing is sent
+  comm::Ledger own_ledger_;  // stays empty: if all are here, nothing is sent
 };
 
 }  // namespace lockstep::groups

@@ -12,11 +12,11 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
+#include "framework/base/json_text.h"
 #include "framework/base/number_text.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
-#include "framework/formats/json_text.h"
 #include "framework/storage/file.h"
 
 namespace fs = std::filesystem;
@@ -25,10 +25,9 @@ namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using formats::json_at, formats::json_field;
 using Event = FailureRecord::Event;
 using Replica = FailureRecord::Replica;
-using watch::SpanKind;
+using timeline::SpanKind;
 
 constexpr const char* kFirst = "failure.json";
 constexpr std::string_view kOthers = "failure.host-";
@@ -40,14 +39,14 @@ constexpr double kLongOver = 0.1;  // seconds
 
 bool is_call(const Event& event) {
   constexpr std::array kCalls{SpanKind::reduction, SpanKind::collective, SpanKind::gather};
-  return std::ranges::count(kCalls, event.kind, watch::name_of) > 0;
+  return std::ranges::count(kCalls, event.kind, timeline::name_of) > 0;
 }
 
 // A replica's last events: those that go on, whenever they have begun, and the newest of the rest.
-Replica last_of(const watch::ReplicaRecording& recording, std::uint64_t noticed) {
+Replica last_of(const timeline::ReplicaRecording& recording, std::uint64_t noticed) {
   struct Found {
     const std::string* track;
-    const watch::Recorder::Span* span;
+    const timeline::Recorder::Span* span;
   };
   std::vector<Found> all;
   for (const auto& track : recording.tracks) {
@@ -72,7 +71,7 @@ Replica last_of(const watch::ReplicaRecording& recording, std::uint64_t noticed)
     return static_cast<double>(static_cast<std::int64_t>(time - noticed)) * 1e-9;
   };
   for (const auto& [track, span] : all) {
-    const bool has_step = !watch::is_call(span->kind) && span->id != 0;
+    const bool has_step = !timeline::is_call(span->kind) && span->id != 0;
     if (has_step && span->kind != SpanKind::checkpoint && span->kind != SpanKind::evaluation) {
       replica.step = static_cast<std::int64_t>(span->id);
     }
@@ -132,7 +131,7 @@ const Event* last_event(const Replica& replica) {
 
 std::string text_of(const Event& event) {
   if (is_call(event) && !event.name.empty()) return event.name;
-  const bool is_callback = event.kind == watch::name_of(SpanKind::callback);
+  const bool is_callback = event.kind == timeline::name_of(SpanKind::callback);
   return str("its ", event.kind, is_callback ? " " + event.name : "");
 }
 
@@ -145,7 +144,7 @@ bool is_long_over(const Event& event) {
 const Event* open_event(const Replica& replica, SpanKind kind) {
   const Event* open = nullptr;
   for (const Event& event : replica.events) {
-    if (event.kind == watch::name_of(kind) && !event.end_s) open = &event;
+    if (event.kind == timeline::name_of(kind) && !event.end_s) open = &event;
   }
   return open;
 }
@@ -161,7 +160,7 @@ std::string doing_text(const Replica& replica, const std::vector<const Replica*>
   const bool is_stopped = open_event(replica, SpanKind::pause) != nullptr;
   std::string text = is_stopped ? "stopped by a signal, " : "";
   text += is_long_over(*last) ? "in code of its own since " : "in ";
-  if (last->kind == watch::name_of(SpanKind::step)) return text + "step " + last->id;
+  if (last->kind == timeline::name_of(SpanKind::step)) return text + "step " + last->id;
   text += text_of(*last);
   const Event* const operation = open_event(replica, SpanKind::operation);
   if (operation != nullptr) text += ", " + operation->name;
@@ -249,7 +248,7 @@ std::vector<fs::path> failure_files(const fs::path& folder) {
 }
 
 FailureRecord read_failure(const fs::path& file) {
-  const auto json = formats::parse_json<Json>(formats::text_in(file));
+  const auto json = parse_json<Json>(formats::text_in(file));
   try {
     FailureRecord record{.time = json_field<std::string>(json, "time"),
                          .verdict = json_field<std::string>(json, "verdict"),

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/replicas/job_failure.h"
+#include "framework/launch/job_failure.h"
 
 namespace lockstep {
 

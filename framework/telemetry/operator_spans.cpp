@@ -12,10 +12,10 @@ namespace {
 
 // That of this thread's OperatorSpans. Threads that get its callbacks with LibTorch's state have
 // none.
-thread_local watch::Recorder::Track* operators_here = nullptr;
+thread_local timeline::Recorder::Track* operators_here = nullptr;
 
 struct OperatorSpan final : at::ObserverContext {
-  watch::Recorder::Details details{};
+  timeline::Recorder::Details details{};
   std::uint64_t began = 0;
   std::uint64_t number = 0;
 };
@@ -25,9 +25,9 @@ std::unique_ptr<at::ObserverContext> begin_span(const at::RecordFunction& functi
   const std::string_view name = function.name();
   auto span = std::make_unique<OperatorSpan>();
   span->details = {
-      .kind = watch::SpanKind::operation,
+      .kind = timeline::SpanKind::operation,
       .name = operators_here->name(Key(0).fold(name).bits(), [&] { return std::string(name); })};
-  span->began = watch::recorder_now();
+  span->began = timeline::recorder_now();
   span->number = operators_here->begin(span->details, span->began);
   return span;
 }
@@ -41,8 +41,8 @@ void end_span(const at::RecordFunction& /*function*/, at::ObserverContext* conte
 }  // namespace
 
 OperatorSpans::OperatorSpans() {
-  if (watch::track_here == nullptr) return;
-  track_ = watch::track_here->beside("operators");
+  if (timeline::track_here == nullptr) return;
+  track_ = timeline::track_here->beside("operators");
   if (!track_) return;
   operators_here = track_.get();
   handle_ = at::addThreadLocalCallback(

@@ -16,19 +16,18 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
+#include "framework/base/json_text.h"
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
-#include "framework/formats/json_text.h"
 
 namespace lockstep {
 namespace {
 
-using watch::Recorder;
-using watch::SpanKind;
-using watch::Trace;
+using timeline::Recorder;
+using timeline::SpanKind;
+using timeline::Trace;
 
 using Json = nlohmann::ordered_json;
-using formats::json_at, formats::json_field;
 
 // A text as it stands in JSON, whatever bytes it has.
 std::string json_text(const std::string& text) {
@@ -51,11 +50,11 @@ bool moves_bytes(SpanKind kind) {
 
 std::string label_of(const Recorder::Span& span) {
   if (!span.name.empty()) return span.name;
-  return span.kind == SpanKind::step ? str("step ", span.id) : watch::name_of(span.kind);
+  return span.kind == SpanKind::step ? str("step ", span.id) : timeline::name_of(span.kind);
 }
 
 void for_each_span(const Trace::Host& host, const auto& call) {
-  for (const watch::ReplicaRecording& recording : host.replicas) {
+  for (const timeline::ReplicaRecording& recording : host.replicas) {
     for (const Recorder::Recording& track : recording.tracks) {
       for (const Recorder::Span& span : track.spans) call(recording.replica, span);
     }
@@ -70,9 +69,9 @@ class TraceText {
  public:
   explicit TraceText(const Trace& trace) : begin_(begin_of(trace)) {
     std::vector<Json> tracks;
-    const watch::StepTimes times = trace.step_times();
+    const timeline::StepTimes times = trace.step_times();
     slow_replica_ = times.slow();
-    slow_link_ = watch::slow_link(trace.link_rates(), times.paces());
+    slow_link_ = timeline::slow_link(trace.link_rates(), times.paces());
     for (std::size_t host = 0; host < trace.hosts.size(); ++host) {
       add_host(host, trace.hosts[host], tracks);
     }
@@ -144,7 +143,7 @@ class TraceText {
       describe(process, "process_labels",
                {{"labels", str("clock within ", microseconds(host.error), " us of host 0's")}});
     }
-    for (const watch::ReplicaRecording& recording : host.replicas) {
+    for (const timeline::ReplicaRecording& recording : host.replicas) {
       const std::size_t thread = 10 * (static_cast<std::size_t>(recording.replica) + 1);
       std::map<std::uint64_t, Recorder::Recording> from;  // other hosts: these may overlap
       for (std::size_t i = 0; i < recording.tracks.size(); ++i) {
@@ -162,7 +161,7 @@ class TraceText {
         add_track({process.process, thread + i}, recording.replica, track, is_slow, tracks);
       }
       for (const auto& [sender, track] : from) {
-        const watch::HostLink link(static_cast<int>(sender), static_cast<int>(number));
+        const timeline::HostLink link(static_cast<int>(sender), static_cast<int>(number));
         add_track({process.process, kTransfers * thread + sender}, recording.replica, track,
                   slow_link_ && slow_link_->has(link), tracks);
       }
@@ -190,7 +189,7 @@ class TraceText {
   void add_span(const Thread& thread, int replica, const Recorder::Span& span) {
     std::string rest;
     if (span.end != 0) rest = ",\"dur\":" + microseconds(span.end - span.begin);
-    rest += str(",\"cat\":\"", watch::name_of(span.kind), "\",\"args\":{\"id\":\"",
+    rest += str(",\"cat\":\"", timeline::name_of(span.kind), "\",\"args\":{\"id\":\"",
                 hexadecimal_of(span.id), "\",\"bytes\":", span.bytes,
                 ",\"name\":", json_text(span.name), "}");
     add_at(span.end != 0 ? 'X' : 'B', thread, label_of(span), span.begin, rest);
@@ -243,8 +242,8 @@ class TraceText {
   }
 
   std::uint64_t begin_;
-  std::optional<watch::SlowReplica> slow_replica_;
-  std::optional<watch::SlowLink> slow_link_;
+  std::optional<timeline::SlowReplica> slow_replica_;
+  std::optional<timeline::SlowLink> slow_link_;
   std::string text_;
   std::map<std::uint64_t, std::map<int, Arrival>> calls_;  // by id and replica
 };
@@ -299,7 +298,7 @@ class TraceReading {
     Trace::Host& its = trace_.hosts[static_cast<std::size_t>(host)];
     constexpr std::int64_t kMostReplicas = 1'000'000;
     const auto replica = static_cast<int>(number(json_at(json, "replica"), kMostReplicas));
-    auto recording = std::ranges::find(its.replicas, replica, &watch::ReplicaRecording::replica);
+    auto recording = std::ranges::find(its.replicas, replica, &timeline::ReplicaRecording::replica);
     if (recording == its.replicas.end())
       recording = its.replicas.insert(recording, {.replica = replica});
     places_[{host + 1, number(json_at(json, "tid"))}] = {
@@ -328,7 +327,7 @@ class TraceReading {
     // The time 0 means that it has not ended.
     if (phase == "X")
       span.end = std::max<std::uint64_t>(span.begin + nanoseconds(json_at(event, "dur")), 1);
-    while (watch::name_of(span.kind) != kind) {
+    while (timeline::name_of(span.kind) != kind) {
       require<DataError>(span.kind != last_of(span.kind), "no span is of the kind '", cut(kind),
                          "'");
       span.kind = static_cast<SpanKind>(static_cast<int>(span.kind) + 1);
@@ -366,7 +365,7 @@ Trace read_trace(const std::filesystem::path& path) {
   formats::require_memory(path.string(), kOfAByte * text.size(), "its spans take");
   std::string why;
   try {
-    return TraceReading().read(formats::parse_json<Json>(text));
+    return TraceReading().read(parse_json<Json>(text));
   } catch (const DataError& error) {
     why = error.what();
   }

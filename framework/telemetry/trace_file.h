@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "framework/watch/trace.h"
+#include "framework/timeline/trace.h"
 
 namespace lockstep {
 
@@ -15,10 +15,10 @@ namespace lockstep {
 /// leads from where the first replica comes to a call to where the last one does. Counters tell the
 /// bytes that a replica moves and the memory of the workers. "otherData" has the steps, versions,
 /// and of each host its clock's offset and how far that may be off.
-[[nodiscard]] std::string trace_json(const watch::Trace& trace);
+[[nodiscard]] std::string trace_json(const timeline::Trace& trace);
 
 /// What trace_json() has written to a file, without counters and spans' numbers. DataError, naming
 /// the file, where it is something else: anybody may have made it.
-[[nodiscard]] watch::Trace read_trace(const std::filesystem::path& path);
+[[nodiscard]] timeline::Trace read_trace(const std::filesystem::path& path);
 
 }  // namespace lockstep

@@ -12,16 +12,16 @@
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/base/text_table.h"
-#include "framework/watch/slow_link.h"
-#include "framework/watch/step_times.h"
+#include "framework/timeline/slow_link.h"
+#include "framework/timeline/step_times.h"
 
 namespace lockstep {
 namespace {
 
-using watch::ReplicaTimes;
-using watch::StepTimes;
-using watch::TimePart;
-using watch::Trace;
+using timeline::ReplicaTimes;
+using timeline::StepTimes;
+using timeline::TimePart;
+using timeline::Trace;
 
 std::string milliseconds_text(double seconds) {
   return formatted("%.2f", 1e3 * seconds);
@@ -59,9 +59,9 @@ class Summary {
       rows[0].push_back(name);
       for (std::size_t i = 0; i < values.size(); ++i) rows[i + 1].push_back(each(values[i]));
     };
-    for (std::size_t part = 0; part < watch::kTimeParts.size(); ++part) {
+    for (std::size_t part = 0; part < timeline::kTimeParts.size(); ++part) {
       const bool is_communication = static_cast<TimePart>(part) == TimePart::communication;
-      add(is_communication ? "exposed communication" : watch::kTimeParts[part],
+      add(is_communication ? "exposed communication" : timeline::kTimeParts[part],
           [&](const ReplicaTimes& times) { return times.parts[part]; });
       if (is_communication) add("(hidden)", [](const ReplicaTimes& times) { return times.hidden; });
     }
@@ -104,9 +104,9 @@ class Summary {
 
   // The part in which it takes longer than the mean of the others by most.
   [[nodiscard]] std::string reason_of(int slow) const {
-    std::array<double, watch::kTimeParts.size()> more{};
-    for (std::size_t part = 0; part < watch::kTimeParts.size(); ++part) {
-      if (!watch::is_own(static_cast<TimePart>(part))) continue;
+    std::array<double, timeline::kTimeParts.size()> more{};
+    for (std::size_t part = 0; part < timeline::kTimeParts.size(); ++part) {
+      if (!timeline::is_own(static_cast<TimePart>(part))) continue;
       const double all = sum_of(sums_, [&](const auto& entry) { return entry.second.parts[part]; });
       const double own = sums_.at(slow).parts[part];
       more[part] = own - (all - own) / static_cast<double>(sums_.size() - 1);
@@ -114,7 +114,7 @@ class Summary {
     const auto most = std::ranges::max_element(more) - more.begin();
     const auto part = static_cast<std::size_t>(most);
     return static_cast<TimePart>(part) == TimePart::other ? "work outside of these parts"
-                                                          : watch::kTimeParts[part];
+                                                          : timeline::kTimeParts[part];
   }
 
   const StepTimes& times_;
@@ -123,15 +123,15 @@ class Summary {
 };
 
 // "" where no host has recorded enough of what comes from others.
-std::string links_text(const watch::LinkRates& rates, const StepTimes& times) {
+std::string links_text(const timeline::LinkRates& rates, const StepTimes& times) {
   TextTable rows{{"bytes come", "MB/s"}};
   const auto megabytes = [](double rate) { return formatted("%.3g", 1e-6 * rate); };
-  for (const auto& [link, rate] : watch::median_rates(rates)) {
+  for (const auto& [link, rate] : timeline::median_rates(rates)) {
     rows.push_back({str("from host ", link.first, " to host ", link.second), megabytes(rate)});
   }
   if (rows.size() < 2) return "";
   const std::string table = "\n" + table_text(rows, "lr");
-  const auto slow = watch::slow_link(rates, times.paces());
+  const auto slow = timeline::slow_link(rates, times.paces());
   if (!slow) return table;
   return str(table, "\nSlow is ", slow->name(), ": ", megabytes(slow->rate),
              " MB/s, where others have ", megabytes(slow->best_rate), ".\nWith their rate ",
@@ -156,10 +156,11 @@ std::string trace_summary(const Trace& trace) {
       str(counted(replicas, "replica"), " on ", counted(std::ssize(trace.hosts), "host"));
   const std::string steps = str("steps ", trace.first, " to ", trace.last, ", ", where);
   if (times.steps.empty()) return steps + ": no step is whole\n" + notes;
-  return str(steps, ": ", counted(std::ssize(times.steps), "whole step"), ", median ",
-             milliseconds_text(watch::median_of(mapped(times.paces(), &watch::StepPace::total))),
-             " ms of training\n", notes, "\n", Summary(times).text(),
-             links_text(trace.link_rates(), times));
+  return str(
+      steps, ": ", counted(std::ssize(times.steps), "whole step"), ", median ",
+      milliseconds_text(timeline::median_of(mapped(times.paces(), &timeline::StepPace::total))),
+      " ms of training\n", notes, "\n", Summary(times).text(),
+      links_text(trace.link_rates(), times));
 }
 
 }  // namespace lockstep

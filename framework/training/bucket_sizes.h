@@ -25,8 +25,9 @@ namespace lockstep::training {
                                              std::int64_t shards,
                                              const std::optional<LinkCost>& link);
 
-/// Seconds that a call takes beside its messages, for the queue's thread and the board: 1e-4 to
-/// 4e-4 on 2-core machines, by how many replicas want a core. The least counts: others work then.
+/// Seconds that a call takes beside its messages, for the queue's thread and the call table: 1e-4
+/// to 4e-4 on 2-core machines, by how many replicas want a core. The least counts: others work
+/// then.
 inline constexpr double kOfCall = 1e-4;
 
 /// What calls cost that go on beside others' work, where the messages of an average of so many

@@ -14,7 +14,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/scoped_value.h"
 #include "framework/base/text.h"
-#include "framework/replicas/tensor_memory.h"
+#include "framework/maps/tensor_memory.h"
 #include "framework/training/agreement.h"
 #include "framework/training/keyed_draws.h"
 #include "framework/training/state.h"
@@ -71,7 +71,7 @@ class DeferredParameters::Values final : public StateSource {
     // The allocator's free blocks would come to be several parameters.
     constexpr std::size_t kOften = std::size_t{1} << 20;
     if (made_bytes_ < kOften) return;
-    replicas::TensorMemory::release();
+    maps::TensorMemory::release();
     made_bytes_ = 0;
   }
 

@@ -19,11 +19,11 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
+#include "framework/timeline/recorder.h"
 #include "framework/training/agreement.h"
 #include "framework/training/bucket_sizes.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/storage_memory.h"
-#include "framework/watch/recorder.h"
 
 namespace lockstep::training {
 namespace {
@@ -391,7 +391,7 @@ std::vector<std::size_t> FlatParameters::take(const std::vector<at::Tensor>& fre
 }
 
 void FlatParameters::publish(const std::vector<bool>& late, collectives::AxisQueue* queue) {
-  const watch::CallKindScope recorded(watch::SpanKind::gather);
+  const timeline::CallKindScope recorded(timeline::SpanKind::gather);
   for (std::size_t i = 0; updates_ == ParameterUpdates::own_group && i < parameters_.size(); ++i) {
     // Its owner has written the parameter itself.
     const tree::FlatBucket& bucket = layout_.buckets()[layout_.place(i).bucket];

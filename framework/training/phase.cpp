@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-using watch::SpanKind;
+using timeline::SpanKind;
 
 // By Phase.
 constexpr std::array kSpanKinds{SpanKind::step,      SpanKind::data,   SpanKind::forward,
@@ -15,7 +15,7 @@ constexpr std::array kSpanKinds{SpanKind::step,      SpanKind::data,   SpanKind:
 
 std::uint64_t number_of(Phase phase, std::int64_t step) noexcept {
   if (step > 0) return static_cast<std::uint64_t>(step);
-  const watch::Recorder::Track* const track = watch::track_here;
+  const timeline::Recorder::Track* const track = timeline::track_here;
   if (track == nullptr) return 0;
   return phase == Phase::step ? track->next_step() : track->step();
 }
@@ -23,7 +23,7 @@ std::uint64_t number_of(Phase phase, std::int64_t step) noexcept {
 }  // namespace
 
 RecordedPhase::RecordedPhase(Phase phase, std::int64_t step) noexcept
-    : span_(watch::track_here,
+    : span_(timeline::track_here,
             {.kind = kSpanKinds[static_cast<std::size_t>(phase)], .id = number_of(phase, step)}) {}
 
 }  // namespace lockstep

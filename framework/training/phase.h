@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "framework/base/non_copyable.h"
-#include "framework/watch/recorder.h"
+#include "framework/timeline/recorder.h"
 
 namespace lockstep {
 
@@ -28,7 +28,7 @@ class RecordedPhase : private NonCopyable {
   explicit RecordedPhase(Phase phase, std::int64_t step = 0) noexcept;
 
  private:
-  watch::RecordedSpan span_;
+  timeline::RecordedSpan span_;
 };
 
 }  // namespace lockstep

@@ -48,7 +48,7 @@ void ReplicatedModule::start(Buffers rule, std::uint64_t seed) {
       parameters_.names, parameters_.tensors,
       GradientHooks::Receiver{.begin =
                                   [this] {
-                                    began_ = watch::recorder_now();
+                                    began_ = timeline::recorder_now();
                                     begin({"loss.backward()", made_.axes, made_.where}, {},
                                           /*is_weighed=*/false);
                                   },
@@ -88,7 +88,7 @@ void ReplicatedModule::check_initialization() const {
 
 void ReplicatedModule::backward(const at::Tensor& loss, const BackwardOptions& options,
                                 const AxisCall& call) {
-  std::optional<watch::RecordedSpan> span(std::in_place, watch::track_here, recorded());
+  std::optional<timeline::RecordedSpan> span(std::in_place, timeline::track_here, recorded());
   call_ = call;
   const CalledFrom scope(*call_);
   const double weight = weight_of(loss, options, call);
@@ -167,21 +167,23 @@ bool ReplicatedModule::end(bool has_loss) {
 }
 
 void ReplicatedModule::end_step(std::int64_t number) {
-  current_environment()->member().seat->end_step(static_cast<std::uint64_t>(number));
-  if (watch::track_here != nullptr) watch::track_here->end_step(static_cast<std::uint64_t>(number));
+  current_environment()->member().slot->end_step(static_cast<std::uint64_t>(number));
+  if (timeline::track_here != nullptr)
+    timeline::track_here->end_step(static_cast<std::uint64_t>(number));
 }
 
 // Of a backward of the program's own, whose span is recorded once it is over: nobody tells of one
 // that throws.
 void ReplicatedModule::end_others() {
-  const watch::Recorder::Details details = recorded();
+  const timeline::Recorder::Details details = recorded();
   const bool is_step = end(/*has_loss=*/true);
-  if (watch::track_here != nullptr) watch::track_here->add(details, began_);
+  if (timeline::track_here != nullptr) timeline::track_here->add(details, began_);
   if (is_step) end_step(draws_->steps());
 }
 
-watch::Recorder::Details ReplicatedModule::recorded() const {
-  return {.kind = watch::SpanKind::backward, .id = static_cast<std::uint64_t>(draws_->steps() + 1)};
+timeline::Recorder::Details ReplicatedModule::recorded() const {
+  return {.kind = timeline::SpanKind::backward,
+          .id = static_cast<std::uint64_t>(draws_->steps() + 1)};
 }
 
 }  // namespace lockstep::training

@@ -9,6 +9,7 @@
 
 #include "framework/axes/environment.h"
 #include "framework/base/non_copyable.h"
+#include "framework/timeline/recorder.h"
 #include "framework/training/averaging_options.h"
 #include "framework/training/evaluation_mode.h"
 #include "framework/training/gradient_hooks.h"
@@ -16,7 +17,6 @@
 #include "framework/training/module_parameters.h"
 #include "framework/training/random_draws.h"
 #include "framework/training/same_gradients.h"
-#include "framework/watch/recorder.h"
 
 namespace lockstep::training {
 
@@ -82,7 +82,7 @@ class ReplicatedModule : private NonCopyable {
   void tell_modes();
   [[nodiscard]] bool end(bool has_loss);
   void end_others();
-  [[nodiscard]] watch::Recorder::Details recorded() const;
+  [[nodiscard]] timeline::Recorder::Details recorded() const;
 
   const ModuleParameters& parameters_;
   AxisCall made_;

@@ -15,12 +15,12 @@
 
 #include "framework/base/range.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/timeline/recorder.h"
 #include "framework/training/agreement.h"
 #include "framework/training/buffer_plan.h"
 #include "framework/training/random_draws.h"
 #include "framework/training/safe_convolutions.h"
 #include "framework/training/trainer_call.h"
-#include "framework/watch/recorder.h"
 
 namespace lockstep {
 namespace {
@@ -174,12 +174,13 @@ ShardedOptimizer::~ShardedOptimizer() = default;
 
 void ShardedOptimizer::step(std::source_location where) {
   // The step is the one whose gradients a DataParallel has averaged; without one it is the next.
-  watch::Recorder::Track* const track = watch::track_here;
+  timeline::Recorder::Track* const track = timeline::track_here;
   const std::uint64_t last = track != nullptr ? track->next_step() - 1 : 0;
   const bool has_begun = step_ > 0 || last == 0;
   step_ = last > step_ ? last : last + 1;
-  std::optional<watch::RecordedSpan> span(
-      std::in_place, track, watch::Recorder::Details{.kind = watch::SpanKind::update, .id = step_});
+  std::optional<timeline::RecordedSpan> span(
+      std::in_place, track,
+      timeline::Recorder::Details{.kind = timeline::SpanKind::update, .id = step_});
   const training::TrainerCall call({"ShardedOptimizer::step", axis_, where});
   // After this exchange no replica reads the old parameters any more.
   (void)flat_parameters_->adopt_replaced(call);

@@ -10,11 +10,11 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/optim/optimizers.h"
+#include "framework/timeline/slow_link.h"
 #include "framework/training/flat_gradients.h"
 #include "framework/training/flat_parameters.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/state.h"
-#include "framework/watch/slow_link.h"
 
 namespace lockstep::training {
 
@@ -28,8 +28,8 @@ struct StepVote {
   std::uint32_t told = 0;             ///< flags of the program's own
   std::uint64_t gradients = 0;        ///< of SameGradients
   double number = 0;                  ///< of the program's own, too
-  double own_seconds = 0;             ///< of watch::OwnWork, since the last step's vote
-  watch::ToldRate link{};             ///< of watch::IncomingRates
+  double own_seconds = 0;             ///< of timeline::OwnWork, since the last step's vote
+  timeline::ToldRate link{};          ///< of timeline::IncomingRates
 };
 
 /// The votes of all replicas, in their order.

@@ -13,9 +13,10 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/comm/run_lock.h"
+#include "framework/launch/launch.h"
+#include "framework/maps/tensor_memory.h"
 #include "framework/optim/global_norm.h"
-#include "framework/replicas/launch.h"
-#include "framework/replicas/tensor_memory.h"
+#include "framework/timeline/recorder.h"
 #include "framework/training/agreement.h"
 #include "framework/training/bucket_sizes.h"
 #include "framework/training/buffer_plan.h"
@@ -23,7 +24,6 @@
 #include "framework/training/storage_memory.h"
 #include "framework/training/trainer_call.h"
 #include "framework/training/unregistered.h"
-#include "framework/watch/recorder.h"
 
 namespace lockstep {
 namespace {
@@ -120,10 +120,10 @@ void ZeroTrainer::backward(const at::Tensor& loss, const training::BackwardOptio
 }
 
 StepReport ZeroTrainer::step(double lr, std::source_location where) {
-  std::optional<watch::RecordedSpan> span(
-      std::in_place, watch::track_here,
-      watch::Recorder::Details{.kind = watch::SpanKind::update,
-                               .id = static_cast<std::uint64_t>(steps_ + 1)});
+  std::optional<timeline::RecordedSpan> span(
+      std::in_place, timeline::track_here,
+      timeline::Recorder::Details{.kind = timeline::SpanKind::update,
+                                  .id = static_cast<std::uint64_t>(steps_ + 1)});
   const training::TrainerCall call({"ZeroTrainer::step", axis_, where});
   check_whole_step(call);
   call.require(std::isfinite(lr), "the learning rate is ", lr);
@@ -138,13 +138,13 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
       .told = std::exchange(told_, 0),
       .gradients = module_.same_gradients().take(),
       .number = std::exchange(number_, 0),
-      .own_seconds = own_work_.next(watch::track_here),
-      .link = incoming_rates_.next(watch::track_here, static_cast<int>(launch_host()))};
+      .own_seconds = own_work_.next(timeline::track_here),
+      .link = incoming_rates_.next(timeline::track_here, static_cast<int>(launch_host()))};
   const training::StepVotes votes = update_->exchange(own);
   numbers_ = mapped(votes.votes, &training::StepVote::number);
   own_seconds_ = mapped(votes.votes, &training::StepVote::own_seconds);
   link_rates_ = filtered(mapped(votes.votes, &training::StepVote::link),
-                         [](const watch::ToldRate& told) { return told.rate > 0; });
+                         [](const timeline::ToldRate& told) { return told.rate > 0; });
   check_learning_rates(votes.votes, call);
   module_.same_gradients().compare(mapped(votes.votes, &training::StepVote::gradients));
   if (votes.any(&training::StepVote::has_replaced)) {
@@ -198,7 +198,7 @@ StepReport ZeroTrainer::step(double lr, std::source_location where) {
     is_updating_ = false;
     blocks_->publish();
     // The memory in which the module was made, and parts of the first step that come but once.
-    if (updates_++ == 0) replicas::TensorMemory::release();
+    if (updates_++ == 0) maps::TensorMemory::release();
   }
   span.reset();
   module_.end_step(steps_);

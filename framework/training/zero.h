@@ -12,6 +12,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/base/errors.h"
+#include "framework/timeline/slow_link.h"
+#include "framework/timeline/slow_replica.h"
 #include "framework/training/averaged_parameters.h"
 #include "framework/training/block_gathering.h"
 #include "framework/training/deferred_parameters.h"
@@ -22,8 +24,6 @@
 #include "framework/training/sharded_update.h"
 #include "framework/training/state.h"
 #include "framework/training/zero_options.h"
-#include "framework/watch/slow_link.h"
-#include "framework/watch/slow_replica.h"
 
 namespace lockstep {
 
@@ -133,7 +133,7 @@ class ZeroTrainer : public training::ArchivedState, private training::Replicated
   [[nodiscard]] const std::vector<double>& own_seconds() const noexcept { return own_seconds_; }
   /// Of a job on several hosts, how fast bytes have come over links between them of late, as the
   /// last step() has told: of one link a replica at most.
-  [[nodiscard]] const std::vector<watch::ToldRate>& link_rates() const noexcept {
+  [[nodiscard]] const std::vector<timeline::ToldRate>& link_rates() const noexcept {
     return link_rates_;
   }
   /// After a step's last backward and before step(): calls `visit` with each mean gradient, before
@@ -252,10 +252,10 @@ class ZeroTrainer : public training::ArchivedState, private training::Replicated
   std::uint32_t told_ = 0;  // in the next step
   double number_ = 0;       // likewise
   std::vector<double> numbers_;
-  watch::OwnWork own_work_;
+  timeline::OwnWork own_work_;
   std::vector<double> own_seconds_;
-  watch::IncomingRates incoming_rates_;
-  std::vector<watch::ToldRate> link_rates_;
+  timeline::IncomingRates incoming_rates_;
+  std::vector<timeline::ToldRate> link_rates_;
   double step_loss_ = 0;              // the sum of this replica's in the step
   std::optional<double> first_loss_;  // of all replicas, in the first step
   bool is_released_ = false;

@@ -11,7 +11,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// As collectives take it: what is written at a call converts to this parameter.
+// Takes names as collectives do: the text of a call converts to this parameter.
 Names names_of(const AxisNames& names) {
   return names.names();
 }

@@ -17,10 +17,10 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// A replica of its own, with no others in reach, at these levels.
+// Returns the environment of a replica at these levels, with no others in reach.
 std::unique_ptr<Environment> environment(std::vector<AxisLevel> levels) {
   return std::make_unique<Environment>(
-      std::make_shared<groups::LocalReplicas>(0, nullptr, std::make_shared<watch::Board>(1)),
+      std::make_shared<groups::LocalReplicas>(0, nullptr, std::make_shared<calls::CallTable>(1)),
       std::move(levels), std::make_shared<comm::Cancellation>(), std::chrono::seconds(10));
 }
 
@@ -102,7 +102,7 @@ TEST_CASE("axis names are each bound, and stand once") {
 }
 
 TEST_CASE("several names count row-major in the order in which they are written") {
-  // Row 1 and column 2 of a 2 x 3 mesh, lane 3 of 5 in it.
+  // The replica is at row 1 and column 2 of a 2 x 3 mesh, in lane 3 of 5.
   const auto here =
       environment({{{{"row", 2}, {"column", 3}}, 5, 1, {}}, {{{"lane", 5}}, 3, 1, {}}});
   const EnvironmentScope scope(here.get());
@@ -133,7 +133,7 @@ TEST_CASE("a call works on the axis, or on the own group in the order written") 
   CHECK(three->size() == 3);
   CHECK_THROWS_AS(replicas_of(call("data"), {{0}, {1, 3, 2}}, GroupSizes::equal), ValueError);
 
-  // Made once and kept.
+  // A group is made once and kept.
   CHECK(&replicas_of(call("data"), {{0, 2}, {3, 1}}, GroupSizes::equal) == pair);
   CHECK(&replicas_of(call("data"), {}, GroupSizes::equal) == whole);
 }

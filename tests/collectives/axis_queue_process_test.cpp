@@ -8,10 +8,10 @@
 #include "framework/axes/environment.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/axis_queue.h"
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
-#include "tests/replicas/launched.h"
+#include "tests/launch/launched.h"
 #include "tests/support/ended.h"
 
 using namespace lockstep;

@@ -3,7 +3,7 @@
 #include <stdexcept>
 
 #include "framework/base/text.h"
-#include "framework/replicas/pmap.h"
+#include "framework/maps/pmap.h"
 
 namespace lockstep::testing {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 #include "tests/collectives/cases.h"
 
 namespace lockstep::testing {

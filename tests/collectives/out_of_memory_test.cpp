@@ -15,7 +15,7 @@
 #include "framework/base/errors.h"
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/psum.h"
-#include "framework/replicas/pmap.h"
+#include "framework/maps/pmap.h"
 #include "tests/catch.h"
 #include "tests/support/allocated_bytes.h"
 

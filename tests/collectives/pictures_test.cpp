@@ -29,7 +29,7 @@
 #include "framework/collectives/ppermute.h"
 #include "framework/collectives/psum.h"
 #include "framework/collectives/ragged_all_to_all.h"
-#include "framework/replicas/pmap.h"
+#include "framework/maps/pmap.h"
 #include "framework/tree/grad.h"
 #include "tests/catch.h"
 #include "tests/support/files.h"

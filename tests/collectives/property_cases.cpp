@@ -9,10 +9,10 @@
 
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/replicas/mesh.h"
-#include "framework/replicas/pmap.h"
-#include "framework/replicas/shard_map.h"
-#include "framework/replicas/vmap.h"
+#include "framework/maps/mesh.h"
+#include "framework/maps/pmap.h"
+#include "framework/maps/shard_map.h"
+#include "framework/maps/vmap.h"
 #include "tests/collectives/cases.h"
 #include "tests/support/settings.h"
 

@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "framework/base/random.h"
-#include "framework/replicas/launch.h"
-#include "framework/replicas/pmap.h"
+#include "framework/launch/launch.h"
+#include "framework/maps/pmap.h"
 #include "tests/catch.h"
 #include "tests/collectives/oracle.h"
 #include "tests/collectives/property_cases.h"
 #include "tests/collectives/property_program.h"
-#include "tests/replicas/launched.h"
+#include "tests/launch/launched.h"
 #include "tests/support/ended.h"
 #include "tests/support/programs.h"
 

@@ -14,25 +14,25 @@
 #include "framework/collectives/axis_queue.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/psum.h"
-#include "framework/replicas/vmap.h"
-#include "framework/watch/recorder.h"
+#include "framework/maps/vmap.h"
+#include "framework/timeline/recorder.h"
 #include "tests/catch.h"
-#include "tests/replicas/launched.h"
+#include "tests/launch/launched.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
-using watch::SpanKind;
+using timeline::SpanKind;
 
 namespace {
 
 constexpr std::int64_t kReplicas = 3;
 
-std::vector<watch::Recorder::Span> spans_of(std::int64_t replica, std::size_t track = 0) {
-  return watch::track_here->recorder().read(static_cast<int>(replica), track).spans;
+std::vector<timeline::Recorder::Span> spans_of(std::int64_t replica, std::size_t track = 0) {
+  return timeline::track_here->recorder().read(static_cast<int>(replica), track).spans;
 }
 
-std::string calls_of(const std::vector<watch::Recorder::Span>& spans) {
-  return join(mapped(spans, [](const watch::Recorder::Span& span) {
+std::string calls_of(const std::vector<timeline::Recorder::Span>& spans) {
+  return join(mapped(spans, [](const timeline::Recorder::Span& span) {
     return str(name_of(span.kind), ' ', span.name.substr(0, span.name.rfind(':')), ' ', span.bytes);
   }));
 }
@@ -94,11 +94,12 @@ TEST_CASE("what goes on beside a replica has a track of its own") {
           queue.wait(gathered);
         }
         check_alike("reduction  16, gather  16, reduction  16, gather  16", 1);
-        require<Error>(watch::track_here->recorder().read(0, 1).track == "reductions", "its name");
+        require<Error>(timeline::track_here->recorder().read(0, 1).track == "reductions",
+                       "its name");
         // Where the replica's own calls are it waits for them, each by its id.
         auto own = spans_of(axis_index("data"));
         std::erase_if(own, [](const auto& span) { return span.kind == SpanKind::collective; });
-        const auto id_of = [](const watch::Recorder::Span& span) { return span.id; };
+        const auto id_of = [](const timeline::Recorder::Span& span) { return span.id; };
         require<Error>(mapped(own, id_of) == mapped(spans_of(axis_index("data"), 1), id_of),
                        calls_of(own));
         require<Error>(own[1].kind == SpanKind::gather && own[2].kind == SpanKind::reduction,

@@ -27,8 +27,8 @@
 #include "framework/collectives/pbroadcast.h"
 #include "framework/collectives/ppermute.h"
 #include "framework/collectives/psum.h"
-#include "framework/replicas/pmap.h"
-#include "framework/replicas/shard_map.h"
+#include "framework/maps/pmap.h"
+#include "framework/maps/shard_map.h"
 #include "framework/tree/tree.h"
 #include "tests/catch.h"
 

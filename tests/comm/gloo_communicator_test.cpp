@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "framework/comm/memory_store.h"
 #include "tests/catch.h"
 #include "tests/comm/replicas.h"
 #include "tests/comm/words.h"

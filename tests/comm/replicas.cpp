@@ -17,10 +17,12 @@
 
 #include "framework/base/descriptor.h"
 #include "framework/base/poll_set.h"
+#include "framework/base/socket.h"
 #include "framework/base/text.h"
 #include "framework/comm/host_members.h"
+#include "framework/comm/memory_store.h"
 #include "framework/comm/shared/shared_communicator.h"
-#include "framework/comm/store.h"
+#include "framework/comm/socket_store.h"
 #include "tests/comm/words.h"
 
 namespace lockstep::testing {
@@ -199,7 +201,7 @@ void run_in_processes(const Connections& connections, const ReplicaFunction& bod
   int report[2];
   if (::pipe(report) != 0) throw std::runtime_error("pipe");
   for (int rank = 0; rank < connections.replicas(); ++rank) {
-    auto [ours, theirs] = comm::make_socket_pair();
+    auto [ours, theirs] = make_socket_pair();
     const pid_t child = ::fork();
     if (child == 0) {
       sockets.clear();

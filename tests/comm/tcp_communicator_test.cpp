@@ -27,9 +27,10 @@
 #include "framework/base/errors.h"
 #include "framework/base/random.h"
 #include "framework/base/text.h"
+#include "framework/comm/memory_store.h"
 #include "framework/comm/network/connect.h"
 #include "framework/comm/network/listener.h"
-#include "framework/watch/recorder.h"
+#include "framework/timeline/recorder.h"
 #include "tests/catch.h"
 #include "tests/comm/replicas.h"
 #include "tests/comm/words.h"
@@ -355,7 +356,7 @@ TEST_CASE("what was sent before a replica ended is there, then it is lost", "[tc
 }
 
 TEST_CASE("what comes from other hosts is recorded while it is on its way", "[tcp]") {
-  watch::Recorder recorder(1);
+  timeline::Recorder recorder(1);
   const auto store = std::make_shared<comm::MemoryStore>();
   const auto one =
       comm::connect_tcp(store, 0, 2, network(), {}, {recorder.take(0, "network"), {4, 7}});
@@ -365,14 +366,14 @@ TEST_CASE("what comes from other hosts is recorded while it is on its way", "[tc
     CHECK(same(receive_from(*one, 1, count), values_of(1, count)));
     sent.get();
   }
-  std::vector<watch::Recorder::Span> spans;
+  std::vector<timeline::Recorder::Span> spans;
   const auto until = std::chrono::steady_clock::now() + kLongEnough;
   while (spans.size() < 2 && std::chrono::steady_clock::now() < until) {
     spans = recorder.read(0, 0).spans;  // written right after the message was there
   }
   REQUIRE(spans.size() == 2);  // of the large ones
   for (const auto& span : spans) {
-    CHECK((span.kind == watch::SpanKind::transfer && span.id == 7));
+    CHECK((span.kind == timeline::SpanKind::transfer && span.id == 7));
     CHECK(span.bytes == kMillion * sizeof(float));
     CHECK(span.end > span.begin);
   }

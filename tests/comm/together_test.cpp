@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "framework/base/errors.h"
+#include "framework/calls/call_table.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/group_layout.h"
-#include "framework/watch/board.h"
 #include "tests/catch.h"
 #include "tests/comm/broken_network.h"
 #include "tests/comm/words.h"
@@ -20,9 +20,9 @@ using namespace lockstep::testing;
 
 TEST_CASE("verbs that fail leave no memory behind for the next ones") {
   constexpr std::size_t kCount = 100'000;
-  const std::array<watch::GroupMember, 3> members{watch::GroupMember{.id = 1, .worker = 0},
-                                                  watch::GroupMember{.id = 2, .worker = 0},
-                                                  watch::GroupMember{.id = 3, .worker = 1}};
+  const std::array<calls::GroupMember, 3> members{calls::GroupMember{.id = 1, .worker = 0},
+                                                  calls::GroupMember{.id = 2, .worker = 0},
+                                                  calls::GroupMember{.id = 3, .worker = 1}};
   const comm::GroupLayout layout(members, 0);
   comm::Together together(layout, std::make_shared<BrokenNetwork>(0, 2, ErrorKind::comm));
   std::array<Words, 2> words{Words(kCount), Words(kCount)};

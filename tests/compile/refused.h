@@ -9,7 +9,7 @@
 
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
-#include "framework/replicas/pmap.h"
-#include "framework/replicas/shard_map.h"
-#include "framework/replicas/vmap.h"
+#include "framework/maps/pmap.h"
+#include "framework/maps/shard_map.h"
+#include "framework/maps/vmap.h"
 #include "framework/tree/grad.h"

@@ -68,7 +68,7 @@ void reduce_scatter_and_gather(comm::Communicator& group, std::size_t count) {
   expect(all == expected, "all_gather");
 }
 
-// Place s sends place d (s + 2 d) % 5 words of 100 s + d.
+// Lets place s send place d (s + 2 d) % 5 words of 100 s + d.
 void all_to_all(comm::Communicator& group, std::size_t) {
   const auto length = [](int source, int destination) {
     return static_cast<std::size_t>((source + 2 * destination) % 5);
@@ -91,8 +91,8 @@ void all_to_all(comm::Communicator& group, std::size_t) {
   expect(output == expected, "all_to_all");
 }
 
-// Place p sends to 3 p + 1 modulo the largest number of places that 3 does not divide; who is
-// nobody's destination receives nothing.
+// Lets place p send to 3 p + 1 modulo the largest number of places that 3 does not divide. A place
+// that is nobody's destination receives nothing.
 void permute_and_broadcast(comm::Communicator& group, std::size_t count) {
   const int m = group.size() % 3 == 0 ? group.size() - 1 : group.size();
   const auto to = [&](int place) { return place < m ? (3 * place + 1) % m : -1; };
@@ -115,40 +115,40 @@ void permute_and_broadcast(comm::Communicator& group, std::size_t count) {
 constexpr Verbs kAllVerbs[] = {all_reduce, reduce_scatter_and_gather, all_to_all,
                                permute_and_broadcast};
 
-// The group's places live in these workers; each is a thread, workers are joined by the backend.
+// Runs `body` in a thread for each of the group's places, in workers that the backend joins.
 void on_workers(const std::vector<int>& worker_of,
                 const std::function<void(groups::ReplicaGroup&)>& body,
                 Backend backend = Backend::gloo,
                 std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
   const int workers = *std::max_element(worker_of.begin(), worker_of.end()) + 1;
-  std::vector<watch::GroupMember> members;
+  std::vector<calls::GroupMember> members;
   for (std::size_t place = 0; place < worker_of.size(); ++place) {
     members.push_back({.id = place + 1, .worker = worker_of[place]});
   }
-  const auto board = std::make_shared<watch::Board>(workers);
+  const auto table = std::make_shared<calls::CallTable>(workers);
   lockstep::testing::in_threads(backend, workers, [&](comm::Communicator& world) {
     const std::shared_ptr<comm::Communicator> outer(&world, [](comm::Communicator*) {});
-    groups::LocalReplicas local(world.rank(), workers > 1 ? outer : nullptr, board);
+    groups::LocalReplicas local(world.rank(), workers > 1 ? outer : nullptr, table);
     std::mutex mutex;
     std::exception_ptr first;
     const auto cancellation = std::make_shared<comm::Cancellation>();
-    // How each ended stays on the board until all have.
+    // The ends of members stay in the call table until all have ended.
     std::deque<groups::Member> here;
     std::vector<std::thread> threads;
     for (std::size_t place = 0; place < worker_of.size(); ++place) {
       if (worker_of[place] != world.rank()) continue;
-      here.emplace_back(board->take_seat(world.rank(), members[place].id, 0, str(place)),
+      here.emplace_back(table->take_slot(world.rank(), members[place].id, 0, str(place)),
                         cancellation, timeout);
       threads.emplace_back([&, place, &member = here.back()] {
         try {
           groups::ReplicaGroup group(local.group(7, [&] { return members; }), member,
                                      static_cast<int>(place));
-          group.begin(watch::CallRecord{1, "the test"});
+          group.begin(calls::CallRecord{1, "the test"});
           body(group);
           group.end();
         } catch (const std::exception& error) {
           const auto* ours = dynamic_cast<const Error*>(&error);
-          member.seat->threw(str(ours != nullptr ? ours->type() : "", ": ", error.what()));
+          member.slot->threw(str(ours != nullptr ? ours->type() : "", ": ", error.what()));
           cancellation->cancel(error.what());
           local.wake_all();
           const std::lock_guard lock(mutex);
@@ -165,7 +165,7 @@ void on_workers(const std::vector<int>& worker_of,
 }  // namespace
 
 TEST_CASE("verbs of groups that join threads of several processes have the usual bits") {
-  // One process; one place each in another order; blocks; interleaved and unequal.
+  // The layouts: one process; one place each in another order; blocks; interleaved and unequal.
   const std::vector<std::vector<int>> layouts{
       {0}, {0, 0, 0}, {1, 0}, {0, 0, 1, 1}, {0, 1, 0, 2, 2, 0, 1, 0}};
   testing::Sample sample("verbs of groups");
@@ -188,7 +188,7 @@ TEST_CASE("symmetric buffers of such groups are memory like any other", "[slow]"
   for (const auto& worker_of :
        {std::vector<int>{0}, {0, 0, 0}, {0, 0, 0, 0, 0}, {1, 0}, {0, 1, 0, 2}}) {
     INFO("workers of places: " << join(worker_of));
-    // The largest is shared among the threads of a process.
+    // The work of the largest count is shared among the threads of a process.
     for (const std::size_t count : {0U, 17U, 4099U, 300007U}) {
       for (const Backend backend : {Backend::gloo, Backend::shared, Backend::hosts}) {
         if (!sample.next()) continue;
@@ -234,11 +234,11 @@ TEST_CASE("such groups have a copy of a buffer for each process, or for those th
   const std::vector<int> worker_of{0, 1, 0, 2, 2};
   CHECK_NOTHROW(on_workers(worker_of, has({{0, 2}, {1}, {3, 4}}), Backend::gloo));
   CHECK_NOTHROW(on_workers(worker_of, has({{0, 1, 2, 3, 4}}), Backend::shared));
-  // Two workers a host.
+  // This backend has two workers a host.
   CHECK_NOTHROW(on_workers(worker_of, has({{0, 1, 2}, {3, 4}}), Backend::hosts));
 }
 
-// What a replica gets of others in a common buffer it may change at once.
+// A replica may change received data in a common buffer at once.
 TEST_CASE("a verb into a common buffer returns when all have written to it") {
   const auto race = [](groups::ReplicaGroup& group) {
     const auto n = static_cast<std::size_t>(group.size());
@@ -304,7 +304,7 @@ TEST_CASE("reductions on any number of workers have the bits of one alone", "[sl
     for (const ElementType type : testing::kTypes) {
       for (const ReduceOp op : testing::kOps) {
         if (!testing::is_allowed(type, op)) continue;
-        // Small ones, and of a few types some that go in slices.
+        // All types have small counts, and a few types also counts that go in slices.
         const bool has_large = type == ElementType::float32 || type == ElementType::bfloat16 ||
                                type == ElementType::int64;
         for (const std::size_t count : {std::size_t{5}, std::size_t{2500}}) {
@@ -373,13 +373,13 @@ TEST_CASE("calls that differ end with a mismatch on every replica, and move noth
     std::atomic<int> mismatches{0};
     CHECK_THROWS(on_workers(worker_of, [&](groups::ReplicaGroup& group) {
       const bool odd = group.rank() == 2;
-      group.begin(watch::CallRecord{odd ? 3U : 2U, odd ? "pmean at b.cpp:2" : "psum at a.cpp:1"});
+      group.begin(calls::CallRecord{odd ? 3U : 2U, odd ? "pmean at b.cpp:2" : "psum at a.cpp:1"});
       Words words(5, 1);
       try {
         group.all_reduce(bytes(std::as_const(words)), bytes(words), kFloat, kSum);
       } catch (const CollectiveMismatch& error) {
         const std::string text = error.what();
-        // Who is told of depends on who has come by then.
+        // The error names the replicas that have come by then.
         if (text.find("replica 2 called pmean at b.cpp:2") != std::string::npos &&
             text.find("called psum at a.cpp:1") != std::string::npos) {
           ++mismatches;
@@ -394,7 +394,7 @@ TEST_CASE("calls that differ end with a mismatch on every replica, and move noth
 
 TEST_CASE("calls with other sizes end with one mismatch, which names the sizes, on every replica",
           "[failure]") {
-  // Verbs in which each replica needs all others: none ends before it has seen the mismatch.
+  // In these verbs each replica needs all others: none ends before it has seen the mismatch.
   const auto sum = [](comm::Communicator& group, std::size_t count) {
     Words words(count);
     group.all_reduce(bytes(std::as_const(words)), bytes(words), kFloat, kSum);
@@ -415,7 +415,7 @@ TEST_CASE("calls with other sizes end with one mismatch, which names the sizes, 
             worker_of,
             [&](groups::ReplicaGroup& group) {
               const std::size_t count = group.rank() == 1 ? 4 : 3;
-              group.begin(watch::CallRecord{count, str("x at a.cpp:1 with (", count, ") float32")});
+              group.begin(calls::CallRecord{count, str("x at a.cpp:1 with (", count, ") float32")});
               announced.arrive_and_wait();
               try {
                 verb(group, count);
@@ -437,29 +437,29 @@ TEST_CASE("calls with other sizes end with one mismatch, which names the sizes, 
 
 TEST_CASE("what fails for the one who speaks for a worker's members fails for all of them",
           "[failure]") {
-  const std::vector<watch::GroupMember> members{
+  const std::vector<calls::GroupMember> members{
       {.id = 1, .worker = 0}, {.id = 2, .worker = 0}, {.id = 3, .worker = 1}};
   for (const bool takes_turns : {false, true}) {
     for (const ErrorKind kind : {ErrorKind::comm, ErrorKind::lost, ErrorKind::data}) {
       INFO(traits_of(kind).name << (takes_turns ? ", in turns" : ""));
-      const auto board = std::make_shared<watch::Board>(2);
+      const auto table = std::make_shared<calls::CallTable>(2);
       const auto cancellation = std::make_shared<comm::Cancellation>();
-      groups::LocalReplicas local(0, std::make_shared<testing::BrokenNetwork>(0, 2, kind), board);
+      groups::LocalReplicas local(0, std::make_shared<testing::BrokenNetwork>(0, 2, kind), table);
       comm::RunLock run_lock;
       comm::RunLock* const lock = takes_turns ? &run_lock : nullptr;
       std::deque<groups::Member> here;
       std::array<std::vector<std::string>, 2> told;
       std::vector<std::thread> threads;
       for (std::size_t place = 0; place < 2; ++place) {
-        here.emplace_back(board->take_seat(0, members[place].id, 0, str(place)), cancellation,
+        here.emplace_back(table->take_slot(0, members[place].id, 0, str(place)), cancellation,
                           std::chrono::milliseconds(30000), lock);
         threads.emplace_back([&, place, &member = here.back()] {
           const comm::RunLockScope turn(lock);
           groups::ReplicaGroup group(local.group(7, [&] { return members; }), member,
                                      static_cast<int>(place));
-          group.begin(watch::CallRecord{1, "the test"});
+          group.begin(calls::CallRecord{1, "the test"});
           Words words(5, 1);
-          for (int call = 0; call < 2; ++call) {  // nor can the group be used any more
+          for (int call = 0; call < 2; ++call) {  // the second call fails, too
             try {
               group.all_reduce(bytes(std::as_const(words)), bytes(words), kFloat, kSum);
             } catch (const Error& error) {
@@ -483,7 +483,7 @@ TEST_CASE("a call that is begun again meets none of the verbs of the one before"
     const auto cut_short = [&](groups::ReplicaGroup& group) {
       Words words(5, 1);
       group.all_reduce(bytes(std::as_const(words)), bytes(words), kFloat, kSum);
-      if (group.rank() == 1) group.begin(watch::CallRecord{1, "the test"});
+      if (group.rank() == 1) group.begin(calls::CallRecord{1, "the test"});
       try {
         group.all_reduce(bytes(std::as_const(words)), bytes(words), kFloat, kSum);
       } catch (const CommError&) {

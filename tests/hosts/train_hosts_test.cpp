@@ -13,7 +13,7 @@
 
 #include "framework/base/text.h"
 #include "framework/telemetry/trace_file.h"
-#include "framework/watch/trace.h"
+#include "framework/timeline/trace.h"
 #include "tests/catch.h"
 #include "tests/hosts/job_on_hosts.h"
 #include "tests/hosts/sockets.h"
@@ -51,17 +51,17 @@ struct Layout {
 
 // Of steps 2 and 3, from all hosts' replicas, on one clock.
 void check_trace(const JobOnHosts& job, const Layout& layout) {
-  const watch::Trace trace = read_trace(job.output(0, "trace.json"));
+  const timeline::Trace trace = read_trace(job.output(0, "trace.json"));
   CHECK(trace.first == 2);
   REQUIRE(trace.hosts.size() == layout.hosts);
   std::map<int, std::uint64_t> begins;  // of step 2, by replica
-  for (const watch::Trace::Host& host : trace.hosts) {
+  for (const timeline::Trace::Host& host : trace.hosts) {
     CHECK((host.error > 0) == (&host != &trace.hosts[0]));
     CHECK(host.error < 1'000'000'000);
-    for (const watch::ReplicaRecording& recording : host.replicas) {
-      for (const watch::Recorder::Recording& track : recording.tracks) {
-        for (const watch::Recorder::Span& span : track.spans) {
-          if (span.kind == watch::SpanKind::step && span.id == 2)
+    for (const timeline::ReplicaRecording& recording : host.replicas) {
+      for (const timeline::Recorder::Recording& track : recording.tracks) {
+        for (const timeline::Recorder::Span& span : track.spans) {
+          if (span.kind == timeline::SpanKind::step && span.id == 2)
             begins[recording.replica] = span.begin;
         }
       }

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "framework/replicas/pmap.h"
+#include "framework/maps/pmap.h"
 #include "tests/jax/program.h"
 
 namespace lockstep::testing {

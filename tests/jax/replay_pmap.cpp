@@ -1,4 +1,4 @@
-#include "framework/replicas/pmap.h"
+#include "framework/maps/pmap.h"
 #include "tests/jax/replay.h"
 #include "tests/jax/replay_axes.h"
 

@@ -1,7 +1,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/replicas/shard_map.h"
+#include "framework/maps/shard_map.h"
 #include "tests/jax/replay.h"
 
 namespace lockstep::testing {

@@ -1,4 +1,4 @@
-#include "framework/replicas/vmap.h"
+#include "framework/maps/vmap.h"
 #include "tests/jax/replay.h"
 #include "tests/jax/replay_axes.h"
 

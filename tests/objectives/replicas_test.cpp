@@ -10,11 +10,11 @@
 
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
+#include "framework/maps/pmap.h"
+#include "framework/maps/vmap.h"
 #include "framework/objectives/cross_entropy.h"
 #include "framework/objectives/mean_squared_error.h"
 #include "framework/objectives/metric.h"
-#include "framework/replicas/pmap.h"
-#include "framework/replicas/vmap.h"
 #include "framework/tree/grad.h"
 #include "tests/catch.h"
 #include "tests/objectives/numbers.h"

@@ -40,7 +40,7 @@ Tensor numbers(std::int64_t rows, std::int64_t columns) {
   return at::arange(rows * columns, at::kFloat).reshape({rows, columns}) / 7;
 }
 
-void maps() {
+void show_maps() {
   const auto softmax = [](const Tensor& x) {
     const Tensor e = at::exp(x - pmax(x, "i"));
     return e / psum(e, "i");
@@ -70,7 +70,7 @@ void maps() {
   print("a gradient around a pmap", grad(outside)(at::full({2}, 0.5)));
 }
 
-void meshes() {
+void show_meshes() {
   const Mesh mesh({{"row", 2}, {"column", 2}});
   const auto product =
       shard_map([](const Tensor& a, const Tensor& b) { return psum(at::matmul(a, b), "column"); },
@@ -103,14 +103,14 @@ void train(bool zero, int stage) {
   }
 }
 
-void launched() {
+void show_launched() {
   (void)launch([] { train(false, 0); }, {.replicas = 3});
   for (int stage = 0; stage < 4; ++stage)
     (void)launch([=] { train(true, stage); }, {.replicas = 3});
 }
 
 // Calls that can never end.
-void out_of_step() {
+void show_out_of_step() {
   const auto each = [](const std::string& name, const std::function<void(std::int64_t)>& body) {
     print_error(name, [&] {
       (void)pmap(
@@ -144,7 +144,7 @@ void out_of_step() {
   });
 }
 
-void misuse() {
+void show_misuse() {
   const Tensor x = at::ones({2, 2});
   print_error("no such axis", [&] { (void)psum(x, "i"); });
   print_error("no axis of the argument",
@@ -169,11 +169,11 @@ void misuse() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, std::function<void()>> programs{{"maps", maps},
-                                                              {"meshes", meshes},
-                                                              {"launched", launched},
-                                                              {"out_of_step", out_of_step},
-                                                              {"misuse", misuse}};
+  const std::map<std::string, std::function<void()>> programs{{"maps", show_maps},
+                                                              {"meshes", show_meshes},
+                                                              {"launched", show_launched},
+                                                              {"out_of_step", show_out_of_step},
+                                                              {"misuse", show_misuse}};
   const auto found = programs.find(argc > 1 ? argv[1] : "");
   if (found == programs.end()) return 2;
   found->second();

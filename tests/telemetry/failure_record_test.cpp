@@ -13,7 +13,7 @@
 
 using namespace lockstep;
 using namespace lockstep::testing;
-using watch::SpanKind;
+using timeline::SpanKind;
 
 namespace {
 
@@ -21,8 +21,8 @@ constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kNoticed = 100'000 * kMs;
 
 // A replica's span, from `begin` ms before the failure was noticed to `end` ms before; -1: on.
-watch::Recorder::Span event(SpanKind kind, std::uint64_t begin, std::int64_t end, std::uint64_t id,
-                            const std::string& name = "") {
+timeline::Recorder::Span event(SpanKind kind, std::uint64_t begin, std::int64_t end,
+                               std::uint64_t id, const std::string& name = "") {
   return {.kind = kind,
           .name = name,
           .begin = kNoticed - begin * kMs,
@@ -31,7 +31,7 @@ watch::Recorder::Span event(SpanKind kind, std::uint64_t begin, std::int64_t end
           .id = id};
 }
 
-watch::ReplicaRecording recording(int replica, std::vector<watch::Recorder::Span> spans) {
+timeline::ReplicaRecording recording(int replica, std::vector<timeline::Recorder::Span> spans) {
   return {replica, {{.track = "replica", .begun = spans.size(), .spans = std::move(spans)}}};
 }
 
@@ -41,7 +41,7 @@ JobFailure killed() {
                      .restarts = 2,
                      .noticed = kNoticed};
   for (const int replica : {0, 1, 2}) {
-    std::vector<watch::Recorder::Span> spans{
+    std::vector<timeline::Recorder::Span> spans{
         event(SpanKind::step, 900, 600, 6),
         event(SpanKind::collective, 700, 601, 70, "barrier over 'data' at a.cpp:1"),
         event(SpanKind::step, 600, -1, 7)};
@@ -133,7 +133,7 @@ TEST_CASE("hosts that share a run's folder leave a record each, of which people 
 }
 
 TEST_CASE("of each replica a record has the last events, and all that go on") {
-  std::vector<watch::Recorder::Span> spans{event(SpanKind::evaluation, 9999, -1, 3)};
+  std::vector<timeline::Recorder::Span> spans{event(SpanKind::evaluation, 9999, -1, 3)};
   for (std::uint64_t i = 0; i < 250; ++i) {
     spans.push_back(event(SpanKind::data, 1000 - i, static_cast<std::int64_t>(999 - i), 0));
   }
@@ -152,7 +152,7 @@ TEST_CASE("of each replica a record has the last events, and all that go on") {
 
 TEST_CASE("operators take no other event's place, and the one that goes on is told") {
   JobFailure failure = killed();
-  watch::Recorder::Recording operators{.track = "operators", .begun = 0, .spans = {}};
+  timeline::Recorder::Recording operators{.track = "operators", .begun = 0, .spans = {}};
   for (std::uint64_t i = 0; i < 250; ++i) {
     operators.spans.push_back(
         event(SpanKind::operation, 540 - i, static_cast<std::int64_t>(540 - i), 0, "aten::relu"));

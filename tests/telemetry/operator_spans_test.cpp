@@ -12,13 +12,13 @@
 
 namespace lockstep {
 
-using watch::Recorder;
+using timeline::Recorder;
 
 TEST_CASE("operators that a replica's thread calls are spans of a track by their names",
           "[trace]") {
   Recorder recorder(1);
   const auto track = recorder.take(0, "replica");
-  const watch::TrackScope here(track.get());
+  const timeline::TrackScope here(track.get());
   const at::Tensor x = at::ones({2, 2}).requires_grad_();
   {
     const telemetry::OperatorSpans operators;
@@ -40,7 +40,7 @@ TEST_CASE("operators that a replica's thread calls are spans of a track by their
   CHECK(span_of("aten::mm").begin >= span_of("aten::matmul").begin);
   CHECK(span_of("aten::mm").end <= span_of("aten::matmul").end);
   CHECK(std::ranges::all_of(recording.spans, [](const Recorder::Span& span) {
-    return span.kind == watch::SpanKind::operation && span.end >= span.begin;
+    return span.kind == timeline::SpanKind::operation && span.end >= span.begin;
   }));
 }
 

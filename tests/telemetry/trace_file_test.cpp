@@ -19,9 +19,9 @@
 namespace lockstep {
 
 using namespace testing;
-using watch::Recorder;
-using watch::SpanKind;
-using watch::Trace;
+using timeline::Recorder;
+using timeline::SpanKind;
+using timeline::Trace;
 
 namespace {
 
@@ -200,8 +200,8 @@ TEST_CASE("a trace is read back", "[trace]") {
   CHECK(read.hosts[1].is_cut);
   for (std::size_t host = 0; host < 2; ++host) {
     REQUIRE(read.hosts[host].replicas.size() == 1);
-    const watch::ReplicaRecording& recording = read.hosts[host].replicas[0];
-    const watch::ReplicaRecording& its = written.hosts[host].replicas[0];
+    const timeline::ReplicaRecording& recording = read.hosts[host].replicas[0];
+    const timeline::ReplicaRecording& its = written.hosts[host].replicas[0];
     CHECK(recording.replica == its.replica);
     REQUIRE(recording.tracks.size() == its.tracks.size());
     for (std::size_t i = 0; i < its.tracks.size(); ++i) {

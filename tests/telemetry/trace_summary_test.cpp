@@ -7,10 +7,10 @@
 
 namespace lockstep {
 
-using watch::Recorder;
-using watch::ReplicaRecording;
-using watch::SpanKind;
-using watch::Trace;
+using timeline::Recorder;
+using timeline::ReplicaRecording;
+using timeline::SpanKind;
+using timeline::Trace;
 
 namespace {
 

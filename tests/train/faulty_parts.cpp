@@ -25,12 +25,12 @@
 #include "framework/base/text.h"
 #include "framework/collectives/psum.h"
 #include "framework/data/data.h"
+#include "framework/launch/launch.h"
 #include "framework/objectives/loss.h"
 #include "framework/objectives/metric.h"
 #include "framework/objectives/objectives.h"
 #include "framework/optim/optimizer.h"
 #include "framework/optim/optimizers.h"
-#include "framework/replicas/launch.h"
 #include "framework/training/process_generator.h"
 #include "models/model.h"
 

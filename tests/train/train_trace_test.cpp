@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "framework/telemetry/trace_file.h"
-#include "framework/watch/recorder.h"
+#include "framework/timeline/recorder.h"
 #include "tests/catch.h"
 #include "tests/support/ended.h"
 #include "tests/support/files.h"
@@ -29,23 +29,23 @@ TEST_CASE("train has a run that goes on write a trace, and says what it tells") 
   REQUIRE(::kill(program.pid(), SIGINT) == 0);
   check_status(program.wait(), 130);
 
-  const watch::Trace trace = read_trace(folder.path() / "run/trace.json");
+  const timeline::Trace trace = read_trace(folder.path() / "run/trace.json");
   CHECK(trace.last == trace.first + 9);
   REQUIRE(trace.hosts.size() == 1);
   REQUIRE(trace.hosts[0].replicas.size() == 2);
-  for (const watch::ReplicaRecording& recording : trace.hosts[0].replicas) {
-    std::vector<watch::SpanKind> kinds;
+  for (const timeline::ReplicaRecording& recording : trace.hosts[0].replicas) {
+    std::vector<timeline::SpanKind> kinds;
     bool has_operator = false;
-    for (const watch::Recorder::Recording& track : recording.tracks) {
-      for (const watch::Recorder::Span& span : track.spans) {
+    for (const timeline::Recorder::Recording& track : recording.tracks) {
+      for (const timeline::Recorder::Span& span : track.spans) {
         kinds.push_back(span.kind);
         has_operator = has_operator || span.name == "aten::addmm";
       }
     }
     CHECK(has_operator);
-    CHECK(std::ranges::count(kinds, watch::SpanKind::step) >= 10);
-    CHECK(std::ranges::count(kinds, watch::SpanKind::forward) >= 10);
-    CHECK(std::ranges::count(kinds, watch::SpanKind::update) >= 10);
+    CHECK(std::ranges::count(kinds, timeline::SpanKind::step) >= 10);
+    CHECK(std::ranges::count(kinds, timeline::SpanKind::forward) >= 10);
+    CHECK(std::ranges::count(kinds, timeline::SpanKind::update) >= 10);
   }
   CHECK_THAT(read_text(folder.path() / "run/trace.json"),
              ContainsSubstring("\"name\":\"memory of worker 1\"") &&

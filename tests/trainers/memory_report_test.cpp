@@ -9,7 +9,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/limits.h"
 #include "framework/data/data.h"
-#include "framework/replicas/pmap.h"
+#include "framework/maps/pmap.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
 #include "tests/formats/sample_files.h"

@@ -20,12 +20,12 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
 #include "framework/data/loader.h"
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
+#include "framework/timeline/step_times.h"
 #include "framework/training/data_parallel.h"
 #include "framework/training/phase.h"
 #include "framework/training/sharded_optimizer.h"
 #include "framework/training/zero.h"
-#include "framework/watch/step_times.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
 #include "tests/support/temporary_folder.h"
@@ -34,11 +34,11 @@
 
 using namespace lockstep;
 using namespace lockstep::testing;
-using watch::SpanKind;
+using timeline::SpanKind;
 
 namespace {
 
-using Spans = std::vector<watch::Recorder::Span>;
+using Spans = std::vector<timeline::Recorder::Span>;
 
 // The kinds of spans, with what is within each: "step(data forward)".
 std::string tree_of(const Spans& spans, std::size_t& next, std::uint64_t end) {
@@ -59,16 +59,16 @@ std::string tree_of(Spans spans) {
 }
 
 // What the replicas of a job in threads have recorded, whose functions have all ended.
-std::vector<watch::ReplicaRecording> recordings_of(LaunchOptions job,
-                                                   const std::function<void()>& replica) {
-  std::vector<watch::ReplicaRecording> recordings;
+std::vector<timeline::ReplicaRecording> recordings_of(LaunchOptions job,
+                                                      const std::function<void()>& replica) {
+  std::vector<timeline::ReplicaRecording> recordings;
   job.mode = LaunchMode::threads;
   const int status = launch(
       [&] {
         replica();
         barrier(job.axis_name);
         if (axis_index(job.axis_name) == 0) {
-          recordings = watch::read_replicas(watch::track_here->recorder());
+          recordings = timeline::read_replicas(timeline::track_here->recorder());
         }
       },
       job);
@@ -136,10 +136,10 @@ TEST_CASE("a trainer's replicas record the same steps, whose parts are within th
     }
     if (first[i].kind == SpanKind::reduction) CHECK(first[i].bytes >= 8);  // w and b
   }
-  const watch::StepTimes times = watch::step_times(recordings);
+  const timeline::StepTimes times = timeline::step_times(recordings);
   CHECK(times.steps.size() == 3);
-  for (const auto part :
-       {watch::TimePart::update, watch::TimePart::evaluation, watch::TimePart::checkpoint}) {
+  for (const auto part : {timeline::TimePart::update, timeline::TimePart::evaluation,
+                          timeline::TimePart::checkpoint}) {
     CHECK(times.sums().at(1).of(part) > 0);
   }
 }
@@ -200,13 +200,13 @@ TEST_CASE("in loops of one's own the replica that is slow is found, and who wait
     std::iota(numbers.begin(), numbers.end(), 1);
     numbers[0] = 0;  // nobody knows when the first has begun
     CHECK(forwards == numbers);
-    const watch::StepTimes times = watch::step_times(recordings);
+    const timeline::StepTimes times = timeline::step_times(recordings);
     CHECK(times.steps.size() == kSteps - 1);
     REQUIRE(times.slow());
     CHECK(times.slow()->replica == 1);
     CHECK(times.slow()->seconds_a_step > 0.003);
-    CHECK(times.sums().at(1).of(watch::TimePart::forward) > 0.18);
-    CHECK(times.sums().at(1).of(watch::TimePart::update) > 0);
+    CHECK(times.sums().at(1).of(timeline::TimePart::forward) > 0.18);
+    CHECK(times.sums().at(1).of(timeline::TimePart::update) > 0);
     CHECK(times.sums().at(0).waited_for.at(1) > 0.02);
     CHECK(times.sums().at(2).waited_for.at(1) > 0.02);
     CHECK(times.waiting_share() > 0.2);

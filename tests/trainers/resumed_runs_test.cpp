@@ -18,8 +18,8 @@
 
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
+#include "framework/maps/pmap.h"
 #include "framework/objectives/metric.h"
-#include "framework/replicas/pmap.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
 #include "tests/support/settings.h"

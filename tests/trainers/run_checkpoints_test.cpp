@@ -6,7 +6,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "framework/base/errors.h"
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 #include "framework/training/zero.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"

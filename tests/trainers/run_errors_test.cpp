@@ -2,7 +2,7 @@
 #include <stdexcept>
 
 #include "framework/base/errors.h"
-#include "framework/replicas/first_failure.h"
+#include "framework/maps/first_failure.h"
 #include "framework/training/zero.h"
 #include "tests/catch.h"
 #include "tests/support/error_kinds.h"
@@ -38,14 +38,14 @@ TEST_CASE("an error that ends a run keeps its type when it gains a note") {
     const bool stays = kind == ErrorKind::aborted || kind == ErrorKind::mismatch;
     const auto error = noted(traits_of(kind).make("bad"));
     CHECK(error_kind(error) == kind);
-    CHECK(replicas::text_of(error) == (stays ? "bad" : "bad\na note"));
+    CHECK(maps::text_of(error) == (stays ? "bad" : "bad\na note"));
   }
   CHECK_THROWS_AS(std::rethrow_exception(noted(std::make_exception_ptr(OwnError("bad")))),
                   OwnError);
   // Types that their names do not tell.
   const auto diverged = noted(std::make_exception_ptr(NonFiniteStep("bad")));
   CHECK_THROWS_AS(std::rethrow_exception(diverged), NonFiniteStep);
-  CHECK(replicas::text_of(diverged) == "bad\na note");
+  CHECK(maps::text_of(diverged) == "bad\na note");
   const auto with_cause = noted(thrown_by([] {
     try {
       throw std::logic_error("worse");
@@ -59,7 +59,7 @@ TEST_CASE("an error that ends a run keeps its type when it gains a note") {
                   ReplicaError);
   // What is nested stays so with each further note.
   const auto twice = noted(noted(std::make_exception_ptr(std::logic_error("bad"))));
-  CHECK(replicas::text_of(twice) == "bad\na note\na note");
+  CHECK(maps::text_of(twice) == "bad\na note\na note");
   try {
     std::rethrow_exception(twice);
   } catch (const ReplicaError& error) {

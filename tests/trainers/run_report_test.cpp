@@ -6,7 +6,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "framework/base/text.h"
-#include "framework/replicas/pmap.h"
+#include "framework/maps/pmap.h"
 #include "framework/telemetry/run_folder.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"

@@ -17,7 +17,7 @@
 
 #include "framework/base/text.h"
 #include "framework/formats/image.h"
-#include "framework/replicas/pmap.h"
+#include "framework/maps/pmap.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"
 #include "tests/support/captured_stderr.h"

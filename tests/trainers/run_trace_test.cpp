@@ -13,10 +13,10 @@
 #include "framework/base/errors.h"
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/psum.h"
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 #include "framework/telemetry/run_folder.h"
 #include "framework/telemetry/trace_file.h"
-#include "framework/watch/recorder.h"
+#include "framework/timeline/recorder.h"
 #include "tests/catch.h"
 #include "tests/support/captured_stderr.h"
 #include "tests/support/files.h"
@@ -35,8 +35,9 @@ namespace {
 int run_steps(const TraceOptions& trace, const std::function<bool(std::int64_t)>& goes_on) {
   const auto replica = [&] {
     for (std::int64_t step = 1; psum(goes_on(step) ? 1 : 0, "data") == 2; ++step) {
-      const watch::RecordedSpan span(watch::track_here, {.kind = watch::SpanKind::step,
-                                                         .id = static_cast<std::uint64_t>(step)});
+      const timeline::RecordedSpan span(
+          timeline::track_here,
+          {.kind = timeline::SpanKind::step, .id = static_cast<std::uint64_t>(step)});
       barrier("data");
     }
   };
@@ -50,18 +51,18 @@ TEST_CASE("a run writes the trace of its config's steps", "[trace]") {
   const fs::path folder = home.path();
   REQUIRE(run_steps(trace_options(folder, {2, 3}), [](std::int64_t step) { return step < 6; }) ==
           0);
-  const watch::Trace trace = read_trace(folder / kTraceFile);
+  const timeline::Trace trace = read_trace(folder / kTraceFile);
   CHECK(trace.first == 2);
   CHECK(trace.last == 3);
   CHECK(!trace.versions.at("lockstep").empty());
   REQUIRE(trace.hosts.size() == 1);
   REQUIRE(trace.hosts[0].replicas.size() == 2);
-  for (const watch::ReplicaRecording& recording : trace.hosts[0].replicas) {
+  for (const timeline::ReplicaRecording& recording : trace.hosts[0].replicas) {
     std::vector<std::uint64_t> steps;
     std::size_t calls = 0;
-    for (const watch::Recorder::Span& span : recording.tracks.at(0).spans) {
-      if (span.kind == watch::SpanKind::step) steps.push_back(span.id);
-      if (span.kind == watch::SpanKind::collective) ++calls;
+    for (const timeline::Recorder::Span& span : recording.tracks.at(0).spans) {
+      if (span.kind == timeline::SpanKind::step) steps.push_back(span.id);
+      if (span.kind == timeline::SpanKind::collective) ++calls;
     }
     CHECK(steps == std::vector<std::uint64_t>{2, 3});
     CHECK(calls >= 3);
@@ -82,7 +83,7 @@ TEST_CASE("a run that goes on writes the trace of its next steps when asked", "[
                       [&](std::int64_t) { return !is_there(); }) == 0);
     CHECK(asked.get() == folder / kTraceFile);
     CHECK(!fs::exists(folder / kTraceRequest));
-    const watch::Trace trace = read_trace(folder / kTraceFile);
+    const timeline::Trace trace = read_trace(folder / kTraceFile);
     CHECK(trace.first > 1);
     CHECK(trace.last == trace.first + kRequestedSteps - 1);
 

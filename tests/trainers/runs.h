@@ -12,7 +12,7 @@
 
 #include "framework/base/text.h"
 #include "framework/checkpoint/checkpoint.h"
-#include "framework/replicas/pmap.h"
+#include "framework/maps/pmap.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/storage/checkpoint_reader.h"
 #include "framework/storage/checksum.h"

@@ -13,7 +13,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "framework/replicas/pmap.h"
+#include "framework/maps/pmap.h"
 #include "framework/training/autocast.h"
 #include "tests/catch.h"
 #include "tests/data/made_set.h"

@@ -6,7 +6,7 @@
 #include <ATen/ops/sin.h>
 #include <ATen/ops/tanh.h>
 
-#include "framework/replicas/pmap.h"
+#include "framework/maps/pmap.h"
 #include "framework/training/gradient_hooks.h"
 #include "tests/catch.h"
 #include "tests/support/settings.h"

@@ -15,7 +15,7 @@
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
-#include "framework/replicas/pmap.h"
+#include "framework/maps/pmap.h"
 #include "framework/training/zero.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"

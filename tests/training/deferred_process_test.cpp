@@ -12,7 +12,7 @@
 #include "framework/base/random.h"
 #include "framework/base/text.h"
 #include "framework/checkpoint/checkpoint.h"
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 #include "framework/training/memory_prediction.h"
 #include "framework/training/zero.h"
 #include "tests/catch.h"

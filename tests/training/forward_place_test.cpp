@@ -16,7 +16,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/replicas/pmap.h"
+#include "framework/maps/pmap.h"
 #include "framework/training/batch_norm.h"
 #include "framework/training/block.h"
 #include "framework/training/dropout.h"

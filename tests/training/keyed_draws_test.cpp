@@ -21,7 +21,7 @@
 #include "framework/base/random.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
-#include "framework/replicas/pmap.h"
+#include "framework/maps/pmap.h"
 #include "framework/training/data_parallel.h"
 #include "framework/training/deferred_parameters.h"
 #include "framework/training/process_generator.h"

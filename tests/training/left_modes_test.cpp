@@ -9,7 +9,7 @@
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
-#include "framework/replicas/pmap.h"
+#include "framework/maps/pmap.h"
 #include "framework/training/data_parallel.h"
 #include "tests/catch.h"
 #include "tests/support/captured_stderr.h"

@@ -14,7 +14,7 @@
 #include <torch/nn/module.h>
 
 #include "framework/collectives/axis_index.h"
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 #include "framework/training/memory_prediction.h"
 #include "framework/training/zero.h"
 #include "models/mlp.h"

@@ -1,6 +1,6 @@
 #include "tests/training/placements.h"
 
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 #include "tests/catch.h"
 
 namespace lockstep::testing {

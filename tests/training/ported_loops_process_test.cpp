@@ -13,13 +13,13 @@
 #include <torch/optim/sgd.h>
 
 #include "framework/collectives/axis_index.h"
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 #include "framework/training/data_parallel.h"
 #include "framework/training/process_generator.h"
 #include "framework/training/sharded_optimizer.h"
 #include "framework/training/zero.h"
 #include "tests/catch.h"
-#include "tests/replicas/launched.h"
+#include "tests/launch/launched.h"
 #include "tests/support/ended.h"
 #include "tests/support/programs.h"
 

@@ -19,7 +19,7 @@
 #include <torch/nn/modules/transformerlayer.h>
 
 #include "framework/collectives/axis_index.h"
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 #include "framework/training/batch_norm.h"
 #include "framework/training/block.h"
 #include "framework/training/dropout.h"

@@ -25,8 +25,8 @@
 
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/replicas/launch.h"
-#include "framework/replicas/pmap.h"
+#include "framework/launch/launch.h"
+#include "framework/maps/pmap.h"
 #include "framework/training/batch_norm.h"
 #include "framework/training/data_parallel.h"
 #include "framework/training/dropout.h"

@@ -6,8 +6,8 @@
 
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/replicas/launch.h"
-#include "framework/replicas/pmap.h"
+#include "framework/launch/launch.h"
+#include "framework/maps/pmap.h"
 #include "framework/training/data_parallel.h"
 #include "tests/catch.h"
 #include "tests/support/message_of.h"

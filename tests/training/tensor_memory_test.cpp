@@ -1,4 +1,4 @@
-#include "framework/replicas/tensor_memory.h"
+#include "framework/maps/tensor_memory.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -13,7 +13,7 @@
 #include "tests/support/message_of.h"
 
 namespace lockstep::training {
-using replicas::TensorMemory;
+using maps::TensorMemory;
 
 namespace {
 

@@ -18,7 +18,7 @@
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/data/sampler.h"
-#include "framework/replicas/pmap.h"
+#include "framework/maps/pmap.h"
 #include "framework/training/data_parallel.h"
 #include "framework/training/random_draws.h"
 #include "tests/catch.h"

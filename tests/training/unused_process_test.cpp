@@ -8,7 +8,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "framework/collectives/axis_index.h"
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 #include "framework/training/data_parallel.h"
 #include "framework/training/zero.h"
 #include "tests/catch.h"

@@ -4,7 +4,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/replicas/pmap.h"
+#include "framework/maps/pmap.h"
 #include "tests/collectives/cases.h"
 
 namespace lockstep::testing {

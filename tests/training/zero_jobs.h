@@ -13,7 +13,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/non_copyable.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 #include "framework/training/zero.h"
 #include "tests/catch.h"
 #include "tests/training/models.h"

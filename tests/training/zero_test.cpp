@@ -10,7 +10,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/replicas/pmap.h"
+#include "framework/maps/pmap.h"
 #include "tests/catch.h"
 #include "tests/collectives/cases.h"
 #include "tests/support/settings.h"

@@ -13,9 +13,9 @@
 
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
-#include "framework/replicas/launch.h"
-#include "framework/replicas/pmap.h"
-#include "framework/replicas/vmap.h"
+#include "framework/launch/launch.h"
+#include "framework/maps/pmap.h"
+#include "framework/maps/vmap.h"
 #include "framework/tree/grad.h"
 #include "tests/catch.h"
 

@@ -11,8 +11,8 @@
 
 #include "framework/base/errors.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/replicas/pmap.h"
-#include "framework/replicas/vmap.h"
+#include "framework/maps/pmap.h"
+#include "framework/maps/vmap.h"
 #include "framework/tree/tree.h"
 #include "tests/catch.h"
 

@@ -23,7 +23,7 @@
 #include "framework/base/instruction_set.h"
 #include "framework/base/stream_copy.h"
 #include "framework/base/text.h"
-#include "framework/replicas/machine.h"
+#include "framework/maps/machine.h"
 
 namespace lockstep::bench {
 namespace {
@@ -83,7 +83,7 @@ nlohmann::ordered_json machine_json() {
   std::strftime(date_text.data(), date_text.size(), "%Y-%m-%d", &date);
   double load = 0;
   (void)::getloadavg(&load, 1);
-  const std::string cpu = replicas::cpu_model();
+  const std::string cpu = maps::cpu_model();
   return {{"cpu", cpu.empty() ? system.machine : cpu},
           {"instructions", widest_vectors()},
           {"cores", usable_cores()},

@@ -32,9 +32,9 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/comm/network/secret.h"
-#include "framework/replicas/launch.h"
-#include "framework/replicas/machine.h"
-#include "framework/replicas/pmap.h"
+#include "framework/launch/launch.h"
+#include "framework/maps/machine.h"
+#include "framework/maps/pmap.h"
 #include "trainers/bench/hosts/host_network.h"
 #include "trainers/bench/machine.h"
 #include "trainers/bench/systems/tasks.h"
@@ -101,12 +101,9 @@ int serve_replicas(const Words& words) {
 }
 
 Json facts(const Words& asked) {
-  Json json{{"lockstep", LOCKSTEP_VERSION},
-            {"machine", machine_json()},
-            {"libtorch", replicas::libtorch_version()},
-            {"blas", replicas::blas().name},
-            {"free_bytes", available_memory()},
-            {"limits", Json::object()},
+  Json json{{"lockstep", LOCKSTEP_VERSION},         {"machine", machine_json()},
+            {"libtorch", maps::libtorch_version()}, {"blas", maps::blas().name},
+            {"free_bytes", available_memory()},     {"limits", Json::object()},
             {"parameters", Json::object()}};
   std::map<std::int64_t, Json> limits;  // by threads that can run at once
   for (const std::string& word : asked) {

@@ -13,9 +13,9 @@
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/engines/local_tasks.h"
-#include "framework/replicas/host_tasks.h"
-#include "framework/replicas/launch.h"
-#include "framework/replicas/stop_signals.h"
+#include "framework/launch/host_tasks.h"
+#include "framework/launch/launch.h"
+#include "framework/launch/stop_signals.h"
 #include "trainers/commands/command_line.h"
 #include "trainers/commands/flags.h"
 
@@ -23,15 +23,15 @@ namespace lockstep {
 namespace {
 
 // What all tasks must have alike to be one program.
-replicas::TaskFacts facts_of_task(const std::vector<std::string>& arguments) {
+launcher::TaskFacts facts_of_task(const std::vector<std::string>& arguments) {
   std::error_code gone;
   return {{"arguments", join(arguments, " ")},
           {"working folder", std::filesystem::current_path(gone).string()}};
 }
 
-int run_for_all(const engines::Whereabouts& where, const replicas::TaskFacts& facts,
+int run_for_all(const engines::Whereabouts& where, const launcher::TaskFacts& facts,
                 std::chrono::milliseconds timeout, const std::function<int()>& run) {
-  replicas::HostTasks others(where, facts, timeout);
+  launcher::HostTasks others(where, facts, timeout);
   try {
     const CoreSet taken = others.cores().take();
     const auto missing = engines::missing_cores(where, others.cores(), taken, program_name());
@@ -73,9 +73,9 @@ int as_one_task(const engines::Whereabouts& where, const std::vector<std::string
   if (where.local_tasks == 1 || is_relaunched()) return run();
   if (where.local_rank == 0) return run_for_all(where, facts_of_task(arguments), timeout, run);
   try {
-    return replicas::stand_by(where, facts_of_task(arguments), timeout);
-  } catch (const replicas::Stopped& stopped) {  // as the first task says
-    return replicas::status_of_stop(stopped.signal());
+    return launcher::stand_by(where, facts_of_task(arguments), timeout);
+  } catch (const launcher::Stopped& stopped) {  // as the first task says
+    return launcher::status_of_stop(stopped.signal());
   }
 }
 

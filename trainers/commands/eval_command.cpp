@@ -13,7 +13,7 @@
 #include "framework/checkpoint/weights.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/data/data.h"
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 #include "framework/tree/error_place.h"
 #include "trainers/commands/command_line.h"
 #include "trainers/commands/flags.h"

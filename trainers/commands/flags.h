@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "framework/engines/whereabouts.h"
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 #include "trainers/commands/command_line.h"
 #include "trainers/config/config.h"
 

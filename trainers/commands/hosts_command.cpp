@@ -7,7 +7,7 @@
 #include "framework/base/text_table.h"
 #include "framework/engines/local_tasks.h"
 #include "framework/engines/whereabouts.h"
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 #include "trainers/commands/command_line.h"
 #include "trainers/commands/flags.h"
 

@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "framework/data/data.h"
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 #include "trainers/commands/flags.h"
 #include "trainers/config/config.h"
 #include "trainers/run/trainer.h"

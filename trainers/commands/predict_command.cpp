@@ -11,7 +11,7 @@
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 #include "framework/storage/file.h"
 #include "trainers/commands/command_line.h"
 #include "trainers/commands/flags.h"

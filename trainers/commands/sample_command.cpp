@@ -4,7 +4,7 @@
 
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 #include "trainers/commands/command_line.h"
 #include "trainers/commands/flags.h"
 #include "trainers/commands/opened_checkpoint.h"

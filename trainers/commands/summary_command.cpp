@@ -1,7 +1,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/data/data.h"
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 #include "trainers/commands/flags.h"
 #include "trainers/commands/model_summary.h"
 #include "trainers/commands/shown_data.h"

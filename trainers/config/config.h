@@ -9,8 +9,8 @@
 
 #include "framework/keys/choice.h"
 #include "framework/keys/key_table.h"
+#include "framework/launch/launch.h"
 #include "framework/optim/schedule.h"
-#include "framework/replicas/launch.h"
 #include "framework/training/zero_options.h"
 #include "trainers/config/sections.h"
 

@@ -8,8 +8,8 @@
 
 #include "framework/base/text.h"
 #include "framework/keys/key.h"
+#include "framework/launch/launch.h"
 #include "framework/objectives/metric.h"
-#include "framework/replicas/launch.h"
 #include "framework/training/zero_options.h"
 
 namespace lockstep {

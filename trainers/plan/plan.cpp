@@ -19,7 +19,7 @@
 #include "framework/base/text.h"
 #include "framework/comm/simulated_network.h"
 #include "framework/data/sampler.h"
-#include "framework/replicas/host_links.h"
+#include "framework/launch/host_links.h"
 #include "framework/training/bucket_sizes.h"
 #include "framework/training/buffer_plan.h"
 #include "framework/training/module_parameters.h"
@@ -219,13 +219,13 @@ class HostsPlan {
     const auto size = [](const auto& record) {
       return static_cast<std::int64_t>(encode(record).size());
     };
-    const replicas::JobPlan plan = replicas::make_plan(
+    const launcher::JobPlan plan = launcher::make_plan(
         config_.launch, std::vector(static_cast<std::size_t>(hosts_), request_.host_replicas),
         std::vector(static_cast<std::size_t>(hosts_), request_.host_replicas));
     const std::int64_t published =
-        size(replicas::Published{str("address/", replicas_), "255.255.255.255:65535"});
+        size(launcher::Published{str("address/", replicas_), "255.255.255.255:65535"});
     start.messages = others * (2 + job.connections);
-    start.bytes = others * (size(replicas::Begins{plan, ""}) + size(replicas::Ready{}) +
+    start.bytes = others * (size(launcher::Begins{plan, ""}) + size(launcher::Ready{}) +
                             job.connections * published);
     // Latencies: TCP's and the greeting's, and what launchers say; an address asked for, and these.
     constexpr double kToMeet = 8, kToConnect = 6;

@@ -16,11 +16,11 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
 #include "framework/data/sampler.h"
-#include "framework/replicas/pmap.h"
-#include "framework/replicas/tensor_memory.h"
+#include "framework/maps/pmap.h"
+#include "framework/maps/tensor_memory.h"
+#include "framework/timeline/slow_replica.h"
 #include "framework/training/module_parameters.h"
 #include "framework/training/zero.h"
-#include "framework/watch/slow_replica.h"
 #include "trainers/config/config_options.h"
 #include "trainers/run/evaluate.h"
 #include "trainers/run/sample_place.h"
@@ -67,7 +67,7 @@ class Steps {
     const Batch batch = made_batch(samples);
     note("data", begin);
     const auto forward = Clock::now();
-    std::optional<replicas::TensorMemory> memory;
+    std::optional<maps::TensorMemory> memory;
     if (count_ == 1) memory.emplace();  // the first also makes what stays
     const at::Tensor loss =
         training_loss(config_, objective_, *model_, batch, [&] { return samples; }).trained;
@@ -91,16 +91,16 @@ class Steps {
   [[nodiscard]] StepProfile profile() const {
     StepProfile profile{.samples = config_.data_use.batch_size,
                         .steps = std::ssize(seconds_.at("update")),
-                        .data = watch::median_of(seconds_.at("data")),
-                        .forward = watch::median_of(seconds_.at("forward")),
+                        .data = timeline::median_of(seconds_.at("data")),
+                        .forward = timeline::median_of(seconds_.at("forward")),
                         .activations = activations_};
     for (const auto& each : ready_)
-      profile.ready.push_back(each.empty() ? 0 : watch::median_of(each));
+      profile.ready.push_back(each.empty() ? 0 : timeline::median_of(each));
     profile.backward = std::ranges::max(profile.ready);
-    profile.rest = std::max(0.0, watch::median_of(seconds_.at("backward")) - profile.backward);
+    profile.rest = std::max(0.0, timeline::median_of(seconds_.at("backward")) - profile.backward);
     // They have shared it.
     profile.update =
-        watch::median_of(seconds_.at("update")) * static_cast<double>(config_.launch.replicas);
+        timeline::median_of(seconds_.at("update")) * static_cast<double>(config_.launch.replicas);
     return profile;
   }
 
@@ -155,7 +155,7 @@ StepProfile measure_steps(const Config& config, const DataSets& data, std::int64
     profile = steps.profile();
     profile.first = first;
   };
-  replicas::TensorMemory::prepare();
+  maps::TensorMemory::prepare();
   const CoreTime before = core_time();
   pmap(measure, {.axis_name = own.launch.axis_name,
                  .axis_size = replicas,

@@ -16,7 +16,7 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
-#include "framework/replicas/first_failure.h"
+#include "framework/maps/first_failure.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/training/bucket_sizes.h"
 #include "trainers/config/config_options.h"
@@ -82,7 +82,7 @@ std::shared_ptr<Model> model_of_best(const Config& config, const DataSets& data,
   try {
     model = model_in(config, data.train->type(), checkpoint);
   } catch (const std::exception& error) {
-    problem = replicas::text_of(error);
+    problem = maps::text_of(error);
   }
   const std::int64_t own = axis_index(axis);
   const std::int64_t failing = problem.empty() ? axis_size(axis) : own;

@@ -22,10 +22,10 @@
 #include "framework/data/finite.h"
 #include "framework/data/sampler.h"
 #include "framework/keys/yaml_problems.h"
+#include "framework/maps/first_failure.h"
+#include "framework/maps/pmap.h"
 #include "framework/objectives/objectives.h"
 #include "framework/optim/optimizer_options.h"
-#include "framework/replicas/first_failure.h"
-#include "framework/replicas/pmap.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/training/forward_place.h"
 #include "framework/training/module_parameters.h"
@@ -243,7 +243,7 @@ class JobCheck {
       try {
         (void)run_forward(*model, batch.inputs);
       } catch (const std::exception& error) {
-        problem = replicas::text_of(error);
+        problem = maps::text_of(error);
       }
     };
     pmap(step, {.axis_name = own.launch.axis_name, .axis_size = 1})();

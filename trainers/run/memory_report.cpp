@@ -22,9 +22,9 @@
 #include "framework/collectives/all_gather.h"
 #include "framework/collectives/psum.h"
 #include "framework/data/sampler.h"
-#include "framework/replicas/launch.h"
-#include "framework/replicas/pmap.h"
-#include "framework/replicas/tensor_memory.h"
+#include "framework/launch/launch.h"
+#include "framework/maps/pmap.h"
+#include "framework/maps/tensor_memory.h"
 #include "trainers/config/config_options.h"
 #include "trainers/run/evaluate.h"
 
@@ -89,7 +89,7 @@ std::vector<std::int64_t> measured_activations(const Config& config, const DataS
       require(waited < std::chrono::seconds(15), "a few samples take ", waited.count(), " s");
       const BatchSamples first{*data.train, consecutive(std::int64_t{0}, count), "training"};
       const Batch batch = made_batch(first);
-      const replicas::TensorMemory memory(most);
+      const maps::TensorMemory memory(most);
       trainer.backward(
           training_loss(config, objective, *model, batch, [&] { return first; }).trained);
       bytes.push_back(memory.peak());

@@ -11,7 +11,7 @@
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
 #include "framework/base/user_folder.h"
-#include "framework/replicas/machine.h"
+#include "framework/maps/machine.h"
 #include "framework/storage/file.h"
 
 namespace fs = std::filesystem;
@@ -26,8 +26,8 @@ fs::path peaks_file() {
 
 // Of which machine and type a peak is.
 std::string peak_name(c10::ScalarType type) {
-  return str(replicas::cpu_model(), ", ", counted(usable_cores(), "core"), ", ",
-             replicas::libtorch_version(), ", ", replicas::blas().name, ", ", c10::toString(type));
+  return str(maps::cpu_model(), ", ", counted(usable_cores(), "core"), ", ",
+             maps::libtorch_version(), ", ", maps::blas().name, ", ", c10::toString(type));
 }
 
 // By such names. None where there is no file; discarded where it is none of these.

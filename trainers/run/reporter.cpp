@@ -10,8 +10,8 @@
 #include "framework/base/memory.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
-#include "framework/replicas/launch.h"
-#include "framework/replicas/machine.h"
+#include "framework/launch/launch.h"
+#include "framework/maps/machine.h"
 #include "trainers/run/evaluations.h"
 #include "trainers/run/memory_report.h"
 #include "trainers/run/peak.h"
@@ -48,9 +48,9 @@ std::int64_t replicas_here(const LaunchOptions& launch) {
 }
 
 // Where the time of a step went, as the mean over steps and replicas.
-void add_parts(const watch::StepTimes& times,
+void add_parts(const timeline::StepTimes& times,
                std::vector<std::pair<std::string, MetricValue>>& line) {
-  watch::ReplicaTimes all;
+  timeline::ReplicaTimes all;
   double count = 0;
   for (const auto& [step, replicas] : times.steps) {
     for (const auto& [replica, its] : replicas) {
@@ -61,7 +61,7 @@ void add_parts(const watch::StepTimes& times,
   if (count == 0) return;
   std::map<std::string, double> parts;
   for (std::size_t part = 0; part < all.parts.size(); ++part) {
-    if (all.parts[part] > 0) parts[watch::kTimeParts[part]] = all.parts[part] / count;
+    if (all.parts[part] > 0) parts[timeline::kTimeParts[part]] = all.parts[part] / count;
   }
   line.emplace_back("parts", parts);
   line.emplace_back("waiting_s", all.waited() / count);
@@ -69,16 +69,16 @@ void add_parts(const watch::StepTimes& times,
 }
 
 // Of this host's replicas, the means over steps.
-std::map<int, watch::ReplicaWork> work_here(const watch::StepTimes& times) {
+std::map<int, timeline::ReplicaWork> work_here(const timeline::StepTimes& times) {
   const auto steps = static_cast<double>(times.steps.size());
-  std::map<int, watch::ReplicaWork> work;
+  std::map<int, timeline::ReplicaWork> work;
   for (const auto& [replica, its] : times.sums()) {
     work[replica] = {.own = its.own() / steps, .waiting = its.waited() / steps};
   }
   return work;
 }
 
-void add_work(const std::map<int, watch::ReplicaWork>& replicas,
+void add_work(const std::map<int, timeline::ReplicaWork>& replicas,
               std::vector<std::pair<std::string, MetricValue>>& line) {
   if (replicas.size() < 2) return;
   std::map<std::string, double> own, waiting;
@@ -102,7 +102,7 @@ Reporter::Reporter(const Config& config, const std::filesystem::path& folder, bo
       progress_(stdout, quiet || !writes) {
   if (!writes) return;
   metrics_.emplace(folder);
-  watch_.emplace(watch::track_here);
+  watch_.emplace(timeline::track_here);
   if (config.telemetry.tensorboard) summary_.emplace(folder, config, first_step);
 }
 
@@ -116,8 +116,8 @@ void Reporter::go_on(const Config& config, const Course& course, const ResumePoi
   print(str("going on after step ", course.first_step, " (", course.first_sample, " samples) from ",
             point.checkpoint.string()));
   for (const std::string& change : point.changes) print("  " + change);
-  const std::int64_t kept = replicas::own_math_threads();
-  const std::int64_t usual = replicas::math_threads(0, replicas_here(launch_));
+  const std::int64_t kept = maps::own_math_threads();
+  const std::int64_t usual = maps::math_threads(0, replicas_here(launch_));
   if (point.keeps_threads && kept != usual) {
     print(str("  parallel.threads_per_replica stays ", kept,
               ", as when the run began; this host would choose ", usual));
@@ -154,11 +154,11 @@ void Reporter::note(const RunState& state) {
 
 // What the first step tells is no time, and before it there is none to begin from.
 void Reporter::count(std::int64_t samples, const std::vector<double>& own_seconds,
-                     const std::vector<watch::ToldRate>& link_rates) {
+                     const std::vector<timeline::ToldRate>& link_rates) {
   line_samples_ += samples;
   const double total = seconds_since(std::exchange(counted_, Clock::now()));
   if (!metrics_) return;
-  for (const watch::ToldRate& told : link_rates) {
+  for (const timeline::ToldRate& told : link_rates) {
     std::vector<double>& its = rates_[{told.from, told.to}];
     its.push_back(told.rate);
     // So many of the last steps have told it. A program may have launched on other hosts than its
@@ -169,7 +169,7 @@ void Reporter::count(std::int64_t samples, const std::vector<double>& own_second
   }
   if (std::ranges::count(own_seconds, 0) > 0) return;
   ++line_paces_;
-  watch::StepPace& pace = recent_.emplace_back(watch::StepPace{.total = total});
+  timeline::StepPace& pace = recent_.emplace_back(timeline::StepPace{.total = total});
   for (const double seconds : own_seconds) {
     pace.own.emplace(static_cast<int>(pace.own.size()), seconds);
   }
@@ -180,7 +180,7 @@ void Reporter::log(const RunState& state) {
   if (metrics_) {
     line_loss_ = state.losses;
     if (memory_ == 0 || elapsed_s() >= look_at_s_) look_at_memory();
-    const watch::StepTimes times = watch_->next();
+    const timeline::StepTimes times = watch_->next();
     find_slow(times);
     const ProgressState progress = progress_of(state);
     progress_.update(progress);
@@ -201,7 +201,7 @@ void Reporter::log(const RunState& state) {
     add_parts(times, line);
     // What this host has recorded does not have the replicas of others.
     const std::size_t told = std::min(std::exchange(line_paces_, 0), recent_.size());
-    add_work(launch_.hosts.count > 1 ? watch::replica_work(std::span(recent_).last(told))
+    add_work(launch_.hosts.count > 1 ? timeline::replica_work(std::span(recent_).last(told))
                                      : work_here(times),
              line);
     if (slow_) {
@@ -316,19 +316,19 @@ void Reporter::print_best(const BestStep& best, const std::string& weights,
 }
 
 // Whom the replicas wait for, and for how much of their time.
-void Reporter::find_slow(const watch::StepTimes& times) {
+void Reporter::find_slow(const timeline::StepTimes& times) {
   waiting_.reset();
   if (!times.steps.empty() && launch_.replicas > 1) {
     // What this host has recorded does not say for whom of another host it waits.
-    waiting_ = launch_.hosts.count > 1 ? watch::waiting_share(recent_) : times.waiting_share();
+    waiting_ = launch_.hosts.count > 1 ? timeline::waiting_share(recent_) : times.waiting_share();
   }
-  slow_ = recent_.size() == kRecent ? watch::slow_replica(recent_) : std::nullopt;
+  slow_ = recent_.size() == kRecent ? timeline::slow_replica(recent_) : std::nullopt;
   const auto here = times.paces();
   recent_here_.insert(recent_here_.end(), here.begin(), here.end());
   keep_recent(recent_here_);
   slow_link_.reset();
   if (recent_here_.size() < kRecent / 2) return;  // of many calls the rings keep no more steps
-  slow_link_ = watch::slow_link(rates_, recent_here_);
+  slow_link_ = timeline::slow_link(rates_, recent_here_);
   if (slow_link_ && !slow_) waiting_ = slow_link_->share;
 }
 

@@ -15,8 +15,8 @@
 #include "framework/data/dataset.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/progress.h"
-#include "framework/watch/slow_link.h"
-#include "framework/watch/step_times.h"
+#include "framework/timeline/slow_link.h"
+#include "framework/timeline/step_times.h"
 #include "models/model.h"
 #include "trainers/config/config.h"
 #include "trainers/run/course.h"
@@ -61,7 +61,7 @@ class Reporter : private NonCopyable {
   /// After a step of so many samples, with what replicas have told at it: for how long each has
   /// worked, and how fast bytes come from host to host.
   void count(std::int64_t samples, const std::vector<double>& own_seconds,
-             const std::vector<watch::ToldRate>& link_rates);
+             const std::vector<timeline::ToldRate>& link_rates);
   /// For steps without a line of their own: what is shown and looked at by time.
   void note(const RunState& state);
   /// A line of progress and of metrics, about the steps of `state.losses`.
@@ -108,7 +108,7 @@ class Reporter : private NonCopyable {
   using Values = std::vector<std::pair<std::string, MetricValue>>;
 
   [[nodiscard]] ProgressState progress_of(const RunState& state) const;
-  void find_slow(const watch::StepTimes& times);
+  void find_slow(const timeline::StepTimes& times);
   void look_at_memory();
   void print_best(const BestStep& best, const std::string& weights, const std::string& words);
   void write_metrics(const RunState& state, const Values& values);
@@ -123,16 +123,16 @@ class Reporter : private NonCopyable {
   std::jthread ticks_ = progress_ticks(progress_);
   std::optional<MetricsWriter> metrics_;  // replica 0's
   std::optional<RunSummary> summary_;     // its too, as the config says
-  std::optional<watch::StepWatch> watch_;
-  std::optional<double> waiting_;             // until the last line
-  std::vector<watch::StepPace> recent_;       // the last steps, of all hosts' replicas
-  std::optional<watch::SlowReplica> slow_;    // in these
-  std::size_t line_paces_ = 0;                // that have come since the last line
-  watch::LinkRates rates_;                    // of what came to hosts in the last steps
-  std::vector<watch::StepPace> recent_here_;  // the last steps, of this host's replicas
-  std::optional<watch::SlowLink> slow_link_;  // in these
-  double flops_ = 0;                          // of a sample
-  std::optional<double> peak_;                // this machine's, a second
+  std::optional<timeline::StepWatch> watch_;
+  std::optional<double> waiting_;                // until the last line
+  std::vector<timeline::StepPace> recent_;       // the last steps, of all hosts' replicas
+  std::optional<timeline::SlowReplica> slow_;    // in these
+  std::size_t line_paces_ = 0;                   // that have come since the last line
+  timeline::LinkRates rates_;                    // of what came to hosts in the last steps
+  std::vector<timeline::StepPace> recent_here_;  // the last steps, of this host's replicas
+  std::optional<timeline::SlowLink> slow_link_;  // in these
+  double flops_ = 0;                             // of a sample
+  std::optional<double> peak_;                   // this machine's, a second
   double look_at_s_ = 1;     // when to look at the folder and the memory, in seconds of the run
   std::int64_t memory_ = 0;  // bytes that this process had then
   std::string lines_;        // of metrics, of the step `lines_step_`, also unwritten ones

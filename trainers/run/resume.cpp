@@ -8,8 +8,8 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "framework/keys/yaml_tree.h"
+#include "framework/maps/machine.h"
 #include "framework/objectives/metric.h"
-#include "framework/replicas/machine.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/telemetry/run_folder.h"
 #include "framework/training/float32_sums.h"
@@ -139,8 +139,7 @@ std::int64_t count_of(const ResumePoint& point, const std::string& name) {
 }
 
 std::string versions_text() {
-  return str("Lockstep " LOCKSTEP_VERSION ", ", replicas::libtorch_version(), ", ",
-             replicas::blas().name);
+  return str("Lockstep " LOCKSTEP_VERSION ", ", maps::libtorch_version(), ", ", maps::blas().name);
 }
 
 Config config_in_checkpoint(const fs::path& checkpoint, const CheckpointInfo& info,

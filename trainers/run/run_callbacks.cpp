@@ -9,8 +9,8 @@
 #include <c10/core/GradMode.h>
 
 #include "framework/base/text.h"
+#include "framework/timeline/recorder.h"
 #include "framework/tree/error_place.h"
-#include "framework/watch/recorder.h"
 
 namespace lockstep {
 
@@ -50,13 +50,13 @@ void RunCallbacks::after_evaluation(const RunState& state, const Evaluation& eva
 void RunCallbacks::call(const char* name, const RunState& state,
                         const std::function<void()>& callback) {
   reporter_.make_room();
-  watch::Recorder::Details details{.kind = watch::SpanKind::callback,
-                                   .id = static_cast<std::uint64_t>(state.steps)};
-  if (watch::track_here != nullptr) {
+  timeline::Recorder::Details details{.kind = timeline::SpanKind::callback,
+                                      .id = static_cast<std::uint64_t>(state.steps)};
+  if (timeline::track_here != nullptr) {
     details.name =
-        watch::track_here->name(std::hash<std::string_view>()(name), [=] { return name; });
+        timeline::track_here->name(std::hash<std::string_view>()(name), [=] { return name; });
   }
-  const watch::RecordedSpan span(watch::track_here, details);
+  const timeline::RecordedSpan span(timeline::track_here, details);
   const bool records_gradients = c10::GradMode::is_enabled();
   placed([&] { return str("in the callback ", name, ", step ", state.steps); }, callback);
   std::string left = modes_.change();

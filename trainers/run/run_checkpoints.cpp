@@ -12,7 +12,7 @@
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
 #include "framework/data/data.h"
-#include "framework/replicas/first_failure.h"
+#include "framework/maps/first_failure.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/tree/error_place.h"
 #include "trainers/run/resume.h"
@@ -143,7 +143,7 @@ std::string RunCheckpoints::save_after_failure(const std::exception_ptr& error,
     add_best(info);
     const CheckpointSaver::Apart apart =
         saver_.save_apart([&](const VisitState& visit) { trainer_.visit_last_step(visit); }, info,
-                          replicas::typed_text(error));
+                          maps::typed_text(error));
     return apart.is_saved ? saved : unsaved + apart.reason;
   } catch (const std::exception& another) {
     return unsaved + another.what();
@@ -202,7 +202,7 @@ void rethrow_with(const std::string& note, bool logs) {
     if (logs) log_warning(note);
     throw;
   } catch (...) {
-    rethrow_as(handled, str(replicas::text_of(handled), "\n", note));
+    rethrow_as(handled, str(maps::text_of(handled), "\n", note));
   }
 }
 

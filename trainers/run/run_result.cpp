@@ -9,8 +9,8 @@
 
 #include "framework/base/cores.h"
 #include "framework/collectives/all_gather.h"
-#include "framework/replicas/launch.h"
-#include "framework/replicas/machine.h"
+#include "framework/launch/launch.h"
+#include "framework/maps/machine.h"
 #include "trainers/run/command_text.h"
 
 namespace lockstep {
@@ -47,17 +47,17 @@ RunResult result_of_job(const Config& config, const ResumePoint* resume,
   const LaunchOptions& launch = config.launch;
   return {.replicas = launch.replicas,
           .zero_stage = config.zero.stage,
-          .threads_per_replica = replicas::own_math_threads(),
+          .threads_per_replica = maps::own_math_threads(),
           .workers = launch.workers > 0 ? launch.workers : launch.replicas,
           .hosts = launch.hosts.count,
           .launch = name_of(launch.mode),
           .backend = backend_of(launch),
-          .blas = replicas::blas().name,
-          .libtorch = replicas::libtorch_version(),
+          .blas = maps::blas().name,
+          .libtorch = maps::libtorch_version(),
           .lockstep = LOCKSTEP_VERSION,
-          .cpu = replicas::cpu_model(),
+          .cpu = maps::cpu_model(),
           .cores = usable_cores(),
-          .command = command_text(replicas::command_line()),
+          .command = command_text(maps::command_line()),
           .restarts = launch_restarts(),
           .engine = engine_of(where),
           .changes = resume != nullptr ? resume->changes : std::vector<std::string>{},

@@ -8,11 +8,11 @@
 #include "framework/base/errors.h"
 #include "framework/base/logging.h"
 #include "framework/base/text.h"
-#include "framework/replicas/machine.h"
+#include "framework/maps/machine.h"
 #include "framework/storage/file.h"
 #include "framework/telemetry/run_folder.h"
 #include "framework/telemetry/trace_file.h"
-#include "framework/watch/trace.h"
+#include "framework/timeline/trace.h"
 
 namespace fs = std::filesystem;
 
@@ -36,17 +36,17 @@ void drop_request(const fs::path& output) {
 TraceOptions trace_options(const fs::path& output, const std::vector<std::int64_t>& steps) {
   const auto is_written = std::make_shared<bool>(steps.empty());  // the trace of `steps`
   TraceOptions options;
-  options.wanted = [&output, steps, is_written]() -> std::optional<watch::TracedSteps> {
+  options.wanted = [&output, steps, is_written]() -> std::optional<timeline::TracedSteps> {
     std::error_code missing;
     if (fs::exists(output / kTraceRequest, missing)) return {{0, kRequestedSteps}};
     if (*is_written) return std::nullopt;
     return {{steps.front(), steps.back() - steps.front() + 1}};
   };
-  options.take = [&output, steps, is_written](const watch::Trace& trace) {
+  options.take = [&output, steps, is_written](const timeline::Trace& trace) {
     if (!*is_written && trace.first == steps.front() && trace.last == steps.back())
       *is_written = true;
-    watch::Trace whole = trace;
-    whole.versions = {{"lockstep", LOCKSTEP_VERSION}, {"libtorch", replicas::libtorch_version()}};
+    timeline::Trace whole = trace;
+    whole.versions = {{"lockstep", LOCKSTEP_VERSION}, {"libtorch", maps::libtorch_version()}};
     write_file_atomically(output / kTraceFile, trace_json(whole));
     drop_request(output);
   };

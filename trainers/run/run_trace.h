@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 
 namespace lockstep {
 

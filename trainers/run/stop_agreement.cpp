@@ -5,7 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "framework/collectives/psum.h"
-#include "framework/replicas/launch.h"
+#include "framework/launch/launch.h"
 
 namespace lockstep {
 

@@ -18,16 +18,16 @@
 #include "framework/base/text.h"
 #include "framework/checkpoint/weights.h"
 #include "framework/collectives/axis_index.h"
-#include "framework/replicas/launch.h"
-#include "framework/replicas/machine.h"
-#include "framework/replicas/tensor_memory.h"
+#include "framework/launch/launch.h"
+#include "framework/maps/machine.h"
+#include "framework/maps/tensor_memory.h"
 #include "framework/telemetry/digest.h"
 #include "framework/telemetry/metrics.h"
 #include "framework/telemetry/operator_spans.h"
+#include "framework/timeline/recorder.h"
 #include "framework/training/autocast.h"
 #include "framework/training/uncounted_samples.h"
 #include "framework/tree/error_place.h"
-#include "framework/watch/recorder.h"
 #include "trainers/config/config_options.h"
 #include "trainers/run/best_step.h"
 #include "trainers/run/course.h"
@@ -81,7 +81,7 @@ CheckpointInfo record_of(const Config& config, const DataSets& data, const Cours
     sets = records_of(data);
   }
   CheckpointInfo info{
-      .counts = {{kThreadsCount, replicas::own_math_threads()},
+      .counts = {{kThreadsCount, maps::own_math_threads()},
                  {kSafeConvolutionsCount, kSafeConvolutions}},
       .texts = {{kConfigText, written(config, resume)}, {kVersionsText, versions_text()}}};
   add_course(course, info);
@@ -191,8 +191,8 @@ class Trainer::Run {
     }
     reporter_.begin();
     if (config_.telemetry.operators) operators_.emplace();
-    if (reporter_.writes() && replicas::own_math_threads() > 1)
-      cores_.emplace(replicas::own_math_threads());
+    if (reporter_.writes() && maps::own_math_threads() > 1)
+      cores_.emplace(maps::own_math_threads());
     if (options_.stop_after > course_.total_steps) {
       reporter_.print(str("--stop-after ", options_.stop_after, " is beyond the run's last step, ",
                           course_.total_steps, ": it ends there"));
@@ -227,7 +227,7 @@ class Trainer::Run {
     checkpoints_.before_step();
     reporter_.make_room();
     {
-      const auto span = recorded(watch::SpanKind::step, state_.steps + 1);
+      const auto span = recorded(timeline::SpanKind::step, state_.steps + 1);
       train();
     }
     if (resume_ != nullptr && state_.steps == course_.first_step + 1) {
@@ -268,7 +268,7 @@ class Trainer::Run {
       return placed([&] { return microbatch_text(); }, [&] { return feed_.next(); });
     };
     while (const auto batch = next()) {
-      std::optional<replicas::TensorMemory> memory;
+      std::optional<maps::TensorMemory> memory;
       if (is_measured) memory.emplace();
       const bool is_first = state_.steps == course_.first_step && feed_.microbatch() == 0;
       std::optional<OperationCount> operations;
@@ -322,14 +322,14 @@ class Trainer::Run {
                microbatches(config_) > 1 ? str(", microbatch ", number) : "");
   }
 
-  [[nodiscard]] static watch::RecordedSpan recorded(watch::SpanKind kind, std::int64_t step) {
-    return {watch::track_here, {.kind = kind, .id = static_cast<std::uint64_t>(step)}};
+  [[nodiscard]] static timeline::RecordedSpan recorded(timeline::SpanKind kind, std::int64_t step) {
+    return {timeline::track_here, {.kind = kind, .id = static_cast<std::uint64_t>(step)}};
   }
 
   // A microbatch's mean loss, and this replica's part of the step's loss that is told: the mean
   // over replicas of the sums over microbatches.
   BatchLoss loss_of(const Microbatch& batch) {
-    const auto span = recorded(watch::SpanKind::forward, state_.steps + 1);
+    const auto span = recorded(timeline::SpanKind::forward, state_.steps + 1);
     std::optional<UncountedSamples> uncounted;
     if (batch.samples == 0) uncounted.emplace();
     const BatchLoss mean =
@@ -440,7 +440,7 @@ class Trainer::Run {
     const auto [figures, trained, record] =
         placed([&] { return str("in the evaluation on the ", set, " set, step ", state_.steps); },
                [&] {
-                 const auto span = recorded(watch::SpanKind::evaluation, state_.steps);
+                 const auto span = recorded(timeline::SpanKind::evaluation, state_.steps);
                  return evaluator_.evaluated(state_, set, data);
                });
     if (figures.empty()) return false;
@@ -524,7 +524,7 @@ class Trainer::Run {
 
   // The test set by the best step's weights and, if the report `shows` it, the validation set.
   void evaluate_best(BestStep& best, bool shows) {
-    const auto span = recorded(watch::SpanKind::evaluation, best.step);
+    const auto span = recorded(timeline::SpanKind::evaluation, best.step);
     const auto model = model_of_best(
         config_, data_, best.checkpoint.empty() ? "" : options_.output / best.checkpoint);
     if (!model) return;

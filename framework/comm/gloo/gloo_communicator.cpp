@@ -178,7 +178,7 @@ class GlooLink final : public MessageLink {
   }
 
   // A message that is posted more than a moment after its peer was interrupted may break the
-  // connection. Callers avoid that by Board::published.
+  // connection. Callers avoid that by CallTable::published.
   void end(const MessageGroup& group) noexcept override {
     const MutexLock lock(mutex_);
     end_messages([&](const GlooMessage& message) { return message.user == &group.user; });

@@ -12,9 +12,9 @@
 
 #include "framework/base/limits.h"
 #include "framework/base/poll_set.h"
+#include "framework/base/socket.h"
 #include "framework/base/text.h"
 #include "framework/comm/network/greeting.h"
-#include "framework/comm/store.h"
 
 namespace lockstep::comm {
 namespace {

@@ -13,8 +13,8 @@
 #include <sys/socket.h>
 
 #include "framework/base/limits.h"
+#include "framework/base/socket.h"
 #include "framework/base/text.h"
-#include "framework/comm/store.h"
 
 namespace lockstep::comm {
 namespace {

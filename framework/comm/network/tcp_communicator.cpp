@@ -473,7 +473,7 @@ class TcpLink final : public MessageLink {
   const int rank_;
   const NetworkOptions network_;
   const ConnectOptions options_;
-  const std::shared_ptr<watch::Recorder::Track> track_;  // of the thread that receives
+  const std::shared_ptr<timeline::Recorder::Track> track_;  // of the thread that receives
 
   // Only the thread that sends and receives uses these.
   std::optional<Listener> listener_;

@@ -6,14 +6,14 @@
 #include "framework/comm/communicator.h"
 #include "framework/comm/network/link.h"
 #include "framework/comm/store.h"
-#include "framework/watch/recorder.h"
+#include "framework/timeline/recorder.h"
 
 namespace lockstep::comm {
 
 /// Where what comes from other hosts is recorded.
 struct TransferRecord {
-  std::shared_ptr<watch::Recorder::Track> track{};  ///< nullptr: nowhere
-  std::vector<int> host_of{};                       ///< by replica
+  std::shared_ptr<timeline::Recorder::Track> track{};  ///< nullptr: nowhere
+  std::vector<int> host_of{};                          ///< by replica
 };
 
 /// Connects replica `rank` of `size` to the others over TCP, on `network.address`; all of them have

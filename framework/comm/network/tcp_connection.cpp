@@ -323,7 +323,7 @@ const char* TcpConnection::begin_part() {
   TcpMessage& message = *found->second;
   if (header_.bytes > message.bytes() - message.moved) return "it has sent more than was expected";
   if (message.moved == 0 && transfers_++ == 0) {
-    transfer_begin_ = watch::recorder_now();
+    transfer_begin_ = timeline::recorder_now();
     transfer_.bytes = 0;
   }
   coming_ = &message;

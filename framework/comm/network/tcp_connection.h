@@ -15,7 +15,7 @@
 #include "framework/base/non_copyable.h"
 #include "framework/comm/link_speed.h"
 #include "framework/comm/message_link.h"
-#include "framework/watch/recorder.h"
+#include "framework/timeline/recorder.h"
 
 namespace lockstep::comm {
 
@@ -57,7 +57,7 @@ class TcpConnection : private NonCopyable {
 
   /// What comes from now on is recorded there as transfers from this host: while any large message
   /// is on its way, from its first byte on. `track` is that of the thread that receives.
-  void record(watch::Recorder::Track* track, std::uint64_t host) {
+  void record(timeline::Recorder::Track* track, std::uint64_t host) {
     track_ = track;
     host_ = host;
   }
@@ -172,10 +172,10 @@ class TcpConnection : private NonCopyable {
   Waiting small_;                                // posted, small
   std::map<std::uint64_t, TcpMessage*> posted_;  // posted, large, by their numbers
   std::uint64_t next_id_ = 1;
-  watch::Recorder::Track* track_ = nullptr;
+  timeline::Recorder::Track* track_ = nullptr;
   std::uint64_t host_ = 0;
   std::size_t transfers_ = 0;  // large messages of which a part has come
-  watch::Recorder::Details transfer_{.kind = watch::SpanKind::transfer};
+  timeline::Recorder::Details transfer_{.kind = timeline::SpanKind::transfer};
   std::uint64_t transfer_begin_ = 0;
   BySlot<Kept> kept_;
   std::size_t kept_bytes_ = 0;

@@ -16,8 +16,8 @@
 #include "framework/base/limits.h"
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
-#include "framework/watch/board.h"
-#include "framework/watch/recorder.h"
+#include "framework/calls/call_table.h"
+#include "framework/timeline/recorder.h"
 
 namespace lockstep::comm {
 namespace {
@@ -162,15 +162,15 @@ class HostMemory::Lock : private NonCopyable {
   pthread_mutex_t& mutex_;
 };
 
-// The memory begins with the head; the recorder and the board are behind it, then come the regions
-// and the extents.
+// The memory begins with the head; the recorder and the call table are behind it, then come the
+// regions and the extents.
 struct HostMemory::Layout {
-  // As it is in a file of `bytes`: where the size of files is limited, half of what the board
+  // As it is in a file of `bytes`: where the size of files is limited, half of what the call table
   // leaves is for regions, and half for extents.
   Layout(int members, int replicas, std::size_t bytes)
       : recorder(whole_pages(sizeof(Head))),
-        board(recorder + watch::Recorder::bytes_for(replicas > 0 ? replicas : members)),
-        regions(board + watch::Board::bytes_for(members)),
+        table(recorder + timeline::Recorder::bytes_for(replicas > 0 ? replicas : members)),
+        regions(table + calls::CallTable::bytes_for(members)),
         region(region_bytes(static_cast<std::size_t>(members))),
         groups(std::min<std::size_t>(kGroups, (bytes - std::min(bytes, regions)) / 2 / region)),
         extents(regions + groups * region) {}
@@ -182,7 +182,7 @@ struct HostMemory::Layout {
   }
 
   std::size_t recorder;
-  std::size_t board;
+  std::size_t table;
   std::size_t regions;
   std::size_t region;  ///< bytes of one
   std::size_t groups;  ///< their number
@@ -239,10 +239,10 @@ HostMemory::HostMemory(int members, int descriptor)
   layout_ = std::make_shared<const Layout>(members, replicas, bytes);
   extents_ =
       std::make_shared<SharedExtents>(descriptor, layout_->extents, bytes - layout_->extents);
-  board_ = std::make_shared<watch::Board>(members, descriptor, layout_->board);
-  // After the board, which looks how long the file is.
-  recorder_ = std::make_shared<watch::Recorder>(replicas > 0 ? replicas : members, descriptor,
-                                                layout_->recorder);
+  table_ = std::make_shared<calls::CallTable>(members, descriptor, layout_->table);
+  // After the call table, which looks how long the file is.
+  recorder_ = std::make_shared<timeline::Recorder>(replicas > 0 ? replicas : members, descriptor,
+                                                   layout_->recorder);
 }
 
 Word& HostMemory::stop_signal() const noexcept {

@@ -12,13 +12,17 @@
 #include "framework/base/mutex.h"
 #include "framework/base/non_copyable.h"
 #include "framework/base/pages.h"
+#include "framework/base/word.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/shared/flag.h"
 
-namespace lockstep::watch {
-class Board;
+namespace lockstep::calls {
+class CallTable;
+}  // namespace lockstep::calls
+
+namespace lockstep::timeline {
 class Recorder;
-}  // namespace lockstep::watch
+}  // namespace lockstep::timeline
 
 namespace lockstep::comm {
 
@@ -92,9 +96,9 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents>, privat
   std::vector<Known> known_ LOCKSTEP_GUARDED_BY(mutex_);  // those of this process
 };
 
-/// Memory that the members of a job on one host share, as threads or processes: the job's board and
-/// recorder, whether it is to stop, and a region for each group. It has no name, and only the used
-/// part takes memory. Any thread.
+/// Memory that the members of a job on one host share, as threads or processes: the job's call
+/// table and recorder, whether it is to stop, and a region for each group. It has no name, and only
+/// the used part takes memory. Any thread.
 class HostMemory : public std::enable_shared_from_this<HostMemory>, private NonCopyable {
  public:
   /// Groups that may be held at once; fewer where the size of files is limited (ulimit -f).
@@ -119,11 +123,13 @@ class HostMemory : public std::enable_shared_from_this<HostMemory>, private NonC
   /// and may be closed. CommError if the memory is not large enough.
   HostMemory(int members, int descriptor);
 
-  /// The board on which the job's members publish their calls. Member i is worker i.
-  [[nodiscard]] const std::shared_ptr<watch::Board>& board() const noexcept { return board_; }
+  /// The call table on which the job's members publish their calls. Member i is worker i.
+  [[nodiscard]] const std::shared_ptr<calls::CallTable>& call_table() const noexcept {
+    return table_;
+  }
 
   /// Where the job's replicas record what they do.
-  [[nodiscard]] const std::shared_ptr<watch::Recorder>& recorder() const noexcept {
+  [[nodiscard]] const std::shared_ptr<timeline::Recorder>& recorder() const noexcept {
     return recorder_;
   }
 
@@ -193,8 +199,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory>, private NonC
   std::shared_ptr<Head> head_;
   std::shared_ptr<const Layout> layout_;
   std::shared_ptr<SharedExtents> extents_;
-  std::shared_ptr<watch::Recorder> recorder_;
-  std::shared_ptr<watch::Board> board_;
+  std::shared_ptr<timeline::Recorder> recorder_;
+  std::shared_ptr<calls::CallTable> table_;
   Mutex mutex_;
   std::map<std::uint64_t, std::weak_ptr<Region>> regions_ LOCKSTEP_GUARDED_BY(mutex_);  // by key
 };

@@ -21,11 +21,11 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/in_place.h"
-#include "framework/replicas/tensor_memory.h"
+#include "framework/maps/tensor_memory.h"
 #include "framework/storage/checksum.h"
 #include "framework/storage/file.h"
+#include "framework/timeline/recorder.h"
 #include "framework/training/zero.h"
-#include "framework/watch/recorder.h"
 #include "models/layers.h"
 #include "trainers/bench/systems/tasks.h"
 
@@ -60,13 +60,13 @@ class Layers : public torch::nn::Module {
 
 // As the job's recorder has them.
 double seconds_of(const std::function<void()>& work) {
-  watch::Recorder::Track& track = *watch::track_here;
+  timeline::Recorder::Track& track = *timeline::track_here;
   const auto recorded = [&](std::uint64_t after) {
-    return track.read(after, watch::Recorder::Names::left_out);
+    return track.read(after, timeline::Recorder::Names::left_out);
   };
   const std::uint64_t before = recorded(std::numeric_limits<std::uint64_t>::max()).begun;
   {
-    const watch::RecordedSpan span(&track, {.kind = watch::SpanKind::checkpoint});
+    const timeline::RecordedSpan span(&track, {.kind = timeline::SpanKind::checkpoint});
     work();
   }
   const auto spans = recorded(before).spans;
@@ -146,7 +146,7 @@ class Saving : public CheckpointTask {
     trainer_->backward(loss);
     trainer_->step(kRate);
     loss.reset();
-    replicas::TensorMemory::release();
+    maps::TensorMemory::release();
   }
 
   // Of this replica's part.

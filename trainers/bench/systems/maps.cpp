@@ -19,10 +19,10 @@
 #include "framework/base/text.h"
 #include "framework/collectives/axis_index.h"
 #include "framework/collectives/psum.h"
-#include "framework/replicas/machine.h"
-#include "framework/replicas/pmap.h"
-#include "framework/replicas/shard_map.h"
-#include "framework/replicas/vmap.h"
+#include "framework/maps/machine.h"
+#include "framework/maps/pmap.h"
+#include "framework/maps/shard_map.h"
+#include "framework/maps/vmap.h"
 #include "trainers/bench/systems/tasks.h"
 
 namespace lockstep::bench {
@@ -133,13 +133,13 @@ class Replicated : public ReplicaTask {
 }  // namespace
 
 std::unique_ptr<ReplicaTask> make_vdot(const std::string& way) {
-  replicas::set_math_threads(way == "libtorch" ? usable_cores() : 1);
+  maps::set_math_threads(way == "libtorch" ? usable_cores() : 1);
   if (way == "pmap") return std::make_unique<Vdot>(mapped_dot, 1e-5);
   return std::make_unique<Vdot>(flat_dot, 1e-3);
 }
 
 std::unique_ptr<ReplicaTask> make_vmap() {
-  replicas::set_math_threads(1);
+  maps::set_math_threads(1);
   return std::make_unique<Lanes>();
 }
 

@@ -7,8 +7,8 @@
 #include <ATen/ops/mm.h>
 
 #include "framework/base/cores.h"
-#include "framework/replicas/machine.h"
-#include "framework/watch/recorder.h"
+#include "framework/maps/machine.h"
+#include "framework/timeline/recorder.h"
 #include "trainers/bench/systems/tasks.h"
 
 namespace lockstep::bench {
@@ -18,20 +18,21 @@ class Span : public ReplicaTask {
  public:
   std::string prepare(const std::string&, std::int64_t) override { return ""; }
   void call() override {
-    const watch::RecordedSpan span(track_.get(), {.kind = watch::SpanKind::collective, .bytes = 8});
+    const timeline::RecordedSpan span(track_.get(),
+                                      {.kind = timeline::SpanKind::collective, .bytes = 8});
   }
 
  private:
-  watch::Recorder recorder_{1};
-  std::unique_ptr<watch::Recorder::Track> track_ = recorder_.take(0, "replica");
+  timeline::Recorder recorder_{1};
+  std::unique_ptr<timeline::Recorder::Track> track_ = recorder_.take(0, "replica");
 };
 
 class Clock : public ReplicaTask {
  public:
   std::string prepare(const std::string&, std::int64_t) override { return ""; }
   void call() override {
-    ticks_ = watch::recorder_now();
-    ticks_ = watch::recorder_now();
+    ticks_ = timeline::recorder_now();
+    ticks_ = timeline::recorder_now();
   }
 
  private:
@@ -60,7 +61,7 @@ std::unique_ptr<ReplicaTask> make_recorder(const std::string& way) {
 }
 
 std::unique_ptr<ReplicaTask> make_peak(const std::string& way) {
-  replicas::set_math_threads(usable_cores());
+  maps::set_math_threads(usable_cores());
   return std::make_unique<Product>(way == "bfloat16" ? at::kBFloat16 : at::kFloat);
 }
 

@@ -15,12 +15,12 @@
 #include "framework/data/images.h"
 #include "framework/data/sampler.h"
 #include "framework/data/tensor_set.h"
+#include "framework/maps/vmap.h"
 #include "framework/objectives/cross_entropy.h"
 #include "framework/optim/optimizers.h"
-#include "framework/replicas/vmap.h"
+#include "framework/timeline/recorder.h"
 #include "framework/training/batch_norm.h"
 #include "framework/training/zero.h"
-#include "framework/watch/recorder.h"
 #include "models/gpt.h"
 #include "models/layers.h"
 #include "models/model.h"
@@ -87,7 +87,7 @@ class Training : public ReplicaTask {
   std::string prepare(const std::string& model, std::int64_t batch) override {
     sampler_.emplace(SamplerOptions{.size = kSamples, .batch_size = batch, .drop_last = true});
     samples_ = samples_of(model, is_augmented_, static_cast<std::uint64_t>(axis_index(kAxis)));
-    track_ = watch::track_here;
+    track_ = timeline::track_here;
     const std::shared_ptr<Model> fresh = model_of(model);
     train(*fresh);
     model_ = fresh;
@@ -101,15 +101,15 @@ class Training : public ReplicaTask {
   void barrier() override { lockstep::barrier(kAxis); }
 
   void call() override {
-    const watch::TrackScope recorded(track_);  // in the thread of a map, too
-    began_ = watch::recorder_now();
+    const timeline::TrackScope recorded(track_);  // in the thread of a map, too
+    began_ = timeline::recorder_now();
     position_ = sampler_->start_of_step(position_);
-    const Batch batch = part(watch::SpanKind::data, [&] {
+    const Batch batch = part(timeline::SpanKind::data, [&] {
       return samples_->batch(sampler_->indices(position_, 0), position_ / kSamples);
     });
     position_ = sampler_->end_of_step(position_);
     begin_step();
-    const Tensor value = part(watch::SpanKind::forward, [&] {
+    const Tensor value = part(timeline::SpanKind::forward, [&] {
       return objective_->mean(model_->forward(batch.inputs), batch.targets);
     });
     backward(value);
@@ -118,16 +118,17 @@ class Training : public ReplicaTask {
   }
 
   std::vector<double> parts() override {
-    const auto recording = track_->read(recorded_, watch::Recorder::Names::left_out);
-    require<Error>(recording.begun - recorded_ <= watch::Recorder::kSpans, "the steps have ",
+    const auto recording = track_->read(recorded_, timeline::Recorder::Names::left_out);
+    require<Error>(recording.begun - recorded_ <= timeline::Recorder::kSpans, "the steps have ",
                    recording.begun - recorded_, " spans, and the recorder keeps ",
-                   watch::Recorder::kSpans);
+                   timeline::Recorder::kSpans);
     recorded_ = recording.begun;
     std::vector<double> parts(5);  // the fourth is communication, which no span has alone
     for (const auto& span : recording.spans) {
       for (const auto& [kind, part] :
-           {std::pair(watch::SpanKind::data, 0U), std::pair(watch::SpanKind::forward, 1U),
-            std::pair(watch::SpanKind::backward, 2U), std::pair(watch::SpanKind::update, 4U)}) {
+           {std::pair(timeline::SpanKind::data, 0U), std::pair(timeline::SpanKind::forward, 1U),
+            std::pair(timeline::SpanKind::backward, 2U),
+            std::pair(timeline::SpanKind::update, 4U)}) {
         const auto seconds = static_cast<double>(span.end - span.begin) * 1e-9;
         if (span.kind == kind) parts[part] += seconds;
       }
@@ -144,13 +145,13 @@ class Training : public ReplicaTask {
   virtual void update() = 0;
 
   /// Does what the recorder has as a span.
-  auto part(watch::SpanKind kind, const auto& work) const -> decltype(work()) {
-    const watch::RecordedSpan span(track_, {.kind = kind});
+  auto part(timeline::SpanKind kind, const auto& work) const -> decltype(work()) {
+    const timeline::RecordedSpan span(track_, {.kind = kind});
     return work();
   }
   /// Since this step has begun.
   [[nodiscard]] double seconds() const {
-    return static_cast<double>(watch::recorder_now() - began_) * 1e-9;
+    return static_cast<double>(timeline::recorder_now() - began_) * 1e-9;
   }
 
  private:
@@ -160,7 +161,7 @@ class Training : public ReplicaTask {
   std::int64_t position_ = 0;
   std::shared_ptr<Model> model_;
   std::shared_ptr<const Loss> objective_ = make_cross_entropy({.ignore_index = std::nullopt});
-  watch::Recorder::Track* track_ = nullptr;
+  timeline::Recorder::Track* track_ = nullptr;
   std::uint64_t began_ = 0;
   std::uint64_t recorded_ = 0;  // the last span that parts() has told of
   Tensor loss_;
@@ -205,10 +206,10 @@ class Alone : public Training {
     for (const Tensor& parameter : parameters_) parameter.mutable_grad().reset();
   }
   void backward(const Tensor& value) override {
-    part(watch::SpanKind::backward, [&] { value.backward(); });
+    part(timeline::SpanKind::backward, [&] { value.backward(); });
   }
   void update() override {
-    part(watch::SpanKind::update,
+    part(timeline::SpanKind::update,
          [&] { optimizer_->update(slice_, {.step = ++step_, .lr = kAdam.lr}); });
   }
 
