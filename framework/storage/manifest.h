@@ -69,9 +69,9 @@ struct Manifest {
 /// for what parse_manifest() would refuse.
 [[nodiscard]] std::string write_manifest(const Manifest& manifest);
 
-/// The manifest with this text. DataError, naming the line and the rule, unless it has the fields
-/// that write_manifest() gives, in that order and no others, and the checksum, and no line of a
-/// file or tensor has more than 1 MiB. It takes no more memory than a small multiple of the text.
+/// The manifest with this text. DataError, naming the line and the rule, unless it has the
+/// checksum, the fields that write_manifest() gives, in that order and no others, and lines of
+/// files and tensors of at most 1 MiB. It takes no more memory than a small multiple of the text.
 [[nodiscard]] Manifest parse_manifest(std::string_view text);
 
 /// The file that a replica has written, and its tensors. Their pieces are in file 0: this one.
