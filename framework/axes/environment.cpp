@@ -229,8 +229,9 @@ Environment::AxisIndex Environment::axis_index(const AxisCall& call) const {
 
 groups::ReplicaGroup& Environment::group(const AxisCall& call, const AxisIndexGroups& groups,
                                          GroupSizes sizes) {
-  auto& known = groups_[{call.axes.names(), groups, sizes}];
-  if (known.replicas) return *known.replicas;
+  const auto found = groups_.find(std::tie(call.axes.names(), groups, sizes));
+  if (found != groups_.end() && found->second.replicas) return *found->second.replicas;
+  KnownGroup& known = groups_[{call.axes.names(), groups, sizes}];
   const auto axes = resolve(*this, call);
   const AxisIndex whole = axis_index(call);
   if (!groups.empty()) check_groups(call, groups, whole.size, sizes);

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <ostream>
@@ -159,7 +160,7 @@ class Environment : private NonCopyable {
     std::uint64_t key = 0;
     std::uint64_t calls = 0;
   };
-  std::map<GroupKey, KnownGroup> groups_;
+  std::map<GroupKey, KnownGroup, std::less<>> groups_;
 };
 
 /// The Environment of the replica that this thread runs, or nullptr outside of maps and jobs.

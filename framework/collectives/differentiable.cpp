@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include <ATen/ops/zeros.h>
@@ -119,17 +120,20 @@ std::string title_of(const AxisCall& call) {
   return site_of(call.shown());
 }
 
-// How the recorder calls it: all calls of one place alike.
-std::uint32_t recorded_name(const AxisCall& call, timeline::Recorder::Track& track) {
-  const AxisCall& shown = current_forward != nullptr ? current_forward->call : call.shown();
-  // What a place has in this process alone is cheaper to compare than its text.
+// The place of a call by its addresses in this process: they are cheaper to compare than texts.
+Key fold_place(const Key& key, const AxisCall& call) {
   const auto number_of = [](const char* literal) {
     return reinterpret_cast<std::uintptr_t>(literal);
   };
-  Key key = Key(current_forward != nullptr ? 1 : 0)
-                .fold(number_of(shown.operation))
-                .fold(number_of(shown.where.file_name()))
-                .fold(shown.where.line());
+  return key.fold(number_of(call.operation))
+      .fold(number_of(call.where.file_name()))
+      .fold(call.where.line());
+}
+
+// How the recorder calls it: all calls of one place alike.
+std::uint32_t recorded_name(const AxisCall& call, timeline::Recorder::Track& track) {
+  const AxisCall& shown = current_forward != nullptr ? current_forward->call : call.shown();
+  Key key = fold_place(Key(current_forward != nullptr ? 1 : 0), shown);
   for (const std::string& name : shown.axes.names()) key = key.fold(name);
   return track.name(key.bits(), [&] {
     return (current_forward != nullptr ? "the backward of " : "") + site_of(shown);
@@ -148,20 +152,17 @@ timeline::Recorder::Details recorded(const AxisCall& call, const Leaves& leaves,
   return details;
 }
 
-Key fingerprint_of(const AxisCall& call, const Leaves& leaves, const Paths& paths,
-                   const std::string& detail, bool differentiated) {
-  Key key = Key(differentiated ? 1 : 0).fold(std::string_view(call.operation)).fold(detail);
-  key = key.fold(paths.digest);
-  if (current_forward != nullptr) key = key.fold(current_forward->id);
+// A key of all that tells calls of other replicas from this one.
+Key fold_call(Key key, const AxisCall& call, const Leaves& leaves, std::uint64_t paths,
+              const std::string& detail) {
+  key = key.fold(detail).fold(paths);
   for (const std::string& name : call.axes.names()) key = key.fold(name);
   for (const at::Tensor& leaf : leaves) key = fold_leaf(key, leaf);
   return key;
 }
 
-// The record of a call, which other replicas compare and print: see differentiable().
-calls::CallRecord record_of(const AxisCall& call, const Leaves& leaves, const std::string& detail,
-                            bool differentiated) {
-  const Paths paths = paths_here();
+calls::CallRecord make_record(const AxisCall& call, const Leaves& leaves, const Paths& paths,
+                              const std::string& detail, bool differentiated) {
   std::string text = title_of(call);
   if (current_forward != nullptr || &call.shown() != &call) {
     text += ", which is ";
@@ -170,8 +171,30 @@ calls::CallRecord record_of(const AxisCall& call, const Leaves& leaves, const st
   text += " with " + text_of_leaves(leaves, call) + paths.text;
   if (!detail.empty()) text += (detail[0] == ',' ? "" : ", ") + detail;
   if (differentiated) text += calls::kDifferentiated;
-  return calls::CallRecord{fingerprint_of(call, leaves, paths, detail, differentiated).bits(),
-                           std::move(text)};
+  Key key = Key(differentiated ? 1 : 0).fold(std::string_view(call.operation));
+  if (current_forward != nullptr) key = key.fold(current_forward->id);
+  return {fold_call(key, call, leaves, paths.digest, detail).bits(), std::move(text)};
+}
+
+// Returns the record of a call, which other replicas compare and print: see differentiable(). The
+// calls of one place that say the same share one, since its text costs more than a small message.
+std::shared_ptr<const calls::CallRecord> record_of(const AxisCall& call, const Leaves& leaves,
+                                                   const std::string& detail, bool differentiated) {
+  using Record = std::shared_ptr<const calls::CallRecord>;
+  constexpr std::size_t kMostPlaces = 1024;
+  static thread_local std::unordered_map<std::uint64_t, Record> records;
+  const Paths paths = paths_here();
+  const auto make = [&] {
+    return std::make_shared<const calls::CallRecord>(
+        make_record(call, leaves, paths, detail, differentiated));
+  };
+  if (current_forward != nullptr) return make();  // no other call is its backward
+  const Key place = fold_place(fold_place(Key(differentiated ? 1 : 0), call), call.shown());
+  const std::uint64_t key = fold_call(place, call, leaves, paths.digest, detail).bits();
+  if (records.size() > kMostPlaces) records.clear();
+  Record& record = records[key];
+  if (record == nullptr) record = make();
+  return record;
 }
 
 using torch::autograd::variable_list;
@@ -241,23 +264,23 @@ Leaves in_graph(const AxisCall& call, groups::ReplicaGroup& replicas, const Leav
                 const std::function<BackwardRule(const Leaves& results)>& rule, bool communicates) {
   const bool any_requires_grad =
       c10::GradMode::is_enabled() && std::ranges::any_of(operands, &at::Tensor::requires_grad);
-  const calls::CallRecord record = record_of(call, operands, detail, any_requires_grad);
+  const auto record = record_of(call, operands, detail, any_requires_grad);
   const auto number = current_environment()->next_call(replicas);
   const auto announced_forward = [&] {
     const c10::AutoGradMode no_grad(false);
     Leaves results;
     const auto run = [&] { results = forward(operands); };
     if (communicates) {
-      run_announced(call, replicas, record, number.key, operands, run);
+      run_announced(call, replicas, *record, number.key, operands, run);
     } else {
-      torch_placed([&] { return "in " + record.text; }, run);
+      torch_placed([&] { return "in " + record->text; }, run);
     }
     return results;
   };
   if (!any_requires_grad) return announced_forward();
 
   const auto node = make_node<CollectiveBackward>(
-      ForwardCall{call, Key(record.fingerprint).fold(number.key).bits(),
+      ForwardCall{call, Key(record->fingerprint).fold(number.key).bits(),
                   title_of(call) + " (call " + std::to_string(number.number) + ")"});
   node->set_next_edges(torch::autograd::collect_next_edges(operands));
   Leaves results = announced_forward();
@@ -287,9 +310,9 @@ void announced(const AxisCall& call, groups::ReplicaGroup& replicas, const Leave
   if (!leaves.empty()) {
     refuse_if_tracked(call, "what works on memory is not followed: use what returns its result");
   }
-  const calls::CallRecord record = record_of(call, leaves, detail, false);
+  const auto record = record_of(call, leaves, detail, false);
   const auto number = current_environment()->next_call(replicas);
-  run_announced(call, replicas, record, recorded.value_or(number.key), leaves, run);
+  run_announced(call, replicas, *record, recorded.value_or(number.key), leaves, run);
   if (!leaves.empty()) leaves[0].unsafeGetTensorImpl()->bump_version();
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "framework/base/cores.h"
 #include "framework/base/random.h"
 #include "framework/base/waited.h"
 #include "framework/comm/shared/shared_communicator.h"
@@ -19,6 +20,7 @@ constexpr milliseconds kAftermath{40};
 constexpr milliseconds kHostsAftermath{600};
 constexpr milliseconds kBusy{6};
 constexpr milliseconds kMoment{2};
+constexpr std::chrono::microseconds kLooking{100};  // as replicas in shared memory do
 
 // Throws the error with which a member's wait must end, if `replicas` finds one within `patience`.
 void explain(const LocalReplicas& replicas, const Member& member, Waited waited,
@@ -74,7 +76,7 @@ void LocalGroup::meet(const Member& member, int place, std::uint64_t mark, const
     lock.unlock();
     return wait_for_others(member, index, generation, first);
   }
-  run_last(lock, member, index);
+  run_last(member, index);
   lock.unlock();
   const comm::RunLockRelease others_may_run;
 }
@@ -91,7 +93,7 @@ void LocalGroup::run_alone(const Member& member, std::uint64_t mark, const comm:
 
 // The last member to arrive does the work of all, with the mutex not held. If there is much work,
 // and no other worker is needed for it, waiting members help.
-void LocalGroup::run_last(MutexLock& lock, const Member& member, std::size_t index) {
+void LocalGroup::run_last(const Member& member, std::size_t index) {
   const std::uint64_t mark = mark_;
   working_ = true;
   std::shared_ptr<comm::LocalWork> work;
@@ -100,9 +102,9 @@ void LocalGroup::run_last(MutexLock& lock, const Member& member, std::size_t ind
   });
   work_ = work;
   if (work_) {
-    changed_.notify_all();
+    tell_change();
     help();
-    while (helpers_ > 0) changed_.wait(lock);
+    while (helpers_ > 0) wait_for_change(LocalReplicas::kLookAround);
     error = error_;
   } else if (!error) {
     mutex_.unlock();
@@ -155,15 +157,26 @@ void LocalGroup::fall_out(const Member& member) {
   Waited waited;
   const comm::RunLockRelease others_may_run;
   MutexLock lock(mutex_);
-  changed_.notify_all();
+  tell_change();
   while (!error_) {
     lock.unlock();
     const auto error = replicas_.end_of_wait(member, waited);
     lock.lock();
     if (error) fail(error);
-    if (!error_) changed_.wait_for(lock, kMoment);
+    if (!error_) wait_for_change(kMoment);
   }
   std::rethrow_exception(error_);
+}
+
+// Returns once something has changed here, or after `longest`. Small verbs end sooner than a thread
+// falls asleep and wakes: where each member here has a core, it looks for a while first.
+void LocalGroup::wait_for_change(std::chrono::nanoseconds longest) {
+  static const auto cores = static_cast<std::size_t>(usable_cores());
+  const auto looking = verbs_.size() <= cores ? kLooking : std::chrono::nanoseconds(0);
+  const std::uint32_t next = changes_ + 1;
+  mutex_.unlock();
+  (void)changed_.wait(next, {0, looking}, longest);
+  mutex_.lock();
 }
 
 // Helps with the work, and returns when no part of it is left to begin.
@@ -175,7 +188,7 @@ void LocalGroup::help() {
   mutex_.lock();
   if (error) fail(error);
   --helpers_;
-  changed_.notify_all();
+  tell_change();
 }
 
 // Waits, for the member with this index, until the others have come and the verb is done. One of
@@ -199,7 +212,7 @@ void LocalGroup::wait_for_others(const Member& member, std::size_t index, std::u
       continue;
     }
     if (run_lock == nullptr) {
-      changed_.wait_for(lock, limit);
+      wait_for_change(limit);
     } else if (has_turn) {
       // The thread had its turn for nothing. It gives the turn back before it stands in line again,
       // or it could give back the turn that it waits for.
@@ -229,7 +242,7 @@ void LocalGroup::wait_for_others(const Member& member, std::size_t index, std::u
 // Wakes the waiting members. Members with a run lock go on one after the other, in the order of
 // their places, in which their next calls may be cheaper.
 void LocalGroup::wake_waiting() {
-  changed_.notify_all();
+  tell_change();
   for (Waiting& each : waiting_) {
     if (each.run_lock != nullptr) each.run_lock->line_up(each.thread);
     each = {};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -16,6 +17,7 @@
 #include "framework/comm/communicator.h"
 #include "framework/comm/group_layout.h"
 #include "framework/comm/run_lock.h"
+#include "framework/comm/shared/flag.h"
 #include "framework/comm/together.h"
 #include "framework/groups/local_replicas.h"
 
@@ -55,10 +57,12 @@ class LocalGroup : private NonCopyable {
   };
   void run_outside(const Member& member, std::uint64_t mark, comm::Together::Verbs verbs);
   void run_alone(const Member& member, std::uint64_t mark, const comm::Verb& verb);
-  void run_last(MutexLock& lock, const Member& member, std::size_t index) LOCKSTEP_REQUIRES(mutex_);
+  void run_last(const Member& member, std::size_t index) LOCKSTEP_REQUIRES(mutex_);
   [[noreturn]] void fall_out(const Member& member);
   void wait_for_others(const Member& member, std::size_t index, std::uint64_t generation,
                        bool looks_around);
+  void tell_change() LOCKSTEP_REQUIRES(mutex_) { changed_.raise(++changes_); }
+  void wait_for_change(std::chrono::nanoseconds longest) LOCKSTEP_REQUIRES(mutex_);
   void wake_waiting() LOCKSTEP_REQUIRES(mutex_);
   void help() LOCKSTEP_REQUIRES(mutex_);
   void fail(const std::exception_ptr& error) LOCKSTEP_REQUIRES(mutex_);
@@ -71,7 +75,8 @@ class LocalGroup : private NonCopyable {
   std::shared_ptr<calls::CallTable::Group> call_group_;
 
   Mutex mutex_;
-  Condition changed_;
+  comm::Flag changed_{};  // raised by each change for which members wait here
+  std::uint32_t changes_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
   // The verbs, by index among the members here. The last to arrive uses them, without the mutex.
   std::vector<const comm::Verb*> verbs_;
   std::vector<Waiting> waiting_ LOCKSTEP_GUARDED_BY(mutex_);  // members that wait under a run lock
