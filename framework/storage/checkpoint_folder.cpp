@@ -49,7 +49,7 @@ void make_folder(const fs::path& path) {
   sync_parent(path);
 }
 
-// The names in a folder, hidden ones too.
+// Returns the names in a folder, hidden ones too.
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -73,7 +73,7 @@ void rename_to(const fs::path& from, const fs::path& to) {
   check_done(error, "renamed", from);
 }
 
-// The manifest of a folder that has the files that it lists.
+// Returns the manifest of a folder that has all files that the manifest lists.
 std::optional<Manifest> whole_manifest(const fs::path& folder) {
   try {
     return CheckpointReader(folder).manifest();
@@ -89,13 +89,13 @@ bool is_here(const fs::path& path) {
   return fs::exists(status);
 }
 
-// A folder, and no link to one.
+// True for a folder, false for a link to one.
 bool is_folder(const fs::path& path) {
   std::error_code error;
   return fs::is_directory(fs::symlink_status(path, error));
 }
 
-// The name of a step that a file has as its text, as one for a link has.
+// Returns the text of a file that is the name of a step: the file stands for a link.
 std::optional<std::string> named_step(const fs::path& path) {
   constexpr std::uint64_t kLongest = 64;
   try {
@@ -176,11 +176,11 @@ void CheckpointFolder::publish(const Manifest& manifest) const {
     if (!is_listed) remove_tree(folder / name);
   }
   write_file_atomically(folder / kManifestName, text);
-  static_cast<void>(CheckpointReader(folder));  // what can't be read gets no name
+  static_cast<void>(CheckpointReader(folder));  // a checkpoint that can't be read gets no name
   sync_parent(folder / kManifestName);
   put_in_place(manifest.step);
   set_link(kLatest, manifest.step);
-  // One that was replaced has one of these names now.
+  // A checkpoint that was replaced has one of these names now.
   remove_tree(folder);
   remove_tree(removed(manifest.step));
 }
@@ -189,7 +189,7 @@ void CheckpointFolder::put_in_place(std::int64_t step) const {
   const fs::path from = unfinished(step);
   const fs::path to = of_step(step);
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
-    // Nothing to exchange with, or no file system that can.
+    // There is nothing to exchange with, or the file system can't exchange names.
     const fs::path old = removed(step);
     remove_tree(old);
     if (is_here(to)) rename_to(to, old);
@@ -278,7 +278,7 @@ void CheckpointFolder::set_link(const char* link, std::int64_t step) const {
     rename_to(temporary, path_ / link);
     sync_parent(temporary);
   } else {
-    // FAT, SMB, an object store. If something else is wrong, it is so for a file, too.
+    // FAT, SMB and object stores have no links. Any other fault also fails the file.
     write_file_atomically(path_ / link, step_name(step) + "\n");
   }
 }

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 namespace lockstep::storage {
 namespace {
 
-// More are never open at once, so that those of a thousand replicas can be read.
+// The most files that are open at once, so that a thousand replicas' files can be read.
 constexpr std::size_t kMostOpen = 128;
 
 fs::path resolved(const fs::path& folder) {
@@ -35,8 +35,8 @@ fs::path resolved(const fs::path& folder) {
   return path;
 }
 
-// Bytes of a file. Who writes a checkpoint makes regular files only; to open another kind may block
-// or lead out of the folder.
+// Returns the bytes of a file. A writer of checkpoints makes regular files only; to open another
+// kind may block or lead out of the folder.
 std::uint64_t regular_size(const fs::path& path) {
   struct stat status {};
   require_done<DataError>(::lstat(path.c_str(), &status) == 0, path.string());
@@ -44,7 +44,7 @@ std::uint64_t regular_size(const fs::path& path) {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
-// A run's folder and that of its checkpoints have links to the newest.
+// A run's folder and the folder of its checkpoints have links to the newest: these are named.
 [[noreturn]] void refuse_folder(const fs::path& folder) {
   std::string text = str(folder.string(), " is no checkpoint: it has no ", kManifestName);
   for (const char* const link : {"latest", "checkpoints/latest"}) {
@@ -77,7 +77,7 @@ std::string in_words(const std::string& dtype, const std::vector<std::uint64_t>&
   return str(dtype, " [", join(shape), "]");
 }
 
-// A piece in its file, if it is there as it should be: with one dimension.
+// Finds a piece in its file. Throws DataError unless it has the manifest's dtype and one dimension.
 const StoredTensor& stored_piece(const SafetensorsFile& file, const fs::path& path,
                                  const ManifestTensor& tensor, const ManifestPiece& piece) {
   const StoredTensor* const stored = file.find(tensor.name);

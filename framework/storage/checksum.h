@@ -17,14 +17,14 @@ class Checksum {
   Checksum();
 
   void add(ConstBytes bytes);
-  /// Of all that was added: 16 hexadecimal digits, the highest first.
+  /// Returns 16 hexadecimal digits for all bytes added, the highest digit first.
   [[nodiscard]] std::string text() const;
 
  private:
   std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s* state)> state_;
 };
 
-/// The same of bytes that are there at once, as a number: as fast as memory is read.
+/// Returns the checksum of bytes in memory, as a number: as fast as memory is read.
 [[nodiscard]] std::uint64_t checksum_of(ConstBytes bytes);
 
 }  // namespace lockstep::storage

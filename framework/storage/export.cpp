@@ -30,7 +30,7 @@ struct NamedTensor {
   std::uint64_t bytes;
 };
 
-// The tensors to export, in the order of their names.
+// Returns the tensors to export, in the order of their names.
 std::vector<NamedTensor> chosen(const CheckpointReader& reader, const ExportOptions& options) {
   const std::string folder = reader.folder().string();
   std::map<std::string, const ManifestTensor*> by_name;
@@ -87,7 +87,7 @@ fs::path shard_path(const fs::path& to, std::size_t index, std::size_t count) {
       str(path.string(), " exists already: name another file, or replace it with --force"));
 }
 
-// Files that go away again unless all of them are written; or that replace others, once all are.
+// Files that are removed again unless keep() is called. With `replaces` they get their names there.
 class NewFiles : private NonCopyable {
  public:
   explicit NewFiles(bool replaces) : replaces_(replaces) {}
@@ -96,7 +96,7 @@ class NewFiles : private NonCopyable {
     for (const fs::path& path : published_) fs::remove(path, ignored);
   }
 
-  // `file` is whole.
+  // Takes a file that is whole.
   void add(std::unique_ptr<NewFile> file, const fs::path& path) {
     if (replaces_) {
       whole_.push_back(std::move(file));
@@ -143,13 +143,13 @@ Exported export_tensors(const CheckpointReader& reader, const fs::path& to,
   }
   const fs::path index = to.string() + ".index.json";
   if (shards.size() > 1) paths.push_back(index);
-  // Programs that load by the name would take it for what is new.
+  // Programs that load by the name would take an earlier export for the new one.
   const fs::path& other = shards.size() > 1 ? to : index;
   std::error_code unknown;
   require(!fs::exists(other, unknown), other.string(), " is of an earlier export in ",
           shards.size() > 1 ? "one file" : "several files",
           ": remove its files first, or name another file");
-  std::vector<fs::path> targets = paths;  // to which links lead
+  std::vector<fs::path> targets = paths;  // the files to which links lead
   for (fs::path& path : targets) {
     std::error_code missing;
     if (!fs::exists(fs::symlink_status(path, missing))) continue;

@@ -33,20 +33,20 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// Names of temporary files next to `path` begin and end so.
+// Temporary files next to `path` have names with this prefix and kSuffix.
 std::string prefix_of(const fs::path& path) {
   return str(".", path.filename().string(), ".");
 }
 constexpr std::string_view kSuffix = ".tmp";
 
-// A name next to `path` that no other writer uses: of this process, or another of this host.
+// Returns a name next to `path` that no other writer uses, in this process or on this host.
 fs::path temporary_name(const fs::path& path) {
   static std::atomic<unsigned> count{0};
   return folder_of(path) / str(prefix_of(path), getpid(), "-", count.fetch_add(1), kSuffix);
 }
 
-// A part of a file, from a whole page on, as it lies in the system's cache. Null if the system
-// refuses.
+// Maps a part of a file, from a whole page on, as it lies in the system's cache. Returns nullptr if
+// the system refuses.
 std::shared_ptr<std::uint8_t> map(int descriptor, std::uint64_t offset, std::size_t size) {
   void* const memory =
       ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, static_cast<off_t>(offset));
@@ -136,8 +136,8 @@ void File::look(std::uint64_t offset, std::uint64_t size,
     if (end - offset >= kLeastMapped && end <= whole) {
       view = map(descriptor_.get(), begin, end - begin);
     }
-    // Here what can't be read is an error; where it is used it would be a signal. Before Linux 5.14
-    // this fails.
+    // An unreadable page is an error here; where it is used it would be a signal. Before Linux 5.14
+    // this fails, and the part is copied.
     if (view && ::madvise(view.get(), end - begin, MADV_POPULATE_READ) != 0) view.reset();
     if (view) {
       look(std::as_bytes(std::span(view.get(), end - begin)).subspan(offset - begin));
@@ -152,13 +152,13 @@ void File::look(std::uint64_t offset, std::uint64_t size,
 }
 
 void File::begin_sync(std::uint64_t offset, std::uint64_t size) const noexcept {
-  // What fails is what sync() fails with.
+  // A failure comes back as an error of sync().
   (void)::sync_file_range(descriptor_.get(), static_cast<off_t>(offset), static_cast<off_t>(size),
                           SYNC_FILE_RANGE_WRITE);
 }
 
 void File::sync() const {
-  // Some file systems can't: what they hold is then as safe as it gets.
+  // Some file systems can't sync: their files are then as safe as they get.
   if (::fsync(descriptor_.get()) != 0 && errno != EINVAL) fail("synced");
 }
 

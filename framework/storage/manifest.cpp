@@ -9,31 +9,30 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
-#include "framework/base/json_text.h"
 #include "framework/base/text.h"
 #include "framework/storage/checksum.h"
-#include "framework/storage/json_value.h"
+#include "framework/storage/json_scanner.h"
 #include "framework/storage/safetensors.h"
 
 namespace lockstep::storage {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr const char* kFormat = "lockstep-checkpoint";
 constexpr std::uint64_t kVersion = 1;
 constexpr std::size_t kDigits = 16;  // of a Checksum
+
+constexpr const char* kNoManifest = "not a checkpoint's manifest";
 
 std::string checksum_of(std::string_view text) {
   return hexadecimal(storage::checksum_of(std::as_bytes(std::span(text))), kDigits);
 }
 
-// The end of a manifest with this checksum.
+// Returns the end of a manifest with this checksum.
 std::string ending(const std::string& checksum) {
   return ",\n  \"checksum\": \"" + checksum + "\"\n}\n";
 }
 
-// The rule that a file breaks; "" for none.
+// Returns the rule that a file breaks; "" for none.
 std::string rule_broken_by(const ManifestFile& file) {
   if (file.name.empty() || file.name == "." || file.name == ".." || file.name == kManifestName ||
       file.name.find('/') != std::string::npos || file.name.find('\0') != std::string::npos) {
@@ -108,12 +107,60 @@ std::string rule_broken_by_line(std::size_t bytes) {
   return str("a line has ", bytes, " bytes, and the most are ", kLongest);
 }
 
+// Takes a text, which is the list of its bytes if it is no UTF-8.
+std::string take_text(JsonScanner& in) {
+  if (!in.is_next("[")) return in.next<std::string>();
+  const auto bytes = in.next<std::vector<std::uint8_t>>();
+  return {bytes.begin(), bytes.end()};
+}
+
+ManifestFile take_file(JsonScanner& in) {
+  ManifestFile file;
+  in.field("{", "name", file.name);
+  in.field(",", "bytes", file.bytes);
+  in.field(",", "checksum", file.checksum);
+  in.expect("}");
+  return file;
+}
+
+ManifestTensor take_tensor(JsonScanner& in) {
+  ManifestTensor tensor;
+  in.field("{", "name", tensor.name);
+  in.field(",", "dtype", tensor.dtype);
+  in.field(",", "shape", tensor.shape);
+  in.field(",", "pieces");
+  in.items("[]", [&] {
+    ManifestPiece& piece = tensor.pieces.emplace_back();
+    in.expect("[");
+    piece.file = in.next<std::size_t>();
+    in.expect(",");
+    piece.offset = in.next<std::uint64_t>();
+    in.expect(",");
+    piece.size = in.next<std::uint64_t>();
+    in.expect("]");
+  });
+  in.expect("}");
+  return tensor;
+}
+
+template <typename Items, typename Take>
+void take_lines(JsonScanner& in, const char* field, Items& items, const Take& take) {
+  in.field(",", field);
+  in.items("[]", [&] {
+    (void)in.is_next("");  // blanks before a line are no part of it
+    const std::size_t begin = in.taken();
+    items.push_back(take(in));
+    const std::string rule = rule_broken_by_line(in.taken() - begin);
+    if (!rule.empty()) in.refuse(rule);
+  });
+}
+
 template <typename Value>
 std::string json_of(const Value& value) {
   return nlohmann::json(value).dump();
 }
 
-// A text, of which JSON takes UTF-8 alone: another one, such as a path's, is the list of its bytes.
+// Returns a text as JSON, which takes UTF-8 alone: another text becomes the list of its bytes.
 std::string json_of(const std::string& text) {
   try {
     return nlohmann::json(text).dump();
@@ -122,7 +169,7 @@ std::string json_of(const std::string& text) {
   }
 }
 
-// A name, which must be UTF-8: otherwise nlohmann::json::type_error.
+// Returns a name as JSON. Throws nlohmann::json::type_error unless it is UTF-8.
 std::string json_of_name(const std::string& name) {
   return nlohmann::json(name).dump();
 }
@@ -150,7 +197,7 @@ std::string line_of(const std::pair<const std::string, Value>& entry) {
   return json_of_name(entry.first) + ": " + json_of(entry.second);
 }
 
-// A field with a list or an object, whichever the brackets are of, of items with a line for each.
+// Adds a list or an object, as the brackets say, with a line for each item.
 template <typename Items>
 void add_lines(std::string& text, const char* field, const char* brackets, const Items& items) {
   text += str(",\n  \"", field, "\": ", brackets[0]);
@@ -164,100 +211,6 @@ void add_lines(std::string& text, const char* field, const char* brackets, const
   }
   if (!items.empty()) text += "\n  ";
   text += brackets[1];
-}
-
-// The lines of a manifest, from its front, each without the comma behind it.
-class Lines {
- public:
-  explicit Lines(std::string_view text) : rest_(text) {}
-
-  // Lines that were taken.
-  [[nodiscard]] std::size_t count() const noexcept { return count_; }
-  [[nodiscard]] bool at_end() const noexcept { return rest_.empty(); }
-  void expect(std::string_view line) { check(next(), line); }
-  // The value of the field in the next line.
-  template <typename T>
-  [[nodiscard]] T field(const char* name) {
-    const std::string_view line = next();
-    const Json object = json_in(str("{", line, "}"));
-    const Json& value = json_at(object, name);
-    check(line, str("  \"", name, "\": ", value.dump()));
-    return exactly<T>(value);
-  }
-  // The field with a line for each item of a list or an object, whichever the brackets are of.
-  // `take` returns the line that its item has as write_manifest() has it.
-  template <typename Take>
-  void items(const char* name, std::string_view brackets, const Take& take) {
-    const std::string begin = str("  \"", name, "\": ", brackets[0]);
-    if (rest_.starts_with(begin + brackets[1])) return expect(begin + brackets[1]);
-    expect(begin);
-    while (rest_.starts_with("    ")) {
-      const std::string_view item = next().substr(4);
-      const std::string rule = brackets == "[]" ? rule_broken_by_line(item.size()) : "";
-      require<DataError>(rule.empty(), rule);
-      check(item, take(json_in(brackets == "[]" ? std::string(item) : str("{", item, "}")), item));
-    }
-    expect(str("  ", brackets[1]));
-  }
-
- private:
-  std::string_view next() {
-    ++count_;
-    std::string_view line = rest_.substr(0, rest_.find('\n'));
-    rest_.remove_prefix(std::min(line.size() + 1, rest_.size()));
-    if (line.ends_with(',')) line.remove_suffix(1);
-    return line;
-  }
-  static void check(std::string_view line, std::string_view right) {
-    const auto [at, right_at] = std::ranges::mismatch(line, right);
-    require<DataError>(line == right, in_quotes({at, line.end()}), " stands at byte ",
-                       at - line.begin(), " where ", in_quotes({right_at, right.end()}),
-                       " should be");
-  }
-  static Json json_in(const std::string& text) {
-    Json json = parse_json<Json>(text);
-    require<DataError>(!json.is_discarded(), in_quotes(text), " is no JSON in UTF-8");
-    return json;
-  }
-
-  std::string_view rest_;
-  std::size_t count_ = 0;
-};
-
-// Adds the entry of an object that has one, and returns it.
-template <typename Value>
-const auto& add_entry(std::map<std::string, Value>& entries, const Json& object) {
-  require<DataError>(object.size() == 1, in_quotes(object.dump()), " is not one entry");
-  const auto [entry, is_new] = entries.try_emplace(object.begin().key());
-  require<DataError>(is_new, in_quotes(entry->first), " stands twice");
-  const Json& value = *object.begin();
-  if constexpr (std::is_same_v<Value, std::string>) {
-    if (value.is_array()) {  // a text that is no UTF-8
-      const auto bytes = exactly<std::vector<std::uint8_t>>(value);
-      entry->second.assign(bytes.begin(), bytes.end());
-      return *entry;
-    }
-  }
-  entry->second = exactly<Value>(value);
-  return *entry;
-}
-
-ManifestFile file_of(const Json& json) {
-  return {.name = exactly<std::string>(json_at(json, "name")),
-          .bytes = exactly<std::uint64_t>(json_at(json, "bytes")),
-          .checksum = exactly<std::string>(json_at(json, "checksum"))};
-}
-
-ManifestTensor tensor_of(const Json& json) {
-  ManifestTensor tensor{.name = exactly<std::string>(json_at(json, "name")),
-                        .dtype = exactly<std::string>(json_at(json, "dtype")),
-                        .shape = exactly<std::vector<std::uint64_t>>(json_at(json, "shape"))};
-  for (const auto& piece :
-       exactly<std::vector<std::vector<std::uint64_t>>>(json_at(json, "pieces"))) {
-    require<DataError>(piece.size() == 3, "a piece has ", piece.size(), " numbers in place of 3");
-    tensor.pieces.push_back({piece[0], piece[1], piece[2]});
-  }
-  return tensor;
 }
 
 }  // namespace
@@ -301,50 +254,37 @@ void add_parts(Manifest& manifest, const std::vector<std::string>& parts) {
 }
 
 Manifest parse_manifest(std::string_view text) {
-  const auto refuse = [](const auto&... rule) {
-    throw DataError(str("not a checkpoint's manifest: ", rule...));
-  };
   const std::size_t end =
       text.size() - std::min(text.size(), ending(std::string(kDigits, '0')).size());
   const std::string checksum = checksum_of(text.substr(0, end));
+  JsonScanner in(text.substr(0, end), kNoManifest);
   if (text.substr(end) != ending(checksum)) {
-    refuse("it is damaged or cut short: it does not end with ", checksum,
-           ", the checksum of its bytes");
+    in.refuse(str("it is damaged or cut short: it does not end with ", checksum,
+                  ", the checksum of its bytes"));
   }
   Manifest manifest;
-  Lines in(text.substr(0, end));
-  try {
-    in.expect("{");
-    const auto format = in.field<std::string>("format");
-    require<DataError>(format == kFormat, "its format is ", in_quotes(format));
-    const auto version = in.field<std::uint64_t>("format_version");
-    require<DataError>(version <= kVersion, "its format_version is ", version,
-                       ", and this Lockstep reads ", kVersion,
-                       ": it was written by a newer Lockstep");
-    require<DataError>(version == kVersion, "its format_version is ", version);
-    manifest.step = in.field<std::int64_t>("step");
-    manifest.replicas = in.field<std::int64_t>("replicas");
-    in.items("counts", "{}", [&](const Json& json, std::string_view /*line*/) {
-      return line_of(add_entry(manifest.counts, json));
-    });
-    in.items("figures", "{}", [&](const Json& json, std::string_view line) {
-      add_entry(manifest.figures, json);
-      return std::string(line);  // other versions of the JSON library may write other digits
-    });
-    in.items("texts", "{}", [&](const Json& json, std::string_view /*line*/) {
-      return line_of(add_entry(manifest.texts, json));
-    });
-    in.items("files", "[]", [&](const Json& json, std::string_view /*line*/) {
-      return line_of(manifest.files.emplace_back(file_of(json)));
-    });
-    in.items("tensors", "[]", [&](const Json& json, std::string_view /*line*/) {
-      return line_of(manifest.tensors.emplace_back(tensor_of(json)));
-    });
-    require<DataError>(in.at_end(), "more lines follow");
-  } catch (const DataError& error) {
-    refuse("line ", in.count(), ": ", error.what());
+  std::string format;
+  in.field("{", "format", format);
+  if (format != kFormat) in.refuse(str("its format is ", in_quotes(format)));
+  std::uint64_t version = 0;
+  in.field(",", "format_version", version);
+  if (version > kVersion) {
+    in.refuse(str("its format_version is ", version, ", and this Lockstep reads ", kVersion,
+                  ": it was written by a newer Lockstep"));
   }
-  if (const std::string rule = rule_broken_by(manifest); !rule.empty()) refuse(rule);
+  if (version < kVersion) in.refuse(str("its format_version is ", version));
+  in.field(",", "step", manifest.step);
+  in.field(",", "replicas", manifest.replicas);
+  in.field(",", "counts");
+  in.members([&](const auto& name) { manifest.counts[name] = in.next<std::int64_t>(); });
+  in.field(",", "figures");
+  in.members([&](const auto& name) { manifest.figures[name] = in.next<double>(); });
+  in.field(",", "texts");
+  in.members([&](const auto& name) { manifest.texts[name] = take_text(in); });
+  take_lines(in, "files", manifest.files, take_file);
+  take_lines(in, "tensors", manifest.tensors, take_tensor);
+  in.expect("");
+  if (const std::string rule = rule_broken_by(manifest); !rule.empty()) in.refuse(rule);
   return manifest;
 }
 

@@ -12,11 +12,10 @@
 
 #include "framework/base/element_type.h"
 #include "framework/base/errors.h"
-#include "framework/base/json_text.h"
 #include "framework/base/range.h"
 #include "framework/base/stream_copy.h"
 #include "framework/base/text.h"
-#include "framework/storage/json_value.h"
+#include "framework/storage/json_scanner.h"
 
 namespace lockstep::storage {
 namespace {
@@ -35,20 +34,28 @@ constexpr const char* kNoFile = "not a safetensors file";
   throw DataError(str(kNoFile, ": ", what));
 }
 
-StoredTensor tensor_of(const std::string& name, const nlohmann::json& fields) {
-  for (const char* const field : {"dtype", "shape", "data_offsets"}) {
-    if (!fields.contains(field)) refuse(str("tensor ", in_quotes(name), " has no ", field));
+StoredTensor take_tensor(JsonScanner& in, const std::string& name) {
+  StoredTensor tensor{.name = name};
+  std::vector<std::uint64_t> offsets;
+  int fields = 0;
+  in.members([&](const std::string& field) {
+    ++fields;
+    if (field == "dtype") {
+      tensor.dtype = in.next<std::string>();
+    } else if (field == "shape") {
+      tensor.shape = in.next<std::vector<std::uint64_t>>();
+    } else if (field == "data_offsets") {
+      offsets = in.next<std::vector<std::uint64_t>>();
+    } else {
+      refuse(str("tensor ", in_quotes(name), " has a field ", in_quotes(field)));
+    }
+  });
+  if (fields != 3 || offsets.size() != 2) {
+    refuse(str("tensor ", in_quotes(name), " lacks one of dtype, shape, two data_offsets"));
   }
-  if (fields.size() != 3) {
-    refuse(str("tensor ", in_quotes(name), " has more fields than dtype, shape and data_offsets"));
-  }
-  const auto offsets = exactly<std::vector<std::uint64_t>>(fields["data_offsets"]);
-  if (offsets.size() != 2) refuse(str("tensor ", in_quotes(name), " lacks two data_offsets"));
-  return {.name = name,
-          .dtype = exactly<std::string>(fields["dtype"]),
-          .shape = exactly<std::vector<std::uint64_t>>(fields["shape"]),
-          .begin = offsets[0],
-          .end = offsets[1]};
+  tensor.begin = offsets[0];
+  tensor.end = offsets[1];
+  return tensor;
 }
 
 // Puts tensors into the order of their bytes and checks that these fill the file.
@@ -138,47 +145,18 @@ void write_tensors(const NewFile& file, std::vector<TensorSource> tensors,
 }
 
 SafetensorsHeader parse_header(std::string_view text, std::uint64_t data_bytes) {
-  using Json = nlohmann::json;
-  using Event = Json::parse_event_t;
   if (!text.starts_with('{')) refuse("its header does not begin with {");
-  if (has_too_many(text, text.size())) refuse("its header nests deeper than the format");
-  if (text.find('\0') != text.npos) refuse("its header has a zero byte");  // the library's end
+  JsonScanner in(text, kNoFile);
   SafetensorsHeader header;
-  std::set<std::string> names;
-  std::set<std::string> fields;  // of the last one of the names
-  std::string name;
-  // Takes each member when it is whole, so that never more than one lies in memory as JSON.
-  const auto take = [&](int depth, Event event, Json& value) {
-    if (event == Event::key) {
-      auto key = value.get<std::string>();
-      const bool is_new = (depth == 1 ? names : fields).insert(key).second;
-      if (!is_new) refuse(str(in_quotes(key), " stands twice"));
-      if (depth > 1) return true;
-      fields.clear();
-      name = std::move(key);
+  in.members([&](const std::string& name) {
+    if (name == kMetadata) {
+      if (in.take("null")) return;  // MLX writes null for none
+      in.members([&](const std::string& key) { header.metadata[key] = in.next<std::string>(); });
+    } else {
+      header.tensors.push_back(take_tensor(in, name));
     }
-    const bool is_whole =
-        event == Event::value || event == Event::object_end || event == Event::array_end;
-    if (depth != 1 || !is_whole) return true;
-    if (name != kMetadata) {
-      header.tensors.push_back(tensor_of(name, value));
-    } else if (!value.is_null()) {  // as MLX writes none
-      for (const auto& [key, entry] : value.items())
-        header.metadata[key] = exactly<std::string>(entry);
-    }
-    return false;
-  };
-  try {
-    [[maybe_unused]] const Json nothing = Json::parse(text, take);
-  } catch (const Json::parse_error& error) {
-    const std::string_view said = error.what();
-    refuse(std::string(
-        beginning(said.substr(said.find("] ") + 2), 200)));  // behind the library's name of it
-  } catch (const DataError& error) {
-    const std::string_view said = error.what();
-    if (said.starts_with(kNoFile)) throw;
-    refuse(str(in_quotes(name), ": ", said));
-  }
+  });
+  in.expect("");
   check_places(header.tensors, data_bytes);
   return header;
 }

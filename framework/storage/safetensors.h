@@ -29,7 +29,7 @@ struct StoredTensor {
   bool operator==(const StoredTensor&) const = default;
 };
 
-/// What the beginning of a safetensors file says of the rest: an 8-byte length, then JSON.
+/// The header at the beginning of a safetensors file: an 8-byte length, then JSON about the rest.
 /// Source: https://huggingface.co/docs/safetensors.
 struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
@@ -39,44 +39,44 @@ struct SafetensorsHeader {
   bool operator==(const SafetensorsHeader&) const = default;
 };
 
-/// Bytes of an element; 0 for a `dtype` that the format does not have.
+/// Returns the bytes of an element; 0 for a `dtype` that the format does not have.
 [[nodiscard]] std::size_t element_bytes(std::string_view dtype);
 
-/// Bytes that a tensor takes; nothing if they need more than 63 bits.
+/// Returns the bytes that a tensor takes; nothing if they need more than 63 bits.
 [[nodiscard]] std::optional<std::uint64_t> tensor_bytes(std::string_view dtype,
                                                         std::span<const std::uint64_t> shape);
 
-/// The beginning of a file with this header. Data follow it at once. Sets each tensor's begin and
-/// end: tensors lie end to end in the order given. ValueError for a name that occurs twice, is no
-/// UTF-8 or is the metadata's, for an unknown dtype and for sizes of more than 64 bits.
+/// Returns the beginning of a file with this header; data follow at once. Sets each tensor's begin
+/// and end: tensors lie end to end in the order given. Throws ValueError for a name that occurs
+/// twice, is no UTF-8 or is the metadata's, an unknown dtype, and sizes of more than 63 bits.
 [[nodiscard]] std::string write_header(SafetensorsHeader& header);
 
-/// A tensor that is to be in a file, and what writes its bytes there.
+/// A tensor for a file, and the function that writes its bytes there.
 struct TensorSource {
   StoredTensor tensor;  ///< without its place
   std::function<void(const NewFile& file)> write;
 };
 
-/// Writes these tensors to a file that has nothing yet, wider elements first: then each begins at a
-/// multiple of its element's size. Its metadata also say "format": "pt", without which some of
-/// Hugging Face's readers refuse it. Errors as write_header().
+/// Writes these tensors to an empty file, wider elements first: then each begins at a multiple of
+/// its element's size. The metadata also say "format": "pt", without which some of Hugging Face's
+/// readers refuse the file. Throws as write_header() does.
 void write_tensors(const NewFile& file, std::vector<TensorSource> tensors,
                    std::map<std::string, std::string> metadata = {});
 
-/// The header whose JSON is `text`, for `data_bytes` of data. DataError, naming the rule, for
-/// anything that the format does not allow. It takes no more memory than a small multiple of the
-/// text.
+/// Returns the header whose JSON is `text`, for `data_bytes` of data. Throws DataError, naming the
+/// rule, for anything that the format does not allow. Takes no more memory than a small multiple of
+/// the text.
 [[nodiscard]] SafetensorsHeader parse_header(std::string_view text, std::uint64_t data_bytes);
 
 /// A safetensors file to read. Any thread.
 class SafetensorsFile {
  public:
-  /// Reads and checks the header. Error if the file can't be read, DataError if it breaks a rule of
-  /// the format. Both name the file.
+  /// Reads and checks the header. Throws Error if the file can't be read, and DataError if it
+  /// breaks a rule of the format. Both name the file.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   [[nodiscard]] const SafetensorsHeader& header() const noexcept { return header_; }
-  /// nullptr if there is none of this name.
+  /// Returns nullptr if no tensor has this name.
   [[nodiscard]] const StoredTensor* find(std::string_view name) const noexcept;
 
   /// Reads the part of a tensor that begins `offset` bytes into it and is as long as `to`.

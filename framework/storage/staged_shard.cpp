@@ -70,7 +70,7 @@ ManifestFile StagedShard::write(const std::filesystem::path& path,
         if (element != width) continue;
         header.tensors.push_back(
             {.name = tensor.name, .dtype = tensor.dtype, .shape = {piece.size}});
-        // What lies behind each other is written at once.
+        // Pieces that follow each other in memory are written at once.
         if (parts.empty() || parts.back().second != begin) parts.emplace_back(begin, begin);
         parts.back().second = end;
       }

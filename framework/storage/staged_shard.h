@@ -18,7 +18,7 @@ class GrowingMemory : private NonCopyable {
  public:
   ~GrowingMemory();
 
-  /// Appends a copy. Error if there is not enough memory.
+  /// Appends a copy. Throws Error if there is not enough memory.
   void append(ConstBytes bytes);
   /// Forgets what it holds, but keeps the memory.
   void clear() noexcept { size_ = 0; }
@@ -35,21 +35,21 @@ class GrowingMemory : private NonCopyable {
 /// checkpoint to the next: fresh pages cost more than the copy.
 class StagedShard {
  public:
-  /// Begins anew.
+  /// Forgets all tensors, but keeps the memory.
   void clear() noexcept;
-  /// Copies the part of tensor `name` that begins at element `offset`. ValueError for an unknown
-  /// dtype, and for bytes that are no whole elements.
+  /// Copies the part of tensor `name` that begins at element `offset`. Throws ValueError for an
+  /// unknown dtype, and for bytes that are no whole elements.
   void add(const std::string& name, const std::string& dtype,
            const std::vector<std::uint64_t>& shape, std::uint64_t offset, ConstBytes values);
 
-  /// What was added: tensors of one piece, or of none if that would be empty.
+  /// Returns the tensors added, each with one piece, or with none if the piece would be empty.
   [[nodiscard]] const std::vector<ManifestTensor>& tensors() const noexcept { return tensors_; }
-  /// Bytes that are staged.
+  /// Returns the number of bytes that are staged.
   [[nodiscard]] std::size_t bytes() const noexcept { return memory_.size(); }
 
-  /// Writes all pieces that are not empty to the new file `path`, and waits until it is on the
-  /// disk. One that exists is replaced. Returns name, size and checksum. Error if it can't be
-  /// written, or soon after `stop` is requested. May run beside threads that only look.
+  /// Writes all pieces that are not empty to the file `path`, and waits until it is on the disk.
+  /// Replaces an existing file. Returns name, size and checksum. Throws Error if the file can't be
+  /// written, or soon after `stop` is requested. May run beside threads that only read this object.
   [[nodiscard]] ManifestFile write(const std::filesystem::path& path,
                                    const std::stop_token& stop = {}) const;
 

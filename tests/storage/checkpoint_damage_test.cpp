@@ -26,7 +26,7 @@ namespace {
 const std::vector<std::string> kSampleFiles{"manifest.json", "replica-0.safetensors",
                                             "replica-1.safetensors"};
 
-// The checkpoint of a step, and what happens to it.
+// The checkpoint of a step, and the damages that it gets.
 class DamagedCheckpoint {
  public:
   DamagedCheckpoint(fs::path folder, const fs::path& other, std::uint64_t seed)
@@ -108,7 +108,7 @@ class DamagedCheckpoint {
   std::mt19937_64 random_;
 };
 
-// How a checkpoint is found: "whole", "refused", or what else happened.
+// Verifies a checkpoint. Returns "whole", "refused", or the error that should not happen.
 std::string finding(const fs::path& folder) {
   try {
     storage::CheckpointReader(folder).verify();

@@ -52,7 +52,7 @@ void verify(const CheckpointFolder& folder, std::int64_t step) {
   CheckpointReader(folder.of_step(step)).verify();
 }
 
-// Makes `link` what copying with links followed makes of it.
+// Replaces `link` as a copy that follows links does.
 void copy_followed(const fs::path& link) {
   const fs::path target = fs::canonical(link);
   fs::remove(link);
@@ -170,7 +170,7 @@ TEST_CASE("old checkpoints are removed, but not the best nor the latest") {
   folder.set_best(5);
   folder.prune(2);
   CHECK(folder.steps() == Steps{5, 4});
-  // A run that goes on from an earlier step.
+  // A run goes on from an earlier step.
   folder.add({2, 3});
   folder.prune(1);
   CHECK(folder.steps() == Steps{5, 3});
@@ -324,7 +324,7 @@ TEST_CASE("a checkpoint that is not whole is not published") {
   fs::create_directories(folder.unfinished(1) / "manifest.json" / "inside");
   testing::write_files(manifest, folder.unfinished(1));
 
-  // As on a full disk.
+  // A limit on the size of files acts like a full disk.
   struct rlimit before {};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   struct rlimit little = before;

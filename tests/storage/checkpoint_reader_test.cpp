@@ -41,7 +41,7 @@ class SampleFolder {
   [[nodiscard]] std::string refusal() const {
     return testing::message_of<DataError>([&] { CheckpointReader{path()}; });
   }
-  // What verify() says; the constructor finds nothing.
+  // Returns the error of verify(); the constructor finds nothing.
   [[nodiscard]] std::string verdict() const {
     const CheckpointReader reader(path());
     return testing::message_of<DataError>([&] { reader.verify(); });
@@ -190,7 +190,7 @@ TEST_CASE("a checkpoint's files hold what the manifest says") {
   SampleFolder sample;
   const Manifest right = sample.manifest;
   const std::string file = sample.file(1).string();
-  // The files are as `sample.manifest` was when it was written, the manifest is as it was before.
+  // The files are as `sample.manifest` was when it was written; the manifest is as it was before.
   const auto write_files_only = [&] {
     sample.write_again();
     sample.manifest.tensors = right.tensors;

@@ -20,7 +20,7 @@ std::string checksum_of(const std::string& text, std::size_t at_once) {
 
 }  // namespace
 
-// The first three: from the specification's reference implementation.
+// The first three are from the specification's reference implementation.
 TEST_CASE("a checksum is XXH3's, however the bytes come") {
   CHECK(checksum_of("", 1) == "2d06800538d394c2");
   CHECK(checksum_of("a", 1) == "e6c632b61e964e1f");

@@ -138,7 +138,7 @@ TEST_CASE("what is too large for one file goes to several, with an index") {
   options.most_bytes = 18;
   const Exported exported = sample.write(options);
   const auto shard = [](int i) { return str("model-0000", i, "-of-00002.safetensors"); };
-  // In the order of their names: b, count and none, then w, which is too large for itself.
+  // In the order of their names: b, count and none, then w, which alone exceeds most_bytes.
   CHECK(exported.files == std::vector<fs::path>{sample.to(shard(1)), sample.to(shard(2)),
                                                 sample.to("model.safetensors.index.json")});
   CHECK(testing::entries(sample.to("")) == 3);
@@ -179,7 +179,7 @@ TEST_CASE("an export replaces files if it is asked to, once the new ones are who
   CHECK(read_all(SafetensorsFile(exported.files[1]), "w") == sample.bytes_of("parameters/w"));
   CHECK_THAT(testing::read_text(sample.to("behind a link")), ContainsSubstring("weight_map"));
   CHECK(fs::is_symlink(index));
-  // An error on the way leaves what is there.
+  // An error leaves existing files as they are.
   testing::write_text(index, "mine");
   testing::change_last_byte(sample.path / sample.manifest.files[1].name);
   CHECK_THROWS_WITH(sample.write(options), ContainsSubstring("is damaged"));
@@ -210,7 +210,7 @@ TEST_CASE("an export that can't be written leaves nothing behind") {
   CHECK(refusal(sample.to(), {.prefixes = kModel.prefixes, .most_bytes = 1}) ==
         index + " exists already: name another file, or replace it with --force");
   CHECK(testing::read_text(index) == "mine");
-  // Programs that load by the name would take what is there for what is new.
+  // Programs that load by the name would take the old export for the new one.
   CHECK(refusal(sample.to(), kModel) ==
         index +
             " is of an earlier export in several files: remove its files first, or name another "
@@ -224,7 +224,7 @@ TEST_CASE("an export that can't be written leaves nothing behind") {
             " is of an earlier export in one file: remove its files first, or "
             "name another file");
 
-  // What is no file is not replaced.
+  // Only files are replaced.
   ExportOptions over = kModel;
   over.replaces = true;
   fs::create_directory(sample.to("folder.safetensors"));

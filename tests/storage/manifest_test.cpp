@@ -13,6 +13,7 @@
 #include "framework/base/errors.h"
 #include "tests/catch.h"
 #include "tests/storage/sample_checkpoint.h"
+#include "tests/support/allocated_bytes.h"
 #include "tests/support/damage.h"
 #include "tests/support/message_of.h"
 #include "tests/support/settings.h"
@@ -39,7 +40,7 @@ std::string refusal(const std::string& text) {
   return testing::message_of<DataError>([&] { (void)parse_manifest(text); });
 }
 
-// Whether pieces cover all tensors, whose names are in order.
+// True if pieces cover all tensors, whose names are in order.
 bool is_covered(const Manifest& manifest) {
   for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
     const storage::ManifestTensor& tensor = manifest.tensors[i];
@@ -123,41 +124,41 @@ TEST_CASE("a manifest of which a byte was changed is refused") {
 TEST_CASE("what breaks a rule of manifests is refused, with the rule") {
   const std::string body = body_of(write_manifest(testing::sample_manifest(12)));
   const std::string zeros(16, '0');
-  // What is replaced, by what, and the rule.
+  // A text, its replacement, and the rule.
   const std::vector<std::vector<std::string>> cases{
       {"lockstep-checkpoint", "other", "its format is 'other'"},
       {"\"format_version\": 1", "\"format_version\": 2", "was written by a newer Lockstep"},
+      {"\"format_version\": 1", "\"format_version\": 2, \"new\": {}", "newer Lockstep"},
       {"\"format_version\": 1", "\"format_version\": 0", "its format_version is 0"},
       {"\"format_version\": 1", "\"format_version\": \"1\"",
-       "line 3: '\"1\"' stands where a whole number from 0"},
-      {"\"step\": 12,", "", "line 4: 'step' is missing"},
-      {"\"step\": 12", "\"stepp\": 12", "line 4: 'step' is missing"},
-      {"\"step\": 12", "\"step\": 12, \"step\": 12", "line 4: ', \"step\": 12' stands at byte 12"},
+       "has '\"1\",' behind 'format_version' (line 3"},
+      {"\"step\": 12,", "", "has '\"replicas\": 2,' behind 'format_version' (line 5"},
+      {"\"step\": 12", "\"stepp\": 12", "where '\"step\"' should be"},
+      {"\"step\": 12", "\"step\": 12, \"step\": 12", "where '\"replicas\"' should be"},
       {"\"step\": 12", "\"step\": -12", "its step is -12"},
-      {"\"step\": 12", "\"step\": 12.0",
-       "'12.0' stands where a whole number from -9223372036854775808"},
+      {"\"step\": 12", "\"step\": 12.0", "has '12.0,' behind 'step'"},
       {"\"step\": 12", "\"step\": 9223372036854775808", "to 9223372036854775807 should be"},
-      {"\"step\": 12", "\"step\": null", "'null' stands where a whole number"},
-      {"\"step\": 12", "\"step\": true", "'true' stands where a whole number"},
-      {"\"step\": 12", "\"step\": [12]", "'[12]' stands where a whole number"},
-      {"\"step\": 12", "\"step\": {}", "'{}' stands where a whole number"},
-      {"\"step\": 12", "\"step\": ", "is no JSON in UTF-8"},
-      {"\"step\": 12", "\"step\": 012", "is no JSON in UTF-8"},
-      {"\"step\": 12", std::string("\"step\": 12\0", 11), "12?}' is no JSON in UTF-8"},
+      {"\"step\": 12", "\"step\": null", "has 'null,' behind 'step'"},
+      {"\"step\": 12", "\"step\": true", "has 'true,' behind 'step'"},
+      {"\"step\": 12", "\"step\": [12]", "has '[12],' behind 'step'"},
+      {"\"step\": 12", "\"step\": {}", "has '{},' behind 'step'"},
+      {"\"step\": 12", "\"step\": ", "has ',' behind 'step'"},
+      {"\"step\": 12", "\"step\": 012", "has '012,' behind 'step'"},
+      {"\"step\": 12", std::string("\"step\": 12\0", 11), "where ',' should be"},
+      {"\"samples\": 384", "\"samples\": 384,", "where a text in UTF-8 should be"},
       {"\"replicas\": 2", "\"replicas\": 0", "its replicas are 0"},
-      {"\"samples\": 384", "\"samples\": 384.5", "line 7: '384.5' stands where a whole number"},
+      {"\"samples\": 384", "\"samples\": 384.5", "has '384.5' behind 'samples'"},
       {"\"samples\": 384", "\"samples\": 18446744073709551615",
-       "'18446744073709551615' stands where a whole number"},
-      {"\"samples\": 384", "\"samples\": 1, \"samples\": 2",
-       "line 7: '1, \"samples\": 2' stands at byte 11 where '2' should be"},
-      {"\"loss\": 0.1", "\"loss\": 1e999", "line 10: '{\"loss\": 1e999}' is no JSON in UTF-8"},
-      {"\"loss\": 0.1", "\"loss\": NaN", "is no JSON in UTF-8"},
-      {"\"loss\": 0.1", "\"loss\": \"0.1\"", "'\"0.1\"' stands where a number should be"},
-      {"\"config\": \"", "\"config\": \"\xff", "is no JSON in UTF-8"},
-      {"\"config\": \"", "\"config\": 1, \"x\": \"", "is not one entry"},
-      {"\"config\": \"", "\"x\": [256],\n    \"config\": \"",
-       "'256' stands where a whole number from 0 to 255 should be"},
-      {"\"config\": \"", "\"x\": [\"a\"],\n    \"config\": \"",
+       "'18446744073709551615' behind 'samples'"},
+      {"\"samples\": 384", "\"samples\": 1, \"samples\": 2", "'samples' stands twice"},
+      {"\"loss\": 0.1", "\"loss\": 1e999", "has '1e999' behind 'loss' (line 10"},
+      {"\"loss\": 0.1", "\"loss\": NaN", "has 'NaN' behind 'loss'"},
+      {"\"loss\": 0.1", "\"loss\": \"0.1\"", "has '\"0.1\"' behind 'loss'"},
+      {"\"config\": \"", "\"config\": \"\xff", "where a text in UTF-8 should be"},
+      {"\"config\": \"", "\"config\": 1, \"x\": \"", "behind 'config' (line 13"},
+      {"\"config\": \"", "\"config\": [256], \"x\": \"",
+       "where a whole number from 0 to 255 should be"},
+      {"\"config\": \"", "\"config\": [\"a\"], \"x\": \"",
        "where a whole number from 0 to 255 should be"},
       {"replica-0.safetensors", "", "a file can't have the name ''"},
       {"replica-0.safetensors", ".", "a file can't have the name '.'"},
@@ -166,22 +167,22 @@ TEST_CASE("what breaks a rule of manifests is refused, with the rule") {
       {"replica-0.safetensors", "manifest.json", "a file can't have the name 'manifest.json'"},
       {"replica-0.safetensors", "a\\u0000b", "a file can't have the name 'a"},
       {"replica-0.safetensors", "replica-1.safetensors", "'replica-1.safetensors' stands twice"},
-      {"\"bytes\": 0", "\"bytes\": -1", "line 16: '-1' stands where a whole number from 0"},
+      {"\"bytes\": 0", "\"bytes\": -1", "behind 'bytes' (line 16"},
       {zeros, "00", "has the checksum '00'"},
       {zeros, "000000000000000G", "has the checksum '000000000000000G'"},
-      {zeros + "\"}", zeros + "\", \"more\": 1}",
-       "', \"more\": 1}' stands at byte 76 where '}' should be"},
-      {", \"checksum\": \"" + zeros + "\"", "", "line 16: 'checksum' is missing"},
-      {"\"files\": [", "\"files\": [\n    1,", "line 16: 'name' is missing"},
-      {"\"files\": [", "\"files\": [1, ", "line 15: '1, ' stands at byte 12 where '' should be"},
-      {"\"tensors\": [", "\"tensors\": [\n    {},", "line 20: 'name' is missing"},
+      {zeros + "\"}", zeros + "\", \"more\": 1}", "has ', \"more\": 1},' behind 'checksum'"},
+      {", \"checksum\": \"" + zeros + "\"", "", "has '},' behind 'bytes'"},
+      {"\"files\": [", "\"files\": [1, ", "where '{' should be"},
+      {"\"files\": [", "\"files\": [[], ", "where '{' should be"},
+      {"\"tensors\": [", "\"tensors\": [{}, ", "where '\"name\"' should be"},
       {"\"name\": \"empty\"", "\"name\": \"bias\"", "tensor 'bias' follows 'bias'"},
       {"\"name\": \"empty\"", "\"name\": \"a\"", "tensor 'a' follows 'bias'"},
       {"\"BF16\"", "\"BF17\"", "tensor 'bias' has the dtype 'BF17'"},
-      {"\"shape\": [6]", "\"shape\": [6.0]", "'6.0' stands where a whole number"},
+      {"\"shape\": [6]", "\"shape\": [6.0]",
+       "has '6.0], \"pieces\": [[0, 0, 2], [1, 2, 4]]},' behind 'shape'"},
       {"\"shape\": [6]", "\"shape\": [-6]", "where a whole number from 0 to 18446744073709551615"},
-      {"\"shape\": [6]", "\"shape\": [[6]]", "'[6]' stands where a whole number"},
-      {"\"shape\": [6]", "\"shape\": 6", "'6' stands where a list should be"},
+      {"\"shape\": [6]", "\"shape\": [[6]]", "has '[6]], "},
+      {"\"shape\": [6]", "\"shape\": 6", "where '[' should be"},
       {"\"shape\": [6]", "\"shape\": [7]", "has pieces for 6 of its 7 elements"},
       {"\"shape\": [6]", "\"shape\": [4294967296, 4294967296]", "tensor 'bias' is too large"},
       {"\"shape\": [6]", "\"shape\": [5]", "a piece of elements 2 to 2 + 4 where one from 2 to 5"},
@@ -193,13 +194,14 @@ TEST_CASE("what breaks a rule of manifests is refused, with the rule") {
       {"[0, 0, 2]", "[0, 0, 0], [0, 0, 2]", "has a piece without elements at 0"},
       {"[0, 0, 2]", "[0, 0, 18446744073709551615]", "elements 0 to 0 + 18446744073709551615"},
       {"[0, 0, 2], [1, 2, 4]", "[1, 2, 4], [0, 0, 2]", "a piece of elements 2 to 2 + 4"},
-      {"[0, 0, 2]", "[0, 0]", "a piece has 2 numbers"},
-      {"[0, 0, 2]", "[0, 0, 2, 0]", "a piece has 4 numbers"},
-      {"[0, 0, 2]", "2", "'2' stands where a list should be"},
+      {"[0, 0, 2]", "[0, 0]", "where ',' should be"},
+      {"[0, 0, 2]", "[0, 0, 2, 0]", "where ']' should be"},
+      {"[0, 0, 2]", "2", "where '[' should be"},
       {"[4, 0], \"pieces\": []", "[4, 0], \"pieces\": [[0, 0, 0]]", "a piece without elements"},
-      {"\"pieces\": []", "\"pieces\": [{}]", "'{}' stands where a list should be"},
-      {"{\n  \"format\"", "[\n  \"format\"", "line 1: '[' stands at byte 0 where '{'"},
-      {"{\n  \"format\"", "{}{\n  \"format\"", "line 1: '}{' stands at byte 1 where '' should be"},
+      {"\"pieces\": []", "\"pieces\": [{}]", "where '[' should be"},
+      {"{\n  \"format\"", "[\n  \"format\"",
+       "has '[' at its beginning (line 1, byte 0), where '{' should be"},
+      {"{\n  \"format\"", "{}{\n  \"format\"", "where '\"format\"' should be"},
   };
   CHECK_NOTHROW(parse_manifest(sealed(body)));
   for (const auto& each : cases) {
@@ -233,14 +235,39 @@ TEST_CASE("a manifest's line of a file or tensor has 1 MiB at most, and texts ma
     CHECK(parse_manifest(sealed(body)) == manifest);
     std::string longer = body;
     longer.insert(longer.find("\"name\": \"" + name), 1, ' ');
-    CHECK_THAT(refusal(sealed(longer)), ContainsSubstring(over));
+    CHECK_THAT(refusal(sealed(longer)), ContainsSubstring("not a checkpoint's manifest: " + over));
     name += 'x';
     CHECK(testing::message_of<ValueError>([&] { (void)write_manifest(manifest); }) ==
           "manifest: " + over);
   }
 }
 
-// Deep enough for any stack, if each level took a frame of it.
+TEST_CASE("a list in the place of a text is refused before it is read, at its key") {
+  const std::string body = body_of(write_manifest(testing::sample_manifest(12)));
+  std::string list = "[0";
+  for (int i = 0; i < 500'000; ++i) list += ",0";
+  list += "]";
+  const std::vector<std::pair<std::string, std::string>> texts{{"format", "lockstep-checkpoint"},
+                                                               {"name", "replica-1.safetensors"},
+                                                               {"checksum", "0000000000000000"},
+                                                               {"name", "weight"},
+                                                               {"dtype", "BF16"}};
+  for (const auto& [key, text] : texts) {
+    INFO(key << " " << text);
+    const std::string in_quotes = '"' + text + '"';
+    std::string changed = body;
+    changed.replace(changed.find(in_quotes), in_quotes.size(), list);
+    changed = sealed(changed);
+    const std::uint64_t before = testing::allocated_bytes();
+    const std::string message = refusal(changed);
+    CHECK(testing::allocated_bytes() - before < 100'000);
+    CHECK_THAT(message, ContainsSubstring("the JSON has '[0,0,0,") &&
+                            ContainsSubstring(" behind '" + key + "' (line ") &&
+                            ContainsSubstring("where a text in UTF-8 should be"));
+  }
+}
+
+// The text is deep enough for any stack, if each level took a frame of it.
 TEST_CASE("a manifest that nests deeper than its format is refused") {
   const std::string body = body_of(write_manifest(testing::sample_manifest(12)));
   for (const std::string nested : {"[", "{\"a\":", "[{\"a\":"}) {
@@ -250,7 +277,8 @@ TEST_CASE("a manifest that nests deeper than its format is refused") {
          {"\"step\": ", "\"config\": ", "\"files\": [", "\"shape\": ["}) {
       std::string changed = body;
       changed.insert(body.find(before) + before.size(), deep);
-      CHECK_THAT(refusal(sealed(changed)), ContainsSubstring("not a checkpoint's manifest: line "));
+      CHECK_THAT(refusal(sealed(changed)),
+                 ContainsSubstring("not a checkpoint's manifest: the JSON has '"));
     }
   }
 }
@@ -315,7 +343,7 @@ TEST_CASE("the manifest of ten thousand tensors on a thousand replicas is short 
   CHECK(parse_manifest(text) == manifest);
 }
 
-// Whatever comes out of a changed text with a right checksum, it is a manifest that could have been
+// A changed text with a right checksum is refused, or read as a manifest that could have been
 // written.
 TEST_CASE("a manifest with changed bytes is refused or a right one", "[bulk]") {
   std::cout << "manifest: LOCKSTEP_SEED=" << testing::seed() << std::endl;

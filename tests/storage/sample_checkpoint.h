@@ -21,7 +21,7 @@ inline std::string checksum_text(const std::string& bytes) {
   return checksum.text();
 }
 
-/// The bytes of a tensor of `count` elements. Each step has others.
+/// Returns the bytes of a tensor of `count` elements, others for each step.
 inline std::string sample_bytes(const storage::ManifestTensor& tensor, std::uint64_t count,
                                 std::int64_t step) {
   std::string bytes(count * storage::element_bytes(tensor.dtype), '\0');
@@ -61,7 +61,7 @@ inline void write_files(storage::Manifest& manifest, const std::filesystem::path
   }
 }
 
-/// Its files are not written yet.
+/// Returns the sample's manifest. Its files are not written yet.
 inline storage::Manifest sample_manifest(std::int64_t step) {
   const std::string checksum(16, '0');
   return {.step = step,
