@@ -29,6 +29,7 @@
 #include "framework/base/text.h"
 #include "framework/comm/memory_store.h"
 #include "framework/comm/network/connect.h"
+#include "framework/comm/network/greeting.h"
 #include "framework/comm/network/listener.h"
 #include "framework/timeline/recorder.h"
 #include "tests/catch.h"
@@ -77,7 +78,7 @@ Words summed(Communicator& group, const Words& mine) {
   return sum;
 }
 
-// Replicas of one thread: connecting waits for nobody.
+// Replicas that one thread connects, since connecting waits for nobody.
 struct Replicas {
   explicit Replicas(int count, const comm::ConnectOptions& options = {}) {
     for (int rank = 0; rank < count; ++rank) {
@@ -103,10 +104,10 @@ Descriptor stranger_of(const HostAndPort& at) {
   return socket;
 }
 
-// What a stranger says; its length is anything.
+// Returns a stranger's text, of any length.
 std::string noise(Key key) {
-  constexpr std::string_view kProtocol = "lockstep link 3\n";
-  std::string text(key.fold("kind").bits() % 3 == 0 ? kProtocol : "");
+  const std::string protocol(comm::kProtocol.begin(), comm::kProtocol.end());
+  std::string text(key.fold("kind").bits() % 3 == 0 ? protocol : "");
   const std::size_t size = key.fold("size").bits() % 200;
   for (std::size_t i = 0; i < size; ++i) {
     text += static_cast<char>(key.fold(i).bits() & 0xff);
@@ -130,7 +131,7 @@ struct Frame {
 enum : std::uint32_t { kStart, kSmall, kReady, kPart, kWithdrawn, kGoodbye };
 constexpr Frame kStarts{.kind = kStart, .slot = 0x6c6f636b73740001};
 
-// Replica 1 of 2, which breaks the rules; it knows the secret.
+// Connects as replica 1 of 2, which knows the secret and breaks the rules.
 Descriptor bad_peer_of(const HostAndPort& at) {
   const auto link = comm::connect(at, network().secret, kLongEnough, network().job);
   link->send("replica 1 of 2");
@@ -308,7 +309,7 @@ TEST_CASE("a group that is interrupted leaves the connection to the others", "[t
         });
       });
     }
-    // Somewhere in a message: after so many bytes have gone.
+    // The interrupt comes somewhere in a message: after so many bytes have gone.
     const std::uint64_t until =
         replicas[whose].ledger().bytes_sent + key.fold("at").bits() % (4 * count + 1);
     while (replicas[whose].ledger().bytes_sent < until) std::this_thread::yield();
@@ -436,7 +437,7 @@ TEST_CASE("frames that break the rules end the connection, with the reason", "[t
     const auto group = comm::connect_tcp(store, 0, 2, network());
     auto waits = in_background(
         [&] { return message_of<ReplicaLost>([&] { (void)receive_from(*group, 1, 25'000); }); });
-    // Its own try to connect finds no address. It has posted when it is ready for the first part.
+    // The group's own try to connect finds no address. Its second frame shows that it has posted.
     Descriptor peer = bad_peer_of(HostAndPort::parse(store->get("address/0", kLongEnough)));
     if (each.frames[0].kind == kStart && each.frames[0].slot == kStarts.slot) {
       say(peer, &kStarts, sizeof kStarts);
@@ -514,7 +515,7 @@ TEST_CASE("strangers disturb neither connecting nor what runs", "[tcp]") {
     }));
   }
   come(kAtOnce, kLater);
-  // One who knows the secret and is none of the replicas, and one who says nothing more.
+  // One peer knows the secret and is none of the replicas, and another one says nothing more.
   const auto link = comm::connect(replicas.address_of(0), network().secret, kLongEnough);
   const auto silent = comm::connect(replicas.address_of(0), network().secret, kLongEnough);
   link->send("replica 1 of 2");

@@ -75,7 +75,7 @@ void SharedExtents::Extent::reserve(std::span<const std::byte> part) const {
                                      static_cast<off_t>(part.size())));
   if (failed != 0) refuse_extent(part.size(), text_of_errno(errno));
 #ifdef MADV_POPULATE_WRITE
-  // Page faults now rather than in the first collective; older systems have them there.
+  // Takes page faults now rather than in the first collective, where older systems have them.
   ::madvise(mapping_.get() + begin, part.size(), MADV_POPULATE_WRITE);
 #endif
 }
@@ -91,11 +91,13 @@ SharedExtents::SharedExtents(int descriptor, std::size_t start, std::size_t byte
 std::shared_ptr<SharedExtents::Extent> SharedExtents::allocate(std::size_t bytes) {
   check_memory_left(bytes, available_shared_memory());
   const std::size_t size = kPage + whole_pages(bytes);
-  std::uint64_t used = used_->load();
-  while (!used_->replace(used, used + size)) used = used_->load();
-  if (used + size > bytes_ - kPage) {
-    refuse_extent(bytes, "the addresses for them are used up" + file_limit_text());
-  }
+  std::uint64_t used = 0;
+  do {
+    used = used_->load();
+    if (used + size > bytes_ - kPage) {
+      refuse_extent(bytes, "the addresses for them are used up" + file_limit_text());
+    }
+  } while (!used_->replace(used, used + size));
   return attach(start_ + kPage + used, bytes);
 }
 
@@ -162,11 +164,11 @@ class HostMemory::Lock : private NonCopyable {
   pthread_mutex_t& mutex_;
 };
 
-// The memory begins with the head; the recorder and the call table are behind it, then come the
-// regions and the extents.
+// The offsets of parts in memory. Behind the head come the recorder, the call table, the regions
+// and the extents.
 struct HostMemory::Layout {
-  // As it is in a file of `bytes`: where the size of files is limited, half of what the call table
-  // leaves is for regions, and half for extents.
+  // Divides a file of `bytes`. If the size of files is limited, half of the bytes behind the call
+  // table is for regions, and half for extents.
   Layout(int members, int replicas, std::size_t bytes)
       : recorder(whole_pages(sizeof(Head))),
         table(recorder + timeline::Recorder::bytes_for(replicas > 0 ? replicas : members)),
@@ -175,7 +177,7 @@ struct HostMemory::Layout {
         groups(std::min<std::size_t>(kGroups, (bytes - std::min(bytes, regions)) / 2 / region)),
         extents(regions + groups * region) {}
 
-  // The size of the file without a limit.
+  // Returns the size of the file without a limit.
   static std::size_t all_bytes(int members, int replicas) {
     constexpr std::size_t kEnough = SharedExtents::kBytes;
     return Layout(members, replicas, kEnough).extents + kEnough;
@@ -240,7 +242,7 @@ HostMemory::HostMemory(int members, int descriptor)
   extents_ =
       std::make_shared<SharedExtents>(descriptor, layout_->extents, bytes - layout_->extents);
   table_ = std::make_shared<calls::CallTable>(members, descriptor, layout_->table);
-  // After the call table, which looks how long the file is.
+  // The call table comes first, since it checks the length of the file.
   recorder_ = std::make_shared<timeline::Recorder>(replicas > 0 ? replicas : members, descriptor,
                                                    layout_->recorder);
 }
