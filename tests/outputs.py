@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Keeps in FOLDER what 20 fixed runs and programs of a build print and write, a file each, but for times, process ids, ports
+"""Keeps in FOLDER what fixed runs and programs of a build print and write, a file each, but for times, process ids, ports
 and paths. A change that is to change nothing for users leaves the folder of the tree before it: diff -r tells.
   tests/outputs.py FOLDER [BUILD]     (BUILD: build/release, with `ninja train bench outputs`)
 """
@@ -7,6 +7,7 @@ and paths. A change that is to change nothing for users leaves the folder of the
 import json
 import os
 import re
+import socket
 import struct
 import subprocess
 import sys
@@ -74,10 +75,18 @@ def tags_of(path):
     return "".join(f"{tag}: {count}\n" for tag, count in sorted(counts.items()))
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 class Outputs:
     def __init__(self, folder, build):
         self.folder, self.build = Path(folder), Path(build).resolve()
         self.folder.mkdir(parents=True, exist_ok=True)
+        for file in self.folder.iterdir():
+            file.unlink()
 
     def keep(self, name, text):
         (self.folder / name).write_text(text)
@@ -111,7 +120,7 @@ def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
     outputs = Outputs(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else SOURCE / "build/release")
-    work = Path(tempfile.mkdtemp(prefix="lockstep-"))
+    work = Path(tempfile.mkdtemp(prefix="lockstep-", dir="/tmp"))
     configs = SOURCE / "configs"
     linear = ["--config", configs / "pmean_linear.yaml"]
     mlp = ["--config", configs / "fashion_mnist_mlp.yaml", "--set", "trainer.steps=20", "--set", "trainer.log_every=5"]
@@ -138,7 +147,7 @@ def main():
     secret = work / "secret"
     secret.write_text("7" * 64 + "\n")
     secret.chmod(0o600)
-    hosts = [*mlp, "--replicas", 4, "--nnodes", 2, "--rendezvous", "127.0.0.1:29555", "--secret-file", secret, "--set",
+    hosts = [*mlp, "--replicas", 4, "--nnodes", 2, "--rendezvous", f"127.0.0.1:{free_port()}", "--secret-file", secret, "--set",
              "telemetry.trace=[5, 8]", "--output", work / "hosts"]
     with subprocess.Popen([outputs.build / "trainers/train", *map(str, hosts), "--node-rank", "1"], stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL):

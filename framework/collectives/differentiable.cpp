@@ -23,12 +23,12 @@ namespace {
 // Digests of the others follow. Calls with the same leaves must list equally many.
 constexpr std::size_t kListedText = 150;
 constexpr std::size_t kDigests = 6;
-// The list of their paths ends so, too.
+// The list of the leaves' paths ends before this length, too.
 constexpr std::size_t kListedPaths = 60;
 
 thread_local const ForwardCall* current_forward = nullptr;
 
-// Every call is announced: no streams here, which cost more than the rest of it.
+// Every call is announced: streams would cost more here than the rest of it.
 std::string text_of_leaf(const at::Tensor& leaf, const AxisCall& call) {
   std::string text = "(";
   for (std::int64_t d = 0; d < leaf.dim(); ++d) {
@@ -48,7 +48,7 @@ Key fold_leaf(const Key& key, const at::Tensor& leaf) {
   return folded;
 }
 
-// "; leaves 12 to 15: 3fa2, 16 to 19: 81bc", to see where leaves that are not listed differ.
+// Returns "; leaves 12 to 15: 3fa2, 16 to 19: 81bc", to see where unlisted leaves differ.
 std::string digests_of(const Leaves& leaves, std::size_t begin) {
   const std::size_t length = ceil_div(leaves.size() - begin, kDigests);
   std::vector<std::string> digests;
@@ -62,7 +62,7 @@ std::string digests_of(const Leaves& leaves, std::size_t begin) {
   return "; leaves " + join(digests);
 }
 
-// "(4, 2) float32, 3 x (2) float32", and of the leaves for which there is no room digests.
+// Returns "(4, 2) float32, 3 x (2) float32", and digests of leaves for which there is no room.
 std::string text_of_leaves(const Leaves& leaves, const AxisCall& call) {
   if (leaves.empty()) return "no leaves";
   std::string text;
@@ -84,7 +84,7 @@ std::string text_of_leaves(const Leaves& leaves, const AxisCall& call) {
   return text;
 }
 
-// Which leaves an operand has, if that may differ between replicas.
+// The paths of an operand's leaves, if they may differ between replicas.
 struct Paths {
   std::uint64_t digest = 0;
   std::string text;  // " as ['a'], ['b'] and 3 more: 81bc"
@@ -96,7 +96,7 @@ Paths paths_here() {
   std::string text;
   std::size_t listed = 0;
   const auto paths = operand_here->paths();
-  if (paths.size() == 1 && paths[0].empty()) return {};  // it is all there is
+  if (paths.size() == 1 && paths[0].empty()) return {};  // the operand is one leaf
   for (const std::string& path : paths) {
     key = key.fold(path);
     if (listed > 0 && text.size() + path.size() > kListedPaths) continue;
@@ -109,54 +109,52 @@ Paths paths_here() {
   return {key.bits(), std::move(text)};
 }
 
-// "psum over 'data' at model.cpp:44"
+// Returns "psum over 'data' at model.cpp:44", for example.
 std::string site_of(const AxisCall& shown) {
   return shown.operation + (" over " + shown.axes.text() + " at " + place_of(shown.where));
 }
 
-// The same, or which call's backward it is of.
+// Returns the same, or the call whose backward this is a part of.
 std::string title_of(const AxisCall& call) {
   if (current_forward != nullptr) return "the backward of " + current_forward->text;
   return site_of(call.shown());
 }
 
-// The place of a call by its addresses in this process: they are cheaper to compare than texts.
-Key fold_place(const Key& key, const AxisCall& call) {
+// Returns a key of the call's place and axes, by addresses in this process: they are cheaper to
+// compare than texts.
+Key fold_place(Key key, const AxisCall& call) {
   const auto number_of = [](const char* literal) {
     return reinterpret_cast<std::uintptr_t>(literal);
   };
-  return key.fold(number_of(call.operation))
-      .fold(number_of(call.where.file_name()))
-      .fold(call.where.line());
+  key = key.fold(number_of(call.operation)).fold(number_of(call.where.file_name()));
+  key = key.fold(call.where.line());
+  for (const std::string& name : call.axes.names()) key = key.fold(name);
+  return key;
 }
 
-// How the recorder calls it: all calls of one place alike.
+// Returns the recorder's name for the call, one for all calls of one place.
 std::uint32_t recorded_name(const AxisCall& call, timeline::Recorder::Track& track) {
   const AxisCall& shown = current_forward != nullptr ? current_forward->call : call.shown();
-  Key key = fold_place(Key(current_forward != nullptr ? 1 : 0), shown);
-  for (const std::string& name : shown.axes.names()) key = key.fold(name);
+  const Key key = fold_place(Key(current_forward != nullptr ? 1 : 0), shown);
   return track.name(key.bits(), [&] {
     return (current_forward != nullptr ? "the backward of " : "") + site_of(shown);
   });
 }
 
-// As the replica's track has it. `id` is the same on all replicas of the call.
+// Returns the call as the replica's track has it. `id` is the same on all replicas of the call.
 timeline::Recorder::Details recorded(const AxisCall& call, const Leaves& leaves, std::uint64_t id) {
   timeline::Recorder::Details details{.kind = timeline::call_kind_here, .id = id};
   if (timeline::track_here == nullptr) return details;
   details.name = recorded_name(call, *timeline::track_here);
-  // Of a bucket what the replica brings, as AxisQueue has it: behind the place of the result.
+  // Counts a bucket's input, as AxisQueue does: in `leaves` it stands behind the result.
   details.bytes = details.kind == timeline::SpanKind::collective || leaves.empty()
                       ? sum_of(leaves, &at::Tensor::nbytes)
                       : leaves.back().nbytes();
   return details;
 }
 
-// A key of all that tells calls of other replicas from this one.
-Key fold_call(Key key, const AxisCall& call, const Leaves& leaves, std::uint64_t paths,
-              const std::string& detail) {
-  key = key.fold(detail).fold(paths);
-  for (const std::string& name : call.axes.names()) key = key.fold(name);
+Key fold_operands(Key key, const Leaves& leaves, const Paths& paths, const std::string& detail) {
+  key = key.fold(detail).fold(paths.digest);
   for (const at::Tensor& leaf : leaves) key = fold_leaf(key, leaf);
   return key;
 }
@@ -173,15 +171,16 @@ calls::CallRecord make_record(const AxisCall& call, const Leaves& leaves, const 
   if (differentiated) text += calls::kDifferentiated;
   Key key = Key(differentiated ? 1 : 0).fold(std::string_view(call.operation));
   if (current_forward != nullptr) key = key.fold(current_forward->id);
-  return {fold_call(key, call, leaves, paths.digest, detail).bits(), std::move(text)};
+  for (const std::string& name : call.axes.names()) key = key.fold(name);
+  return {fold_operands(key, leaves, paths, detail).bits(), std::move(text)};
 }
 
-// Returns the record of a call, which other replicas compare and print: see differentiable(). The
-// calls of one place that say the same share one, since its text costs more than a small message.
+// Returns the record of a call, which other replicas compare and print: see differentiable(). Equal
+// calls of one place share a record, since its text costs more than a small message.
 std::shared_ptr<const calls::CallRecord> record_of(const AxisCall& call, const Leaves& leaves,
                                                    const std::string& detail, bool differentiated) {
   using Record = std::shared_ptr<const calls::CallRecord>;
-  constexpr std::size_t kMostPlaces = 1024;
+  constexpr std::size_t kMostRecords = 256;
   static thread_local std::unordered_map<std::uint64_t, Record> records;
   const Paths paths = paths_here();
   const auto make = [&] {
@@ -189,12 +188,17 @@ std::shared_ptr<const calls::CallRecord> record_of(const AxisCall& call, const L
         make_record(call, leaves, paths, detail, differentiated));
   };
   if (current_forward != nullptr) return make();  // no other call is its backward
-  const Key place = fold_place(fold_place(Key(differentiated ? 1 : 0), call), call.shown());
-  const std::uint64_t key = fold_call(place, call, leaves, paths.digest, detail).bits();
-  if (records.size() > kMostPlaces) records.clear();
-  Record& record = records[key];
-  if (record == nullptr) record = make();
-  return record;
+  const bool is_part = &call.shown() != &call;
+  const Key own = fold_place(Key((differentiated ? 1 : 0) + (is_part ? 2 : 0)), call);
+  const Key place = is_part ? fold_place(own, call.shown()) : own;
+  const std::uint64_t key = fold_operands(place, leaves, paths, detail).bits();
+  if (const auto known = records.find(key); known != records.end()) return known->second;
+  const Record made = make();
+  if (made->text.size() <= calls::CallRecord::kShown) {
+    if (records.size() == kMostRecords) records.clear();
+    records.emplace(key, made);
+  }
+  return made;
 }
 
 using torch::autograd::variable_list;
@@ -210,7 +214,7 @@ class CollectiveBackward final : public torch::autograd::Node {
 
   std::string name() const override { return std::string(forward_.call.operation) + "Backward"; }
 
-  // Not set before the forward has run: the rule may need its results.
+  // Called after the forward: the rule may need its results.
   void finish(const Leaves& results, BackwardRule rule) {
     for (const at::Tensor& result : results) {
       results_.push_back({result.sizes().vec(), result.options()});
@@ -241,7 +245,7 @@ class CollectiveBackward final : public torch::autograd::Node {
   BackwardRule rule_;
 };
 
-// Of no elements there is no message. So that replicas which have some don't wait for it, all meet.
+// Without elements there is no message: a barrier then meets replicas that have some, and wait.
 void run_announced(const AxisCall& call, groups::ReplicaGroup& replicas,
                    const calls::CallRecord& record, std::uint64_t id, const Leaves& leaves,
                    const std::function<void()>& run) {
@@ -258,7 +262,7 @@ void run_announced(const AxisCall& call, groups::ReplicaGroup& replicas,
   replicas.end();
 }
 
-// What does not communicate meets nobody, and is not announced: others would think that it had met.
+// A call that does not communicate is not announced: others would think that it had met them.
 Leaves in_graph(const AxisCall& call, groups::ReplicaGroup& replicas, const Leaves& operands,
                 const std::string& detail, const std::function<Leaves(const Leaves&)>& forward,
                 const std::function<BackwardRule(const Leaves& results)>& rule, bool communicates) {

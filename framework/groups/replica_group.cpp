@@ -45,7 +45,10 @@ LocalGroup::LocalGroup(LocalReplicas& replicas, std::uint64_t key,
                              : replicas.world()->subgroup(layout_.worker_numbers(), key)),
       call_group_(replicas.call_table().group(replicas.worker(), key, members_)),
       verbs_(layout_.own_places().size()),
-      waiting_(verbs_.size()) {}
+      waiting_(verbs_.size()) {
+  static const auto cores = static_cast<std::size_t>(usable_cores());
+  if (verbs_.size() <= cores) patience_.yielding = kLooking;
+}
 
 std::shared_ptr<LocalGroup> LocalGroup::subgroup(std::span<const int> members,
                                                  std::uint64_t channel) {
@@ -170,12 +173,10 @@ void LocalGroup::fall_out(const Member& member) {
 
 // Returns once something has changed here, or after `longest`. Small verbs end sooner than a thread
 // falls asleep and wakes: where each member here has a core, it looks for a while first.
-void LocalGroup::wait_for_change(std::chrono::nanoseconds longest) {
-  static const auto cores = static_cast<std::size_t>(usable_cores());
-  const auto looking = verbs_.size() <= cores ? kLooking : std::chrono::nanoseconds(0);
+void LocalGroup::wait_for_change(std::chrono::nanoseconds longest) noexcept {
   const std::uint32_t next = changes_ + 1;
   mutex_.unlock();
-  (void)changed_.wait(next, {0, looking}, longest);
+  (void)changed_.wait(next, patience_, longest);
   mutex_.lock();
 }
 

@@ -62,7 +62,7 @@ class LocalGroup : private NonCopyable {
   void wait_for_others(const Member& member, std::size_t index, std::uint64_t generation,
                        bool looks_around);
   void tell_change() LOCKSTEP_REQUIRES(mutex_) { changed_.raise(++changes_); }
-  void wait_for_change(std::chrono::nanoseconds longest) LOCKSTEP_REQUIRES(mutex_);
+  void wait_for_change(std::chrono::nanoseconds longest) noexcept LOCKSTEP_REQUIRES(mutex_);
   void wake_waiting() LOCKSTEP_REQUIRES(mutex_);
   void help() LOCKSTEP_REQUIRES(mutex_);
   void fail(const std::exception_ptr& error) LOCKSTEP_REQUIRES(mutex_);
@@ -75,7 +75,8 @@ class LocalGroup : private NonCopyable {
   std::shared_ptr<calls::CallTable::Group> call_group_;
 
   Mutex mutex_;
-  comm::Flag changed_{};  // raised by each change for which members wait here
+  comm::Flag::Patience patience_{};  // of members that wait, before they sleep
+  comm::Flag changed_{};             // raised by each change for which members wait here
   std::uint32_t changes_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
   // The verbs, by index among the members here. The last to arrive uses them, without the mutex.
   std::vector<const comm::Verb*> verbs_;
