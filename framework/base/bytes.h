@@ -20,8 +20,8 @@ inline void copy_bytes(ConstBytes from, Bytes to) {
   if (!from.empty() && from.data() != to.data()) std::memmove(to.data(), from.data(), from.size());
 }
 
-/// Part `index` of a buffer that is cut into `parts` parts of nearly equal size. Cuts are at
-/// multiples of `unit` bytes.
+/// Returns part `index` of a buffer that is cut into `parts` parts of nearly equal size. Cuts are
+/// at multiples of `unit` bytes.
 template <typename Buffer>
 [[nodiscard]] Buffer slice_of(Buffer buffer, std::size_t unit, std::size_t parts,
                               std::size_t index) {
@@ -32,7 +32,7 @@ template <typename Buffer>
       begin, std::min(static_cast<std::size_t>(units.size) * unit, buffer.size() - begin));
 }
 
-/// A buffer cut into parts of these sizes, from its beginning on.
+/// Cuts a buffer into parts of these sizes, from its beginning on.
 template <typename Buffer>
 [[nodiscard]] std::vector<Buffer> pieces_of(Buffer buffer, std::span<const std::size_t> sizes) {
   std::vector<Buffer> parts;

@@ -6,8 +6,8 @@ namespace lockstep {
 
 namespace fs = std::filesystem;
 
-// Lines are "number:controllers:/path"; version 2 has the number 0 and no controllers, in a place
-// of its own where both are mounted.
+// A line is "number:controllers:/path". Version 2 has number 0 and no controllers; where both
+// versions are mounted, its groups lie in `unified`.
 void visit_control_groups(const fs::path& root, const std::string& controller,
                           const std::function<void(const fs::path& group, int version)>& look) {
   const fs::path groups = root / "sys/fs/cgroup";

@@ -10,18 +10,18 @@
 namespace lockstep {
 
 /// Calls `look` with the folder of each control group in which `controller` ("memory", "cpu") may
-/// limit this process, and with the version of control groups, 1 or 2, whose files are there. A
-/// limit holds for all that is below it: the groups above come, too. Read from proc/self/cgroup and
+/// limit this process, and with the version of control groups, 1 or 2, whose files are there. The
+/// groups above come, too, since their limits hold for all below. Reads proc/self/cgroup and
 /// sys/fs/cgroup below `root`.
 void visit_control_groups(
     const std::filesystem::path& root, const std::string& controller,
     const std::function<void(const std::filesystem::path& group, int version)>& look);
 
-/// The first word of a file if it is a whole number: none where the file says "max", or nothing.
+/// Returns a file's first word if it is a whole number; nothing for "max" or an empty file.
 [[nodiscard]] std::optional<std::int64_t> number_in(const std::filesystem::path& file);
 
-/// The number behind `key` in a file of lines "key number" or "key: number kB", in bytes for the
-/// latter.
+/// Returns the number behind `key` in a file of lines "key number" or "key: number kB", in bytes
+/// for the latter.
 [[nodiscard]] std::optional<std::size_t> field_of(const std::filesystem::path& file,
                                                   const std::string& key);
 

@@ -14,21 +14,21 @@ class CoreSet {
  public:
   static constexpr std::size_t kMost = 16384;
 
-  /// The cores on which the calling thread may run; none if the system does not tell.
+  /// Returns the cores on which the calling thread may run; none if the system does not tell.
   [[nodiscard]] static CoreSet of_thread();
 
-  /// ValueError for a number that is too large.
+  /// Throws ValueError for a number of kMost or more.
   void add(std::size_t core);
   [[nodiscard]] bool has(std::size_t core) const noexcept;
   CoreSet& operator|=(const CoreSet& others) noexcept;
   [[nodiscard]] std::int64_t size() const noexcept;
-  /// "0-3,8".
+  /// Returns "0-3,8", for example.
   [[nodiscard]] std::string text() const;
   [[nodiscard]] bool operator==(const CoreSet&) const = default;
 
-  /// Lets the calling thread, and those that it starts from here on, run on these cores alone.
-  /// Returns on which it then may: a control group allows others only what it has, and where it has
-  /// none of these, or the system refuses, all stays as it is.
+  /// Lets the calling thread, and the threads that it starts later, run on these cores alone.
+  /// Returns the cores that it then has: a control group leaves out cores that are not its own.
+  /// Nothing changes if the system refuses, or if the group has none of these cores.
   CoreSet take() const noexcept;
 
   LOCKSTEP_FIELDS(words_)

@@ -35,7 +35,7 @@ CoreTime core_time() {
 std::int64_t cores_of_control_groups(const fs::path& root) {
   std::int64_t cores = std::numeric_limits<std::int64_t>::max();
   visit_control_groups(root, "cpu", [&](const fs::path& group, int version) {
-    // What the group's processes may use together: `time` in each `period`.
+    // The group's processes together may use `time` in each `period`.
     std::int64_t time = -1;
     std::int64_t period = 0;
     if (version == 1) {

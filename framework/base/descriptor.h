@@ -18,7 +18,7 @@ class Descriptor {
   ~Descriptor() { close(); }
   [[nodiscard]] int get() const noexcept { return fd_; }
   [[nodiscard]] bool open() const noexcept { return fd_ >= 0; }
-  /// From here on the caller closes it.
+  /// Hands the descriptor to the caller, who closes it.
   [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
   void close() noexcept {
     if (open()) ::close(release());

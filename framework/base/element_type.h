@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Types of elements: those that messages have, floating ones first; then those of files alone.
+/// Types of elements: messages' types, the floating ones first, then types that only files have.
 enum class ElementType {
   float64,
   float32,
@@ -28,7 +28,7 @@ enum class ElementType {
   float8_e4m3,
 };
 
-/// What they are called, in the order of the enumeration.
+/// Size and names of a type of elements; kElementTypes has them in the enumeration's order.
 struct ElementTypeNames {
   std::size_t size;         ///< of an element, in bytes
   const char* name;         ///< the usual one
@@ -54,7 +54,7 @@ inline constexpr ElementTypeNames kElementTypes[] = {
   return names_of(type).name;
 }
 
-/// The type that safetensors files call so; nothing if there is none.
+/// Returns the type that safetensors files call `stored`; nothing if there is none.
 [[nodiscard]] constexpr std::optional<ElementType> stored_type(std::string_view stored) {
   for (std::size_t i = 0; i < std::size(kElementTypes); ++i) {
     if (kElementTypes[i].stored == stored) return static_cast<ElementType>(i);
@@ -62,12 +62,12 @@ inline constexpr ElementTypeNames kElementTypes[] = {
   return std::nullopt;
 }
 
-/// How elements of several replicas become one. On booleans, sum is not defined (count them in
-/// int64), max is "any" and min is "all". Integers wrap around. If an input is NaN, max and min are
-/// NaN. The mean, of floating types only, is the sum divided by the number of replicas and then
-/// rounded to the type. safe_mean is the mean of inputs that are times mean_scale() first, so that
-/// finite ones have a finite mean: with the mean's bits, but where an input or a sum of some is
-/// below N · 2^-126. mean_of_scaled is safe_mean() of inputs that were multiplied so before.
+/// An operation that makes one element of several replicas' elements. On booleans, sum is not
+/// defined (count them in int64), max is "any" and min is "all". Integers wrap around. If an input
+/// is NaN, max and min are NaN. The mean, of floating types only, is the sum divided by the number
+/// of replicas and then rounded to the type. safe_mean first multiplies inputs by mean_scale(), so
+/// that finite ones have a finite mean; its bits may differ from mean's only where an input or a
+/// partial sum is below N · 2^-126. mean_of_scaled is safe_mean of inputs scaled so before.
 enum class ReduceOp { sum, mean, max, min, safe_mean, mean_of_scaled };
 
 /// Returns the largest power of two that is at most 1/N, for N replicas.

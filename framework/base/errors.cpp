@@ -10,8 +10,8 @@ std::exception_ptr make_error(const std::string& message) {
   return std::make_exception_ptr(E(message));
 }
 
-// In the order of ErrorKind. A replica that does not come in time, or at another place, may have
-// failed unseen.
+// In the order of ErrorKind. A Timeout or CollectiveMismatch has a doubt: the replica that is late
+// or at another place may have failed unseen.
 constexpr std::array<ErrorTraits, 10> kErrors{{
     {"Error", 1, 0, make_error<Error>},
     {"NameError", 1, 0, make_error<NameError>},

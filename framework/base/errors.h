@@ -7,14 +7,14 @@
 
 namespace lockstep {
 
-/// The types of errors below, for what passes an error on to another thread, process or host.
+/// The types of the errors below, for passing an error on to another thread, process or host.
 enum class ErrorKind { error, name, value, data, comm, lost, mismatch, timeout, replica, aborted };
 
 struct ErrorTraits {
   const char* name;  ///< the type's, as users read it: "ValueError"
   int exit_status;   ///< of a program that ends on such an error
-  /// How likely it is only a consequence of another replica's failure: 0 is never, larger numbers
-  /// are more likely. Of several failures, the root cause is the first with the lowest number.
+  /// The likelihood that the error only follows another replica's failure: 0 is never, larger
+  /// numbers are more likely. The first failure with the lowest number is the root cause of all.
   int doubt;
   std::exception_ptr (*make)(const std::string& message);
 };
@@ -22,15 +22,15 @@ struct ErrorTraits {
 [[noreturn]] void throw_as(ErrorKind kind, const std::string& message);
 
 /// Base of every error that Lockstep throws. The message names the operation, the axis, the replica
-/// and the numbers. Two families follow: what the caller did wrong (NameError, ValueError,
-/// DataError) and how the job failed (CommError and those under it).
+/// and the numbers. Two families follow: mistakes of the caller (NameError, ValueError, DataError)
+/// and failures of the job (CommError and its subclasses).
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 
-  /// The type of this file that the error has or derives from.
+  /// Returns the type of this file that the error has or derives from.
   [[nodiscard]] virtual ErrorKind kind() const noexcept { return ErrorKind::error; }
-  /// Name of the error's type as users read it, for example "ValueError".
+  /// Returns the name of the error's type as users read it, for example "ValueError".
   [[nodiscard]] virtual const char* type() const noexcept { return traits_of(kind()).name; }
 
   /// Throws an error of the same type whose message is `prefix` followed by this one's.
@@ -66,7 +66,7 @@ class CollectiveMismatch : public CommError {
   [[noreturn]] void rethrow_with(const std::string& prefix) const override {
     throw CollectiveMismatch(prefix + what(), prefix.size() + prefix_);
   }
-  /// The message without the prefixes that rethrow_with() added. It is the same on all replicas.
+  /// Returns the message without rethrow_with()'s prefixes: it is the same on all replicas.
   [[nodiscard]] const char* verdict() const noexcept { return what() + prefix_; }
 
  private:
@@ -83,11 +83,11 @@ LOCKSTEP_ERROR_TYPE(ReplicaError, Error, ErrorKind::replica);
 /// consequence, never the root cause.
 LOCKSTEP_ERROR_TYPE(Aborted, CommError, ErrorKind::aborted);
 
-/// An exception's kind. One that is no Error counts as ErrorKind::error.
+/// Returns an exception's kind; ErrorKind::error for an exception that is no Error.
 [[nodiscard]] ErrorKind error_kind(const std::exception& error) noexcept;
 [[nodiscard]] ErrorKind error_kind(const std::exception_ptr& error) noexcept;
 
-/// What `task` throws; nullptr if it throws nothing.
+/// Returns the exception that `task` throws; nullptr if it throws nothing.
 [[nodiscard]] std::exception_ptr thrown_by(const auto& task) {
   try {
     task();
@@ -97,8 +97,8 @@ LOCKSTEP_ERROR_TYPE(Aborted, CommError, ErrorKind::aborted);
   }
 }
 
-/// The status with which a program ends on `error` (and `lockstep::launch` returns): 2 for
-/// ValueError and DataError, 3 for CommError, 1 for anything else.
+/// Returns the status with which a program ends on `error`, and which `lockstep::launch` returns: 2
+/// for ValueError and DataError, 3 for CommError, 1 for anything else.
 [[nodiscard]] inline int exit_status(const std::exception& error) noexcept {
   return traits_of(error_kind(error)).exit_status;
 }

@@ -18,7 +18,7 @@ double ExactSum::value() const {
   if (limbs_[kNans] != 0) return std::numeric_limits<double>::quiet_NaN();
   if (limbs_[kInfinities] != 0) return std::numeric_limits<double>::infinity();
 
-  // Digits of 32 bits: what a limb has beyond is carried to the next.
+  // Digits of 32 bits: a limb's higher bits are carried to the next digit.
   std::array<std::uint64_t, kLimbs> digits{};
   std::uint64_t carry = 0;
   std::size_t top = 0;
@@ -30,8 +30,8 @@ double ExactSum::value() const {
   }
   if (top < 2) return std::ldexp(static_cast<double>(digits[1] << 32 | digits[0]), -1074);
 
-  // The 64 bits from the highest that is set, the last of them set also if any below is: enough for
-  // the conversion to round as if it had all.
+  // The 64 bits from the highest set bit on; the last one is also set if any bit below is. The
+  // conversion then rounds as if it had all bits.
   const int zeros = std::countl_zero(digits[top]) - 32;
   std::uint64_t bits = digits[top] << 32 | digits[top - 1];
   std::uint64_t rest = digits[top - 2] << zeros;

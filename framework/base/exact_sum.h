@@ -38,8 +38,8 @@ class ExactSum {
   [[nodiscard]] std::span<std::int64_t> limbs() { return limbs_; }
   [[nodiscard]] std::span<const std::int64_t> limbs() const { return limbs_; }
 
-  /// The float64 nearest to the sum, ties to even. Infinity if the sum is too large or a value was
-  /// infinite, NaN if a value was NaN.
+  /// Returns the float64 nearest to the sum, ties to even; infinity if the sum is too large or a
+  /// value was infinite, NaN if a value was NaN.
   [[nodiscard]] double value() const;
 
  private:

@@ -5,12 +5,12 @@ namespace lockstep {
 /// Instruction sets that kernels are compiled for. Each includes the one before. CPUs other than
 /// x86-64 are `plain`.
 enum class InstructionSet {
-  plain,   ///< what the compiler takes for granted
+  plain,   ///< the compiler's default
   avx2,    ///< AVX2 and F16C
   avx512,  ///< AVX-512 F, BW, DQ and VL as well
 };
 
-/// The largest instruction set that this CPU can run.
+/// Returns the largest instruction set that this CPU can run.
 [[nodiscard]] inline InstructionSet best_instruction_set() {
 #ifdef __x86_64__
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {

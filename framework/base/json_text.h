@@ -12,13 +12,13 @@
 
 namespace lockstep {
 
-/// The most levels of foreign JSON: what reads, copies and prints it calls itself for each.
+/// The most levels of foreign JSON: its reader, copier and printer recurse once a level.
 inline constexpr std::size_t kMostJsonLevels = 16;
-/// The most names of an object that keeps their order, among which each is looked for one by one.
+/// The most names of an object that keeps their order: a look-up goes through them one by one.
 inline constexpr std::size_t kMostJsonNames = 20'000;
 [[nodiscard]] bool has_too_many(std::string_view json, std::size_t most_names) noexcept;
 
-/// A foreign text's value; discarded where it is no JSON, or has too many levels or names.
+/// Returns a foreign text's value; discarded if it is no JSON, or has too many levels or names.
 template <typename Json>
 [[nodiscard]] Json parse_json(std::string_view text) {
   constexpr bool kIsOrdered = std::is_same_v<Json, nlohmann::ordered_json>;
@@ -27,7 +27,7 @@ template <typename Json>
   return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
-/// The field of an object. DataError, naming it, if it is missing.
+/// Returns the field of an object. Throws DataError that names the field if it is missing.
 template <typename Json>
 [[nodiscard]] const Json& json_at(const Json& object, std::string_view name) {
   const auto found = object.find(std::string(name));
@@ -35,7 +35,7 @@ template <typename Json>
   return *found;
 }
 
-/// The same as a T. DataError also if it is of another kind.
+/// The same as a T. Throws DataError also if the value is of another kind.
 template <typename T, typename Json>
 [[nodiscard]] T json_field(const Json& object, const std::string& name) {
   const Json& value = json_at(object, name);
@@ -45,7 +45,7 @@ template <typename T, typename Json>
     throw DataError(str("'", name, "' is of the wrong kind: ", cut(value.dump())));
   }
 }
-/// The same; `absent` where it is missing.
+/// The same; returns `absent` if the field is missing.
 template <typename T, typename Json>
 [[nodiscard]] T json_field(const Json& object, const std::string& name, const T& absent) {
   return object.contains(name) ? json_field<T>(object, name) : absent;

@@ -20,7 +20,7 @@ std::size_t own_bytes(const char* key) {
   return field_of("/proc/self/status", key).value_or(0);
 }
 
-// Threads of this process' user, as far as its processes are seen here.
+// Counts the threads of this process' user, as far as its processes are seen here.
 std::size_t threads_of_user() {
   std::size_t threads = 0;
   std::error_code error;
@@ -34,7 +34,7 @@ std::size_t threads_of_user() {
   return threads;
 }
 
-// Whether so many threads may have been too many, some of which have ended since.
+// True if so many threads may have been too many: some may have ended since.
 bool is_near(std::size_t threads, std::size_t most) {
   constexpr std::size_t kFew = 64;
   return threads + std::max(kFew, most / 8) >= most;

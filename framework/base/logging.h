@@ -4,13 +4,13 @@
 
 namespace lockstep {
 
-/// Lines for people on stderr, each starting with "lockstep: ", by printable(). Any thread
+/// Print a line for people on stderr, made printable() and beginning with "lockstep: ". Any thread
 /// may call these.
 void log_info(std::string_view message);
 void log_warning(std::string_view message);
 void log_error(std::string_view message);
 
-/// Whether log_info prints (default: yes). Warnings and errors always do.
+/// Turns log_info() off or on (default: on). Warnings and errors are always printed.
 void set_quiet(bool quiet);
 
 }  // namespace lockstep

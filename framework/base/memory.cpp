@@ -32,7 +32,7 @@ constexpr GroupFiles kVersion2{"memory.max", "memory.current", "inactive_file", 
 constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes",
                                "total_inactive_file", "total_active_file"};
 
-// The bytes that a control group leaves: pages of files count as used there, but can be had.
+// Returns the bytes that a control group leaves. Pages of files count as used, but can be had.
 std::size_t left_in(const fs::path& group, const GroupFiles& files) {
   const auto limit = number_in(group / files.limit);
   const auto used = number_in(group / files.used);
@@ -113,7 +113,7 @@ bool has_own_malloc_settings() {
 void keep_freed_memory() {
   [[maybe_unused]] static const bool done = [] {
     if (has_own_malloc_settings()) return false;
-    // Larger ones are mapped each by itself: kept, a gradient's of 300 MiB would count twice.
+    // Larger blocks are mapped one by one: if kept, a gradient of 300 MiB would count twice.
     constexpr int kLargestKept = 32 << 20;
     ::mallopt(M_MMAP_THRESHOLD, kLargestKept);
     ::mallopt(M_TRIM_THRESHOLD, -1);  // never

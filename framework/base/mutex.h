@@ -7,22 +7,22 @@
 
 #include "framework/base/non_copyable.h"
 
-// Which lock guards what, in words that clang checks (-Wthread-safety) and other compilers leave
-// out. A constructor or destructor is not checked for its own object, and a lambda is a function of
-// its own: one that touches what is guarded says LOCKSTEP_REQUIRES behind its parameters.
+// Macros that name a variable's lock: clang checks them (-Wthread-safety), other compilers leave
+// them out. A constructor or destructor is not checked for its own object. A lambda is a function
+// of its own: to use guarded variables it has LOCKSTEP_REQUIRES behind its parameters.
 #ifdef __clang__
 #define LOCKSTEP_THREAD_ATTRIBUTE(attribute) __attribute__((attribute))
 #else
 #define LOCKSTEP_THREAD_ATTRIBUTE(attribute)
 #endif
-/// Of a variable: it is read and written only by who holds the mutex.
+/// On a variable: only the holder of the mutex reads and writes it.
 #define LOCKSTEP_GUARDED_BY(mutex) LOCKSTEP_THREAD_ATTRIBUTE(guarded_by(mutex))
-/// Of a function: its caller holds the mutexes.
+/// On a function: its caller holds the mutexes.
 #define LOCKSTEP_REQUIRES(...) LOCKSTEP_THREAD_ATTRIBUTE(requires_capability(__VA_ARGS__))
-/// Of a function: it takes the mutex, or hands it back.
+/// On a function: it takes the mutex, or hands it back.
 #define LOCKSTEP_ACQUIRE(...) LOCKSTEP_THREAD_ATTRIBUTE(acquire_capability(__VA_ARGS__))
 #define LOCKSTEP_RELEASE(...) LOCKSTEP_THREAD_ATTRIBUTE(release_capability(__VA_ARGS__))
-/// Of a class whose objects hold a mutex as long as they live.
+/// On a class: its objects hold a mutex as long as they live.
 #define LOCKSTEP_SCOPED_LOCK LOCKSTEP_THREAD_ATTRIBUTE(scoped_lockable)
 
 namespace lockstep {
@@ -41,7 +41,7 @@ class LOCKSTEP_THREAD_ATTRIBUTE(capability("mutex")) Mutex : private NonCopyable
   std::mutex mutex_;
 };
 
-/// Holds a mutex while it lives, but between unlock() and lock().
+/// Holds a mutex while it lives, except between unlock() and lock().
 class LOCKSTEP_SCOPED_LOCK MutexLock : private NonCopyable {
  public:
   explicit MutexLock(Mutex& mutex) LOCKSTEP_ACQUIRE(mutex) : lock_(mutex.mutex_) {}
@@ -55,8 +55,8 @@ class LOCKSTEP_SCOPED_LOCK MutexLock : private NonCopyable {
   std::unique_lock<std::mutex> lock_;
 };
 
-/// What threads that hold a mutex wait for. They get it back when the wait ends; waits may end
-/// without reason, so they stand in a loop. Where a stop token shall end a wait, too:
+/// A condition for threads that hold a mutex: they get it back when the wait ends. Waits may end
+/// without reason, so they stand in a loop. Where a stop token shall end a wait, too, use a
 /// std::condition_variable_any, which takes a MutexLock.
 class Condition : private NonCopyable {
  public:
@@ -67,8 +67,8 @@ class Condition : private NonCopyable {
   void wait_for(MutexLock& lock, std::chrono::nanoseconds longest) {
     condition_.wait_for(lock.lock_, longest);
   }
-  /// Waits until over(), and not longer than `longest`. Returns what over() says then. It is called
-  /// with the mutex: as a lambda it says LOCKSTEP_REQUIRES.
+  /// Waits until over(), but not longer than `longest`. Returns the last value of over(), which is
+  /// called with the mutex: a lambda has LOCKSTEP_REQUIRES.
   template <typename Over>
   bool wait_for(MutexLock& lock, std::chrono::nanoseconds longest, const Over& over) {
     return condition_.wait_for(lock.lock_, longest, over);
@@ -78,7 +78,7 @@ class Condition : private NonCopyable {
   std::condition_variable condition_;
 };
 
-/// Waits for `pause`, but not longer than until `stop` is requested. Returns whether it is.
+/// Waits for `pause`, or until `stop` is requested. Returns true if it is requested.
 [[nodiscard]] inline bool stopped_within(std::chrono::nanoseconds pause,
                                          const std::stop_token& stop) {
   std::mutex mutex;

@@ -13,7 +13,7 @@ struct Unit {
   const char* name;
   std::int64_t bytes;
 };
-// size_text() takes the first that divides.
+// size_text() takes the first unit that divides the bytes.
 constexpr Unit kUnits[] = {{"GiB", std::int64_t{1} << 30},
                            {"MiB", std::int64_t{1} << 20},
                            {"KiB", std::int64_t{1} << 10},

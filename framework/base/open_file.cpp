@@ -26,11 +26,11 @@ OpenedFile open_file(const std::filesystem::path& path, int flags, mode_t mode) 
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     return refused_kind(status.st_mode);
   }
-  // It may have become a FIFO meanwhile: O_NONBLOCK, which means nothing to a regular file …
+  // It may have become a FIFO meanwhile, hence O_NONBLOCK, which means nothing to a regular file …
   const int safe = flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
   Descriptor descriptor(::open(path.c_str(), safe, mode));
-  // … unless another program has a lease of it, as servers of NFS and Samba do: then it would not
-  // wait for the lease's end.
+  // … unless another program has a lease of it, as servers of NFS and Samba do: then open() fails
+  // instead of waiting for the lease's end.
   if (!descriptor.open() && errno == EWOULDBLOCK) {
     descriptor = Descriptor(::open(path.c_str(), safe & ~O_NONBLOCK, mode));
   }

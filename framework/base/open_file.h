@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// A file that was opened, or why it was not.
+/// An opened file, or the reason why it is not open.
 struct OpenedFile {
   Descriptor descriptor{};  ///< not open where it was refused
   int error = 0;            ///< errno, where the system has refused it
@@ -23,7 +23,7 @@ struct OpenedFile {
 [[nodiscard]] OpenedFile open_file(const std::filesystem::path& path, int flags,
                                    mode_t mode = 0666);
 
-/// What st_mode says a file is: "a folder", "a FIFO", "a socket", "a device", "a link" or "a file".
+/// Returns a file's kind: "a folder", "a FIFO", "a socket", "a device", "a link" or "a file".
 [[nodiscard]] const char* kind_of_file(mode_t mode) noexcept;
 
 }  // namespace lockstep

@@ -9,8 +9,8 @@
 namespace lockstep {
 namespace {
 
-// Ours, and those of PyTorch, Lightning, Hugging Face, Keras and scikit-learn: what no rule of
-// nearest() finds, or finds wrong.
+// Our words, and the words of PyTorch, Lightning, Hugging Face, Keras and scikit-learn that
+// nearest() would not find by its rules, or find wrong.
 constexpr std::pair<const char*, const char*> kOtherWords[] = {
     {"lr", "learning_rate base_lr init_lr"},
     {"loss", "criterion objective loss_fn"},

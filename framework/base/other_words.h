@@ -6,11 +6,11 @@
 
 namespace lockstep {
 
-/// `word` in lower case, with '_' for '-': "adamw" for "AdamW".
+/// Returns `word` in lower case, with '_' for '-': "adamw" for "AdamW".
 [[nodiscard]] std::string folded(std::string_view word);
 
-/// What is called `word` in other programs, by our words: {"lr"} for "learning_rate", {"width",
-/// "hidden"} for "hidden_size"; none for most words. The same for all words of one folded() form.
+/// Returns our words for another program's `word`: {"lr"} for "learning_rate", {"width", "hidden"}
+/// for "hidden_size"; none for most words. The same for all words of one folded() form.
 [[nodiscard]] std::vector<std::string> own_words(std::string_view word);
 
 }  // namespace lockstep

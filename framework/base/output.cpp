@@ -26,8 +26,8 @@ void Output::begin(bool keeps_all) {
   keeps_all_ = keeps_all;
   unread_.clear();
   left_out_ = 0;
-  // poll() promises no room for all that is written: others write, too, and a terminal may be
-  // stopped meanwhile. O_NONBLOCK on the file that the shell has would be seen by all of them.
+  // poll() promises no room for a whole text: other processes write, too, and a terminal may be
+  // stopped meanwhile. The file is opened anew, since they all would see O_NONBLOCK on the shell's.
   struct stat file {};
   const bool has_reader =
       ::fstat(descriptor_, &file) == 0 && (S_ISFIFO(file.st_mode) || S_ISCHR(file.st_mode));

@@ -20,14 +20,14 @@ namespace lockstep {
 class Output : private NonCopyable {
  public:
   static constexpr std::size_t kMost = std::size_t{64} << 10;
-  /// A reader that takes nothing for so long is no slow one: he pauses.
+  /// A reader that takes nothing for so long counts as paused, not as slow.
   static constexpr std::chrono::milliseconds kPause{500};
   using Clock = std::chrono::steady_clock;
 
-  /// The output of a descriptor, 1 or 2.
+  /// Returns the output of a descriptor, 1 or 2.
   [[nodiscard]] static Output& of(int descriptor);
 
-  /// Lets no write wait from here on. Forgets unread text: a fork's is its parent's. With
+  /// Lets no write wait from here on. Forgets unread text, which in a fork is its parent's. With
   /// `keeps_all` nothing is left out; the caller asks has_room() before it writes.
   void begin(bool keeps_all = false);
   /// Waits until all is written, and from here on for each write. If the end `is_urgent`, it waits
@@ -38,7 +38,7 @@ class Output : private NonCopyable {
   void write(std::string_view text);
   /// Writes unread text as far as the reader takes it. Returns whether all is written.
   bool progress();
-  /// The same once the reader takes something.
+  /// Lets `polled` call progress() once the reader takes something.
   void add_to(PollSet& polled);
   /// Returns false while a writer is to wait: for a slow reader, or if this keeps all.
   [[nodiscard]] bool has_room();
@@ -60,9 +60,9 @@ class Output : private NonCopyable {
   Descriptor own_ LOCKSTEP_GUARDED_BY(mutex_);  // the same file, O_NONBLOCK for this object alone
   std::string unread_ LOCKSTEP_GUARDED_BY(mutex_);
   std::size_t drawn_ LOCKSTEP_GUARDED_BY(mutex_) = std::string::npos;  // where progress begins
-  bool is_in_line_ LOCKSTEP_GUARDED_BY(mutex_) = false;  // the last written byte ended none
+  bool is_in_line_ LOCKSTEP_GUARDED_BY(mutex_) = false;  // the last written byte was no '\n'
   std::int64_t left_out_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
-  Clock::time_point taken_ LOCKSTEP_GUARDED_BY(mutex_);  // by the reader, last
+  Clock::time_point taken_ LOCKSTEP_GUARDED_BY(mutex_);  // when the reader took text last
 };
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@ inline constexpr std::size_t kPage = 4096;
 }
 
 /// Maps `bytes` of a file from `offset` on (both whole pages) for reading and writing, shared and
-/// left out of core dumps. Unmapped when the last pointer is gone. CommError if the system refuses.
+/// left out of core dumps. The last pointer unmaps them. Throws CommError if the system refuses.
 [[nodiscard]] std::shared_ptr<std::byte> map_shared(int descriptor, std::size_t offset,
                                                     std::size_t bytes);
 /// The same for `bytes` of zeros that belong to this process alone.

@@ -13,14 +13,14 @@
 
 namespace lockstep {
 
-/// A time as poll(2) takes it; max() has no end.
+/// Returns a time as poll(2) takes it; max() has no end.
 [[nodiscard]] inline int poll_time(std::chrono::milliseconds most) noexcept {
   if (most == std::chrono::milliseconds::max()) return -1;
   return static_cast<int>(std::clamp<std::int64_t>(most.count(), 0, INT_MAX));
 }
 
-/// What one turn of an event loop waits for: descriptors, each with what to do when events of it
-/// have come. For one thread.
+/// The descriptors that one turn of an event loop waits for, each with a handler of its events. For
+/// one thread.
 class PollSet {
  public:
   using Handler = std::function<void(short events)>;
@@ -41,8 +41,8 @@ class PollSet {
   }
 
   /// Waits until an event has come, for `most` at most (max(): without end), and calls the handlers
-  /// of those that have come, in the order in which they were added. A signal may end it early.
-  /// `woken` comes before them, also where nothing has come.
+  /// of descriptors with events, in the order in which they were added. A signal may end the wait
+  /// early. `woken` is called before the handlers, also if no event has come.
   void wait(std::chrono::milliseconds most, const std::function<void()>& woken = {}) {
     const int come = ::poll(polled_.data(), polled_.size(), poll_time(most));
     if (woken) woken();
@@ -57,7 +57,7 @@ class PollSet {
   std::vector<Handler> handlers_;
 };
 
-/// Waits for an event of one descriptor, for `most` at most. Whether one has come.
+/// Waits for an event of one descriptor, for `most` at most. Returns true if one has come.
 inline bool wait_for(pollfd polled, std::chrono::milliseconds most = {}) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + most;

@@ -12,8 +12,8 @@ namespace lockstep {
 /// - As many descriptors may be open as the system allows.
 void prepare_process();
 
-/// A number that differs between a process and its forked children, if the process has called this
-/// function before the fork. One load; any thread.
+/// Returns a number that differs between a process and its forked children, if the process has
+/// called this function before the fork. One load; any thread.
 [[nodiscard]] std::uint64_t process_generation() noexcept;
 
 }  // namespace lockstep

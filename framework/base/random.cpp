@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// Uniform in [0, bound): draws below 2^64 mod bound are thrown away, so that no value is favoured.
+// Draws from [0, bound): rejects draws below 2^64 mod bound, so that no value is favoured.
 std::uint64_t uniform_below(std::mt19937_64& generator, std::uint64_t bound) {
   const std::uint64_t rejected = (0 - bound) % bound;
   std::uint64_t draw = generator();

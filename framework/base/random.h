@@ -9,12 +9,12 @@
 
 namespace lockstep {
 
-/// True while a data set makes a batch in this thread: draws are its own.
+/// True while a data set makes a batch in this thread: draws then count as the data set's.
 inline constinit thread_local bool is_in_data_set = false;
 
-/// Randomness as a pure function of what it is for. A key starts from the seed and is folded with
-/// whatever tells this use from others (replica, step, layer path); the same folds give the same
-/// numbers on every machine, thread and run. There is no generator with a state to share or save.
+/// Randomness as a pure function of its use. A key starts from the seed and is folded with all that
+/// tells this use from others (replica, step, layer path); the same folds give the same numbers on
+/// every machine, thread and run. There is no generator with a state to share or save.
 ///
 ///   Key(seed).fold("sampler").fold(epoch)
 ///
@@ -24,28 +24,28 @@ class Key {
  public:
   explicit Key(std::uint64_t seed) noexcept : state_(mix(seed)) {}
 
-  /// The key for one of many uses of this one.
+  /// Returns the key for one of many uses of this one.
   [[nodiscard]] Key fold(std::integral auto index) const noexcept {
     Key folded = *this;
     folded.state_ = mix(state_ ^ mix(static_cast<std::uint64_t>(index)));
     return folded;
   }
   [[nodiscard]] Key fold(std::string_view name) const noexcept;
-  /// By one index after the other.
+  /// Folds by one index after the other.
   [[nodiscard]] Key fold(std::span<const int> indices) const noexcept;
 
-  /// The key's 64 random bits, for example as the seed of a generator.
+  /// Returns the key's 64 random bits, for example as the seed of a generator.
   [[nodiscard]] std::uint64_t bits() const noexcept { return state_; }
 
-  /// Number `index` of the key's sequence: 64 random bits. For many of them: cheaper than fold().
+  /// Returns number `index` of the key's sequence: 64 random bits. Cheaper than many fold()s.
   [[nodiscard]] std::uint64_t draw(std::uint64_t index) const noexcept {
     return mix(state_ + index * kStep);
   }
-  /// draw(index) as a number in [0, 1): its upper `bits` bits, at most the 53 that a double has.
+  /// Returns draw(index) as a number in [0, 1): its upper `bits` bits, at most a double's 53.
   [[nodiscard]] double uniform(std::uint64_t index, int bits = 53) const noexcept {
     return std::ldexp(static_cast<double>(draw(index) >> (64 - bits)), -bits);
   }
-  /// Number `index` of the key's sequence of numbers of the standard normal distribution.
+  /// Returns number `index` of the key's sequence of standard normal numbers.
   [[nodiscard]] double normal(std::uint64_t index) const noexcept;
 
  private:
@@ -65,7 +65,7 @@ class Key {
 void shuffle(const Key& key, std::span<std::int64_t> numbers);
 void shuffle(const Key& key, std::span<std::uint32_t> numbers);
 
-/// The numbers 0 … count-1 as shuffle() orders them.
+/// Returns the numbers 0 … count-1 as shuffle() orders them.
 [[nodiscard]] std::vector<std::int64_t> permutation(const Key& key, std::int64_t count);
 
 }  // namespace lockstep

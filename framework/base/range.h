@@ -26,7 +26,7 @@ struct BasicRange {
 };
 using Range = BasicRange<std::int64_t>;
 
-/// The numbers that are in both; of size 0 if there are none.
+/// Returns the numbers that are in both, a range of size 0 if there are none.
 template <std::integral Number>
 [[nodiscard]] constexpr BasicRange<Number> intersection(const BasicRange<Number>& a,
                                                         const BasicRange<Number>& b) {
@@ -34,7 +34,7 @@ template <std::integral Number>
   return {offset, std::max(offset, std::min(a.end(), b.end())) - offset};
 }
 
-/// first, first + 1, …: `count` numbers.
+/// Returns `count` numbers: first, first + 1, …
 template <std::integral Number>
 [[nodiscard]] std::vector<Number> consecutive(Number first, std::integral auto count) {
   std::vector<Number> numbers(static_cast<std::size_t>(count));
@@ -42,7 +42,7 @@ template <std::integral Number>
   return numbers;
 }
 
-/// The items at these places, in their order.
+/// Returns the items at these places, in the places' order.
 template <typename T>
 [[nodiscard]] std::vector<T> items_at(const std::vector<T>& items, std::span<const int> places) {
   std::vector<T> chosen;
@@ -50,7 +50,7 @@ template <typename T>
   return chosen;
 }
 
-/// Those of `values` that have this property, in their order.
+/// Returns the `values` that have this property, in their order.
 template <std::ranges::range Values, typename Property>
 [[nodiscard]] auto filtered(const Values& values, const Property& has) {
   std::vector<std::ranges::range_value_t<Values>> found;
@@ -58,7 +58,7 @@ template <std::ranges::range Values, typename Property>
   return found;
 }
 
-/// The sum of f(value) over `values`; `f` may be a pointer to a member.
+/// Returns the sum of f(value) over `values`; `f` may be a pointer to a member.
 template <std::ranges::range Values, typename F>
 [[nodiscard]] auto sum_of(const Values& values, const F& f) {
   std::decay_t<std::invoke_result_t<const F&, std::ranges::range_reference_t<const Values>>> sum{};
@@ -66,7 +66,7 @@ template <std::ranges::range Values, typename F>
   return sum;
 }
 
-/// The product of these sizes and `factor`; none if it needs more than 63 bits.
+/// Returns the product of these sizes and `factor`; nothing if it needs more than 63 bits.
 template <std::ranges::range Sizes>
 [[nodiscard]] std::optional<std::uint64_t> product_of(const Sizes& sizes, std::uint64_t factor) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -78,7 +78,7 @@ template <std::ranges::range Sizes>
   return factor;
 }
 
-/// Where element number `i` of a row-major array of this shape is.
+/// Returns the index of element number `i` of a row-major array of this shape.
 [[nodiscard]] inline std::vector<std::int64_t> row_major_index(
     std::int64_t i, std::span<const std::int64_t> shape) {
   std::vector<std::int64_t> index(shape.size());
@@ -86,21 +86,21 @@ template <std::ranges::range Sizes>
   return index;
 }
 
-/// `value` / `divisor`, rounded up, for a `value` >= 0 and a `divisor` > 0.
+/// Returns `value` / `divisor`, rounded up, for a `value` >= 0 and a `divisor` > 0.
 template <std::integral Number>
 [[nodiscard]] constexpr Number ceil_div(Number value, Number divisor) {
   return value / divisor + (value % divisor == 0 ? 0 : 1);
 }
 
-/// The least multiple of `multiple` that is at least `value`, under the same conditions.
+/// Returns the least multiple of `multiple` that is at least `value`, under the same conditions.
 template <std::integral Number>
 [[nodiscard]] constexpr Number round_up(Number value, Number multiple) {
   return ceil_div(value, multiple) * multiple;
 }
 
-/// Part `index` of `count` items cut into `parts` contiguous parts in order. Sizes differ by at
-/// most one, the larger ones first; with fewer items than parts the last ones are empty. Requires
-/// count >= 0, parts >= 1 and 0 <= index < parts.
+/// Returns part `index` of `count` items cut into `parts` contiguous parts in order. Sizes differ
+/// by at most one, the larger ones first; with fewer items than parts the last ones are empty.
+/// Requires count >= 0, parts >= 1 and 0 <= index < parts.
 [[nodiscard]] constexpr Range shard(std::int64_t count, std::int64_t parts, std::int64_t index) {
   const std::int64_t small = count / parts;
   const std::int64_t larger_ones = count % parts;
@@ -108,10 +108,10 @@ template <std::integral Number>
 }
 
 /// True once this thread has cut samples into parts of unequal sizes, until its trainer looks: a
-/// mean of such parts' means is not that of all samples.
+/// mean of such parts' means is not the mean of all samples.
 inline constinit thread_local bool has_unequal_parts = false;
 
-/// shard(), of samples: notes has_unequal_parts.
+/// Returns a shard() of samples, and sets has_unequal_parts if sizes differ.
 [[nodiscard]] inline Range shard_samples(std::int64_t count, std::int64_t parts,
                                          std::int64_t index) {
   has_unequal_parts = has_unequal_parts || count % parts != 0;

@@ -11,7 +11,7 @@
 
 #include "framework/base/errors.h"
 
-// The one codec for small records: what processes and hosts tell each other.
+// The one codec for the small records that processes and hosts tell each other.
 //
 //   struct Asked {
 //     std::int64_t signal = 0;
@@ -22,13 +22,13 @@
 //   const auto asked = decode<Asked>(bytes, "a message of host 1");
 //
 // A record's fields follow each other. Integers, booleans and enums have their own size, the lowest
-// byte first. Texts and containers begin with their size in 4 bytes, what is optional with a byte
-// that says whether it is there, one of several kinds (std::variant) with its index in a byte. A
-// field may be another record, a pair, a tuple or an array.
+// byte first. Texts and containers begin with their size in 4 bytes, an optional with a byte that
+// is 1 if it has a value, one of several kinds (std::variant) with its index in a byte. A field may
+// be another record, a pair, a tuple or an array.
 
 namespace lockstep {
 
-/// In a struct: its fields, for writing and reading alike.
+/// Names a struct's fields, for writing and reading alike.
 #define LOCKSTEP_FIELDS(...)          \
   [[nodiscard]] auto fields() {       \
     return std::tie(__VA_ARGS__);     \
@@ -39,7 +39,7 @@ namespace lockstep {
 
 /// Appends the lowest `size` bytes of a number, the lowest first.
 void put_number(std::string& bytes, std::uint64_t number, std::size_t size);
-/// The number that `bytes` begin with.
+/// Returns the number that `bytes` begin with.
 [[nodiscard]] std::uint64_t number_at(std::string_view bytes, std::size_t size) noexcept;
 
 template <typename T>
@@ -73,13 +73,13 @@ template <typename T>
   return bytes;
 }
 
-/// Reads what put() has written, from bytes that anybody may have made: each size and each value is
-/// checked before use. Throws DataError that says what is damaged, and where. An enum needs a
-/// function last_of(Enum) beside it, the last of its values from 0 on. A record may have rules of
-/// its own, is_valid(). What is read as a std::string_view lies in the bytes.
+/// Reads records that put() has written, from bytes that anybody may have made: each size and each
+/// value is checked before use. Throws DataError that says what is damaged, and where. An enum
+/// needs a function last_of(Enum) beside it, which returns the last of its values from 0 on. A
+/// record may have rules of its own, is_valid(). A std::string_view that is read lies in the bytes.
 class RecordReader {
  public:
-  /// `what` is read: "a message of host 1".
+  /// Errors call the bytes `what`: "a message of host 1".
   RecordReader(std::string_view bytes, std::string_view what)
       : size_(bytes.size()), rest_(bytes), what_(what) {}
 
@@ -119,14 +119,14 @@ class RecordReader {
     return value;
   }
 
-  /// For rules of the record's own: it is damaged unless this holds. `why` names the part.
+  /// Throws DataError, which names the damaged part by `why`, unless a rule of the record `holds`.
   void check(bool holds, std::string_view why) const;
-  /// What is not read yet.
+  /// Returns the bytes that are not read yet.
   [[nodiscard]] std::string_view rest() const noexcept { return rest_; }
 
  private:
   std::uint64_t number(std::size_t size, std::uint64_t largest = ~std::uint64_t{0});
-  // Each of what is counted takes a byte at least.
+  // Each counted item takes a byte at least.
   std::size_t count() { return number(4, rest_.size() < 4 ? 0 : rest_.size() - 4); }
   std::string_view take(std::size_t size);
 
@@ -150,7 +150,7 @@ constexpr ErrorKind last_of(ErrorKind) noexcept {
   return ErrorKind::aborted;
 }
 
-/// The record that `bytes` are, no more and no less. Throws as RecordReader does.
+/// Returns the record that all `bytes` make. Throws as RecordReader does, or if more follows.
 template <typename T>
 [[nodiscard]] T decode(std::string_view bytes, std::string_view what) {
   RecordReader reader(bytes, what);

@@ -27,7 +27,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-// Whether `name` begins or ends with these words: "epochs" is of "max_epochs".
+// True if `name` begins or ends with these words: "epochs" is a part of "max_epochs".
 bool is_part(const std::string& words, const std::string& name) {
   return words.size() > 1 && (name.starts_with(words + "_") || name.ends_with("_" + words));
 }
@@ -65,7 +65,7 @@ std::size_t letter_size(std::string_view text) noexcept {
   const unsigned second = byte(1);
   if (first < 0x80) return 1;
   if (first < 0xc2 || first > 0xf4) return 0;
-  // Longer than they need to be, surrogates, and beyond the last letter.
+  // Overlong forms, surrogates, and numbers beyond the last letter.
   if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
       (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f)) {
     return 0;
@@ -139,7 +139,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
       most_shared = shorter.size();
     }
     const std::size_t allowed = std::max<std::size_t>(1, longer.size() / 3);
-    if (longer.size() - shorter.size() > allowed) continue;  // so many are inserted at least
+    if (longer.size() - shorter.size() > allowed) continue;  // at least so many are inserted
     const std::size_t distance = edit_distance(wanted, name);
     if (distance <= allowed && (best.empty() || distance < best_distance)) {
       best = candidate;

@@ -38,7 +38,7 @@ class ClassicLocale : private NonCopyable {
   locale_t before_;
 };
 
-/// NaN without its sign, which is chance, and any other value as it is.
+/// Returns NaN without its sign, which is chance, and any other value as it is.
 template <typename Value>
 [[nodiscard]] decltype(auto) shown_number(const Value& value) {
   if constexpr (std::is_floating_point_v<Value>) {
@@ -48,12 +48,12 @@ template <typename Value>
   }
 }
 
-/// The arguments, each as operator<< prints it, as one string. For messages.
+/// Returns the arguments as one string, each as operator<< prints it. For messages.
 template <typename... Parts>
 [[nodiscard]] std::string str(const Parts&... parts) {
   TextStream out;
   (out << ... << shown_number(parts));
-  if (out.bad()) throw std::bad_alloc();  // which a stream keeps to itself: the text is cut
+  if (out.bad()) throw std::bad_alloc();  // a stream would cut the text instead
   return out.str();
 }
 
@@ -71,7 +71,7 @@ void require_at_least(std::type_identity_t<Number> least, std::string_view what,
   lockstep::require(value >= least, what, " is ", value, ", but must be at least ", least);
 }
 
-/// The values as printf() shows them by `pattern`, which is short.
+/// Returns the values as printf() shows them by `pattern`, which is short.
 template <typename... Values>
 [[nodiscard]] std::string formatted(const char* pattern, Values... values) {
   const ClassicLocale classic;
@@ -80,7 +80,7 @@ template <typename... Values>
   return text.data();
 }
 
-/// `values` separated by `separator`, for example "1, 2, 3".
+/// Returns `values` separated by `separator`, for example "1, 2, 3".
 template <typename Range>
 [[nodiscard]] std::string join(const Range& values, std::string_view separator = ", ") {
   TextStream out;
@@ -92,7 +92,7 @@ template <typename Range>
   return out.str();
 }
 
-/// f(value) of each of `values`, which it may change or move; `f` may be a pointer to a member.
+/// Returns f(value) of each of `values`. `f` may change or move them, or be a pointer to a member.
 template <typename Range, typename F>
 [[nodiscard]] auto mapped(Range&& values, const F& f) {
   std::vector<std::decay_t<decltype(std::invoke(f, *std::begin(values)))>> results;
@@ -100,46 +100,46 @@ template <typename Range, typename F>
   return results;
 }
 
-/// "a, b, c". Of more than `most` names the first ones: "a, b and 98 more".
+/// Returns "a, b, c" or, for more than `most` names, the first ones: "a, b and 98 more".
 [[nodiscard]] std::string listed(const std::vector<std::string>& names, std::size_t most = 20);
 
-/// A number with its noun, for messages: "1 replica", "2 replicas". The plural is `many` or,
-/// without one, `one` with an s.
+/// Returns a number with its noun, for messages: "1 replica", "2 replicas". The plural is `many`
+/// or, without one, `one` with an s.
 [[nodiscard]] std::string counted(std::int64_t count, std::string_view one,
                                   std::string_view many = {});
 
-/// The last `digits` hexadecimal digits of a number, in lower case.
+/// Returns the last `digits` hexadecimal digits of a number, in lower case.
 [[nodiscard]] std::string hexadecimal(std::uint64_t number, std::size_t digits);
 
-/// How many bytes the letter in UTF-8 has that a text begins with; 0 if it is none.
+/// Returns the bytes of the UTF-8 letter that a text begins with; 0 if it begins with none.
 [[nodiscard]] std::size_t letter_size(std::string_view text) noexcept;
 
-/// For a terminal, which control characters would command: a text with "\\x1b" in place of each of
-/// their bytes (C0, DEL and C1, also where C1 is no UTF-8), but for those that are `kept`.
+/// Returns a text for a terminal, which control characters would command: "\\x1b", say, replaces
+/// each of their bytes (C0, DEL and C1, also where C1 is no UTF-8) that is not `kept`.
 [[nodiscard]] std::string printable(std::string_view text, std::string_view kept = "\n\t");
 
-/// `text` with the letters of ASCII in lower case.
+/// Returns `text` with the letters of ASCII in lower case.
 [[nodiscard]] std::string lower(std::string_view text);
 
-/// `text`, or its first `most` bytes, or a few less so that no UTF-8 letter is cut.
+/// Returns the first `most` bytes of `text`, or a few less so that no UTF-8 letter is cut.
 [[nodiscard]] std::string_view beginning(std::string_view text, std::size_t most) noexcept;
 
-/// `text`, if it has at most `most` bytes. Otherwise its beginning() and "…".
+/// Returns `text` if it has at most `most` bytes, otherwise its beginning() and "…".
 [[nodiscard]] std::string cut(std::string_view text, std::size_t most = 60);
 
-/// `text`. If it is longer than `most` bytes: its beginning, and how many bytes were left out.
+/// Returns `text` or, beyond `most` bytes, its beginning and how many bytes were left out.
 [[nodiscard]] std::string shortened(std::string_view text, std::size_t most);
 
-/// Whether `name` is one of those that a pattern is for ("*.bias"): as fnmatch(3) without flags.
+/// True if `name` matches the pattern ("*.bias"), as fnmatch(3) without flags does it.
 [[nodiscard]] bool matches_pattern(const std::string& pattern, const std::string& name);
 
-/// The first candidate of own_words(word); else the nearest by edit distance (a third of letters
-/// may differ, but always one; upper case counts as lower); else one with all of the other's words
-/// at its beginning or end, as in "epochs" and "max_epochs"; else "". See base/other_words.h.
+/// Returns the first candidate of own_words(word); else the nearest by edit distance (a third of
+/// letters may differ, but always one; upper case counts as lower); else one that shares all words
+/// of the shorter name at an end, as "epochs" and "max_epochs" do; else "". See base/other_words.h.
 [[nodiscard]] std::string nearest(std::string_view word,
                                   const std::vector<std::string>& candidates);
 
-/// " (did you mean 'X'?)" with the nearest candidate, or "" without one.
+/// Returns " (did you mean 'X'?)" with the nearest candidate, or "" without one.
 [[nodiscard]] std::string did_you_mean(std::string_view word,
                                        const std::vector<std::string>& candidates);
 

@@ -9,8 +9,8 @@
 namespace lockstep {
 
 std::size_t text_columns(std::string_view text) {
-  // For this thread alone, and whatever the program's own is. Where a system lacks it, each byte of
-  // what is no ASCII takes a column.
+  // This thread uses it whatever the program's locale is. On a system without C.UTF-8 each byte
+  // beyond ASCII takes a column.
   static const locale_t utf8 = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
   const locale_t before = ::uselocale(utf8);
   std::size_t columns = 0;

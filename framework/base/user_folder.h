@@ -5,9 +5,9 @@
 
 namespace lockstep {
 
-/// Lockstep's folder among a user's files of a kind, as the XDG base directories have it:
-/// user_folder("XDG_CONFIG_HOME", ".config") for configs. It may not be there. Empty if neither the
-/// variable nor HOME has an absolute path.
+/// Returns Lockstep's folder among a user's files of a kind, as the XDG base directories have it:
+/// user_folder("XDG_CONFIG_HOME", ".config") for configs. The folder may not exist. The path is
+/// empty if neither the variable nor HOME has an absolute path.
 [[nodiscard]] inline std::filesystem::path user_folder(const char* variable, const char* in_home) {
   const std::filesystem::path own = [&]() -> std::filesystem::path {
     const char* const named = std::getenv(variable);

@@ -22,7 +22,7 @@ class Waited {
     return Clock::time_point::min();
   }
 
-  /// With `counts_all` it goes on then, too.
+  /// With `counts_all` the clock goes on while `held_up` is not 0, too.
   explicit Waited(Clock::time_point begin = Clock::now(), bool counts_all = false) noexcept
       : last_(begin), counts_all_(counts_all) {}
 
@@ -39,7 +39,7 @@ class Waited {
     last_ = now;
     return whole_;
   }
-  /// How long the others were late, at the last look.
+  /// Returns how long the others were late, at the last look.
   [[nodiscard]] Clock::duration late() const noexcept { return late_; }
 
  private:

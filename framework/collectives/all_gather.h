@@ -10,11 +10,11 @@
 namespace lockstep {
 
 struct AllGatherOptions {
-  /// Where the replicas' values go in the result; negative counts from its end.
+  /// The dimension along which the result has the replicas' values; negative counts from its end.
   std::int64_t axis = 0;
-  /// False: stacked along a new dimension at `axis`. True: concatenated along the existing one.
+  /// False stacks values along a new dimension at `axis`, true concatenates along the existing one.
   bool tiled = false;
-  AxisIndexGroups axis_index_groups = {};  ///< of one size: works within each of them
+  AxisIndexGroups axis_index_groups = {};  ///< of one size: each works alone
 };
 
 struct PsumScatterOptions {
@@ -23,7 +23,7 @@ struct PsumScatterOptions {
   /// False: the dimension must be as long as the number of replicas, and is removed. True: the
   /// number of replicas must divide its length, and the result keeps one piece of it.
   bool tiled = false;
-  AxisIndexGroups axis_index_groups = {};  ///< of one size: works within each of them
+  AxisIndexGroups axis_index_groups = {};  ///< of one size: each works alone
 };
 
 namespace collectives {
@@ -33,9 +33,9 @@ Leaves psum_scatter_leaves(const AxisCall& call, const Leaves& leaves, std::int6
                            bool tiled, const AxisIndexGroups& groups);
 }  // namespace collectives
 
-/// The values of all replicas of the axis (or of this replica's group), leaf by leaf, the same on
-/// each. With N replicas a leaf of shape (a, b) gives (N, a, b), or tiled (N a, b), for axis 0. As
-/// jax.lax.all_gather.
+/// Returns the values of all replicas of the axis (or of this replica's group), leaf by leaf, the
+/// same on each. With N replicas a leaf of shape (a, b) gives (N, a, b), or tiled (N a, b), for
+/// axis 0. As jax.lax.all_gather.
 ///
 ///   y[r]  = [x[0] x[1] … x[N-1]]
 ///   dx[r] = dy[0][r] + dy[1][r] + … + dy[N-1][r]
@@ -56,8 +56,8 @@ template <Tree T>
   });
 }
 
-/// This replica's piece of psum(x): with N replicas, piece i of the scatter dimension goes to
-/// replica i of the axis (or of this replica's group). Bitwise that piece of psum(x), so that
+/// Returns this replica's piece of psum(x): with N replicas, piece i of the scatter dimension goes
+/// to replica i of the axis (or of this replica's group). Its bits are those of psum(x), so that
 /// all_gather(psum_scatter(x)) is psum(x). Booleans are counted in int64. As jax.lax.psum_scatter.
 ///
 ///   y[r]  = x[0][r] + x[1][r] + … + x[N-1][r]

@@ -14,11 +14,11 @@ struct AllToAllOptions {
   /// at concat_axis. True: the number of replicas divides the length of split_axis. Each piece
   /// keeps its part of it, and pieces are concatenated along concat_axis.
   bool tiled = false;
-  AxisIndexGroups axis_index_groups = {};  ///< of one size: works within each of them
+  AxisIndexGroups axis_index_groups = {};  ///< of one size: each works alone
 };
 
 struct PswapaxesOptions {
-  AxisIndexGroups axis_index_groups = {};  ///< of one size: works within each of them
+  AxisIndexGroups axis_index_groups = {};  ///< of one size: each works alone
 };
 
 namespace collectives {
@@ -28,7 +28,7 @@ Leaves all_to_all_leaves(const AxisCall& call, const Leaves& leaves, std::int64_
 }  // namespace collectives
 
 /// Cuts each leaf along split_axis into one piece a replica, sends piece r to replica r of the axis
-/// (or of this replica's group), and puts what comes from replica r at place r of concat_axis. With
+/// (or of this replica's group), and puts the piece from replica r at place r of concat_axis. With
 /// N replicas a leaf of shape (N, a, b), split_axis 0 and concat_axis 1, gives (a, N, b), as
 /// concat_axis counts in the result; tiled, (N a, b) gives (a, N b). Dtypes stay; negative axes
 /// count from the end. As jax.lax.all_to_all.

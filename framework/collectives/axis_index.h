@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// This replica's index along the axis, in [0, axis_size(axis_name)); of several names the
+/// Returns this replica's index along the axis, in [0, axis_size(axis_name)); for several names the
 /// row-major index over them. Throws NameError if a name is not bound. As jax.lax.axis_index.
 ///
 ///   axis_index({"a", "b"}) = axis_index("a") * axis_size("b") + axis_index("b")
@@ -19,12 +19,12 @@ namespace lockstep {
 ///   1        1
 ///   2        2
 ///
-/// No derivative: a number that depends on no tensor. No communication.
+/// No derivative: the number depends on no tensor. No communication.
 [[nodiscard]] std::int64_t axis_index(const AxisNames& axis_name,
                                       std::source_location where = std::source_location::current());
 
-/// axis_index as an int64 tensor of shape [], for tensor arithmetic (at::where, index_select). In a
-/// shard_map with check_vma it is tracked to vary over the axis, where axis_index is a ValueError.
+/// Returns axis_index as an int64 tensor of shape [], for tensor arithmetic (at::where,
+/// index_select). In a shard_map with check_vma, which refuses axis_index, it varies over the axis.
 ///
 ///   replica  y
 ///   0        0
@@ -35,7 +35,7 @@ namespace lockstep {
 [[nodiscard]] Tensor axis_index_tensor(
     const AxisNames& axis_name, std::source_location where = std::source_location::current());
 
-/// How many replicas the axis has. As jax.lax.axis_size.
+/// Returns how many replicas the axis has. As jax.lax.axis_size.
 ///
 ///   axis_size({"a", "b"}) = axis_size("a") * axis_size("b")
 ///
@@ -48,16 +48,16 @@ namespace lockstep {
 [[nodiscard]] std::int64_t axis_size(const AxisNames& axis_name,
                                      std::source_location where = std::source_location::current());
 
-/// This replica's rows of a tensor that all have alike: shard() of its first dimension. Parts
-/// differ by one row at most, and may be empty: backward(loss, {.samples = part.size(0)}) weighs
-/// them. Of [0 1 2 3 4 5]:
+/// Returns this replica's rows of a tensor that is the same on all: shard() of its first dimension.
+/// Parts differ by one row at most, and may be empty: backward(loss, {.samples = part.size(0)})
+/// weighs them. For [0 1 2 3 4 5]:
 ///
 ///   replica  y
 ///   0        [0 1]
 ///   1        [2 3]
 ///   2        [4 5]
 ///
-/// A view, as slicing gives it. No communication. ValueError for a tensor without dimensions.
+/// The result is a view. No communication. Throws ValueError for a tensor without dimensions.
 [[nodiscard]] Tensor own_part(const Tensor& tensor, const AxisNames& axis_name,
                               std::source_location where = std::source_location::current());
 

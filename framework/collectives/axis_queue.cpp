@@ -17,7 +17,7 @@ AxisQueue::AxisQueue(AxisNames axis_name, bool overlap, const char* track,
   const AxisCall call{"collectives that are started", axis_, where_};
   groups::ReplicaGroup& replicas = replicas_of(call, {}, GroupSizes::equal);
   if (!would_overlap(overlap, replicas.is_network())) return;
-  // A channel that nobody else has: the number of this call, which all replicas count alike.
+  // This queue's own channel: its number is that of this call, which all replicas count alike.
   const auto call_number = current_environment()->next_call(replicas);
   group_ = replicas.subgroup(consecutive(0, replicas.size()), call_number.number);
   key_ = call_number.key;
@@ -60,10 +60,10 @@ AxisQueue::Call AxisQueue::start(comm::Verb verb, const Tensor& output, const Te
   call.kind = verb.kind == comm::Verb::Kind::all_gather ? timeline::SpanKind::gather
                                                         : timeline::SpanKind::reduction;
   call.id = Key(key_).fold(calls_started_++).bits();
-  // It holds the tensors, whatever becomes of the caller.
+  // The task holds the tensors, whatever becomes of the caller.
   std::packaged_task<void()> task([this, verb, output, input, kind = call.kind, id = call.id] {
-    // Before the caller hears of its end, and may close the queue: an interrupt would then reach
-    // other replicas here that are about to hear of it, too.
+    // Counts down before the caller hears of the end, and may close the queue: an interrupt would
+    // then reach other replicas here that are about to hear of the end, too.
     const std::shared_ptr<void> until_over(nullptr, [this](void*) {
       const MutexLock lock(mutex_);
       --pending_;
@@ -74,7 +74,7 @@ AxisQueue::Call AxisQueue::start(comm::Verb verb, const Tensor& output, const Te
     try {
       group_->call(verb);
     } catch (const ValueError&) {
-      throw;  // of this call alone
+      throw;  // an error of this call alone
     } catch (...) {
       failure_ = std::current_exception();
       throw;

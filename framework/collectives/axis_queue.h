@@ -29,20 +29,20 @@ namespace lockstep::collectives {
 /// failure of the job every later call has that error.
 class AxisQueue : private NonCopyable {
  public:
-  /// The replica's recorder has calls that go on beside it on a track of that name, and waits for
-  /// them, with the same ids, where it has other calls.
+  /// The replica's recorder has calls that go on beside it on the track `track`, and the waits for
+  /// them, with the same ids, among its other calls.
   AxisQueue(AxisNames axis_name, bool overlap, const char* track = "started",
             std::source_location where = std::source_location::current());
-  /// Gives up calls under way. Replicas that need this one for them wait to be ended, or time out.
+  /// Gives up calls under way. Other replicas in these calls wait to be ended, or time out.
   ~AxisQueue();
 
-  /// Whether a call goes on while its caller does other work.
+  /// True if a call goes on while its caller does other work.
   [[nodiscard]] bool overlaps() const noexcept { return group_ != nullptr; }
-  /// How long an average of so many bytes is on the network: Communicator::all_reduce_seconds().
+  /// Returns how long an average of so many bytes is on the network, by all_reduce_seconds().
   [[nodiscard]] double seconds_of(std::size_t bytes) const {
     return overlaps() ? group_->all_reduce_seconds(bytes) : 0;
   }
-  /// Whether the calls of a queue made with `overlap` would go on so.
+  /// True if the calls of a queue made with `overlap` would go on so.
   [[nodiscard]] static bool would_overlap(bool overlap, bool is_network) {
     return overlap && is_network;
   }
@@ -74,7 +74,7 @@ class AxisQueue : private NonCopyable {
   std::uint64_t calls_started_ = 0;
   Mutex mutex_;
   std::condition_variable_any changed_;
-  // The first may be being done, or just over.
+  // The first one may be running, or just over.
   std::deque<std::packaged_task<void()>> calls_ LOCKSTEP_GUARDED_BY(mutex_);
   std::size_t pending_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // calls that are not over
   std::exception_ptr failure_;  // the first, of the job; the thread's alone

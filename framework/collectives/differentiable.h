@@ -16,7 +16,7 @@
 
 namespace lockstep::collectives {
 
-/// ", groups [[0, 1], [2, 3]]", or "" without groups.
+/// Returns ", groups [[0, 1], [2, 3]]", or "" without groups.
 [[nodiscard]] std::string group_text(const AxisIndexGroups& groups);
 
 /// A call whose backward may run.
@@ -28,18 +28,18 @@ struct ForwardCall {
   std::string text;
 };
 
-/// While this lives, this thread's collectives are the backward of `forward`, and meet only such.
+/// While this lives, this thread's collectives are the backward of `forward`, and meet no others.
 class BackwardOf : ScopedValue<const ForwardCall*> {
  public:
   explicit BackwardOf(const ForwardCall& forward) noexcept;
 };
 
-/// Makes gradients of operands from those of results, by collectives: so higher derivatives work.
+/// Makes gradients of operands from those of results, by collectives: higher derivatives work so.
 using BackwardRule = std::function<Leaves(const Leaves& result_gradients)>;
 
-/// Announces and runs a call without a derivative as differentiable() does. It writes leaves[0].
-/// Without elements in the leaves all replicas meet before. It is recorded as the call `recorded`,
-/// if it is a part of that.
+/// Announces and runs a call without a derivative as differentiable() does. The call writes
+/// leaves[0]. If the leaves have no elements, all replicas meet first. The recorder has the call
+/// under the id `recorded`, if it is a part of that call.
 void announced(const AxisCall& call, groups::ReplicaGroup& replicas, const Leaves& leaves,
                const std::string& detail, const std::function<void()>& run,
                std::optional<std::uint64_t> recorded = std::nullopt);
@@ -47,19 +47,19 @@ void announced(const AxisCall& call, groups::ReplicaGroup& replicas, const Leave
 /// Announces the call to `replicas`, which compare it with theirs: operation, axes, dtypes, shapes
 /// and paths of the leaves, `detail` (options, for people), and whether it is differentiated. A
 /// CommError from `forward` gains the call's description. Runs `forward` on the leaves as one node
-/// of autograd's graph whose backward is `rule`. The backward must run in the replica whose forward
-/// it is; elsewhere it is a NameError. Results that nothing depends on count as zeros. Without a
-/// leaf that requires a gradient this is just forward(leaves). `axes` says over which axes the
-/// results vary. It matters only in a shard_map with check_vma, which tracks this, but for
-/// ResultAxes::gained: such a call does not communicate, and is not announced.
+/// of autograd's graph whose backward is `rule`. The backward must run in the replica of its
+/// forward; elsewhere it throws NameError. Results that nothing depends on have gradients of zeros.
+/// Without a leaf that requires a gradient this is just forward(leaves). `axes` says over which
+/// axes the results vary: only a shard_map with check_vma tracks this. A call with
+/// ResultAxes::gained does not communicate, and is not announced.
 [[nodiscard]] Leaves differentiable(const AxisCall& call, groups::ReplicaGroup& replicas,
                                     const Leaves& leaves, const std::string& detail,
                                     const std::function<Leaves(const Leaves&)>& forward,
                                     const std::function<BackwardRule(const Leaves& results)>& rule,
                                     ResultAxes axes = ResultAxes::as_operand);
 
-/// For differentiable(): the backward is another of these functions, called as `operation` with the
-/// gradients and `arguments`, which are copied only if it may run.
+/// Returns a `rule` for differentiable(): the backward calls another of these functions as
+/// `operation` with the gradients and `arguments`, which are copied only if it may run.
 template <typename Function, typename... Arguments>
 auto backward_calls(const AxisCall& call, const char* operation, Function function,
                     const Arguments&... arguments) {

@@ -43,8 +43,8 @@ void reduce_in_place(const AxisCall& call, const Tensor& x, ReduceOp op,
             [&] { replicas.all_reduce(bytes_of(x), bytes_of(x), type, op); });
 }
 
-// Throws unless `part`, a tensor called `what`, has no byte of `whole` or is its slice `own`. What
-// is written to the one would else be read from the other, sooner or later than it should.
+// Throws if `part`, a tensor called `what`, overlaps `whole` and is not its slice `own`: bytes
+// written to the one would be read from the other, sooner or later than they should.
 void check_overlap(const char* what, const Tensor& part, const char* whole_what,
                    const Tensor& whole, int own, const AxisCall& call) {
   const auto some = bytes_of(part);
@@ -64,7 +64,7 @@ void check_overlap(const char* what, const Tensor& part, const char* whole_what,
                own_at / size, unit, " after it");
 }
 
-// Checks two tensors of which `whole` is as long as those of all replicas of the group like `part`.
+// Checks two tensors: one, as is_input_whole says, is as long as the others of all replicas.
 void check_pair(const Tensor& output, const Tensor& input, bool is_input_whole,
                 const groups::ReplicaGroup& group, const AxisCall& call) {
   const Tensor& whole = is_input_whole ? input : output;
@@ -91,7 +91,7 @@ CommonZeros allocate(const AxisCall& call, at::IntArrayRef sizes, at::ScalarType
     call.require(size == 0 || bytes <= (std::int64_t{1} << 46) / size, "the sizes are too large");
     bytes *= size;
   }
-  // For the record alone: of that shape, without memory.
+  // A tensor of that shape without memory, for the record alone.
   const Tensor like = at::empty({}, dtype).expand(sizes);
   comm::SymmetricBuffer buffer;
   announced(call, replicas, {like}, "",
@@ -130,7 +130,7 @@ void barrier(const AxisNames& axis_name, const AxisIndexGroups& axis_index_group
              std::source_location where) {
   const AxisCall call{"barrier", axis_name, where};
   groups::ReplicaGroup& replicas = replicas_of(call, axis_index_groups, GroupSizes::any);
-  announced(call, replicas, {}, group_text(axis_index_groups), [] {});  // of nothing, all meet
+  announced(call, replicas, {}, group_text(axis_index_groups), [] {});  // without elements all meet
 }
 
 void pbroadcast_(const Tensor& x, const AxisNames& axis_name, std::int64_t source,

@@ -14,7 +14,7 @@ namespace lockstep {
 // and parameters. They have no derivative. Tensors are dense and contiguous, on the CPU. A tensor
 // that requires a gradient is refused while gradients are recorded. Errors: as psum.
 
-/// A tensor of zeros for each replica of the axis, allocated by all of them together. If the
+/// Returns a tensor of zeros on each replica of the axis; all of them allocate together. If the
 /// replicas are processes or threads of a job on one host, this memory is shared. The functions
 /// below then copy nothing, as long as every replica passes a tensor (or a view of one) from the
 /// same call of symmetric_zeros; see Communicator::allocate. Elsewhere, and over Gloo, it is
@@ -30,14 +30,14 @@ struct CommonZeros {
   AxisIndexGroups holders;
 };
 
-/// As symmetric_zeros, with a single copy for the replicas of a host, or over Gloo for those of a
-/// process. Callers must make sure that no replica reads what another is writing: see barrier().
+/// As symmetric_zeros, with a single copy for the replicas of a host or, over Gloo, of a process.
+/// Callers must make sure that no replica reads elements that another is writing: see barrier().
 [[nodiscard]] CommonZeros common_zeros(
     at::IntArrayRef sizes, at::ScalarType dtype, const AxisNames& axis_name,
     std::source_location where = std::source_location::current());
 
 /// Returns once every replica of the axis, or of the own group, has called it (groups may differ in
-/// size). All then see what any of them wrote to common memory before its call.
+/// size). All then see each replica's writes to common memory before its call.
 void barrier(const AxisNames& axis_name, const AxisIndexGroups& axis_index_groups = {},
              std::source_location where = std::source_location::current());
 
@@ -103,7 +103,7 @@ void all_gather_into(const Tensor& output, const Tensor& input, const AxisNames&
 
 namespace collectives {
 
-/// pmean_ and pmean_scatter_into by `op`, which is a mean.
+/// Run pmean_ and pmean_scatter_into with `op`, which is a mean.
 void pmean_by(ReduceOp op, const Tensor& x, const AxisNames& axis_name, std::source_location where);
 void pmean_scatter_by(ReduceOp op, const Tensor& output, const Tensor& input,
                       const AxisNames& axis_name, std::source_location where);

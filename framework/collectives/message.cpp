@@ -16,10 +16,10 @@
 namespace lockstep::collectives {
 namespace {
 
-// Below this LibTorch's allocator does it (maps/tensor_memory.h).
+// LibTorch's allocator makes smaller results (maps/tensor_memory.h).
 constexpr std::size_t kLarge = std::size_t{4} << 20;
 
-// The leaves at `indices`, which have one dtype, as in_messages() says.
+// Packs the leaves at `indices`, which have one dtype, as in_messages() says.
 at::Tensor pack(const Leaves& leaves, const std::vector<std::size_t>& indices,
                 std::int64_t slices) {
   const auto shape_of = [&](std::int64_t elements) {
@@ -42,11 +42,11 @@ at::Tensor pack(const Leaves& leaves, const std::vector<std::size_t>& indices,
   return message;
 }
 
-// In the order of ElementType, whose others are neither sent nor saved.
+// In the order of ElementType, whose further types are neither sent nor saved.
 constexpr at::ScalarType kTypes[] = {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong,
                                      at::kInt,    at::kShort, at::kChar, at::kByte,     at::kBool};
 
-// task(), whose exceptions gain which leaf they are about, and its shape.
+// Calls task(). Its exceptions gain the leaf that they are about, and its shape.
 void at_leaf(const Leaves& leaves, std::size_t i, const auto& task) {
   placed([&] { return lockstep::str(LeafName{i}, ", ", form_of(leaves[i])); }, task);
 }

@@ -12,19 +12,19 @@ namespace lockstep::collectives {
 
 /// The tree whose leaves a call of this thread works on, for messages and for comparisons.
 struct Operand {
-  /// tree_detail::paths_of() it.
+  /// Returns tree_detail::paths_of() the tree.
   std::function<std::vector<std::string>()> paths;
-  /// Whether trees of its type may have other leaves on other replicas: maps, vectors, optionals.
+  /// True if trees of its type may have other leaves on other replicas: maps, vectors, optionals.
   bool may_differ;
 };
-/// nullptr where leaves are no tree's: of a lone tensor, and in a backward.
+/// nullptr where the leaves are of no tree: for a lone tensor, and in a backward.
 inline constinit thread_local const Operand* operand_here = nullptr;
 
 template <typename T>
 using MayDiffer = std::bool_constant<tree_detail::Map<T> || tree_detail::is_a<T, std::optional> ||
                                      tree_detail::is_a<T, std::vector>>;
 
-/// A tree built like `x` of what collective(leaves) makes of its leaves.
+/// Returns a tree built like `x`, with the leaves that collective(leaves) makes of its leaves.
 template <Tree T, typename Collective>
 [[nodiscard]] T on_leaves(const T& x, const Collective& collective) {
   if constexpr (std::is_same_v<T, Tensor>) {

@@ -11,7 +11,7 @@
 namespace lockstep::collectives {
 namespace {
 
-// The extrema of one message, in memory of their own.
+// Returns the extrema of one message, in memory of their own.
 Tensor reduced(const AxisCall& call, comm::Communicator& replicas, const Tensor& message,
                ReduceOp op) {
   const Tensor result = at::empty_like(message);
@@ -20,13 +20,13 @@ Tensor reduced(const AxisCall& call, comm::Communicator& replicas, const Tensor&
   return result;
 }
 
-// Two rounds: a message a dtype finds the extrema, one for all leaves the lowest holder of each.
+// Runs two rounds: a message a dtype for the extrema, then one message for their lowest holders.
 Leaves find_indices(const AxisCall& call, comm::Communicator& replicas, const Leaves& leaves,
                     ReduceOp extremum) {
-  // This replica's index where it holds the extremum.
+  // This replica's index where it holds the extremum, else the number of replicas.
   const Leaves candidates = in_messages(leaves, 0, [&](const Tensor& own, bool) {
     const Tensor best = reduced(call, replicas, own, extremum);
-    // The reduction gives NaN where one is NaN, which equals nothing.
+    // The extremum is NaN where a value is NaN, and NaN equals nothing.
     const Tensor held = own.eq(best) | (own.isnan() & best.isnan());
     const auto nobody = static_cast<std::int64_t>(replicas.size());
     return at::full(own.sizes(), nobody, own.options().dtype(at::kInt))

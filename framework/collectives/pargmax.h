@@ -13,10 +13,10 @@ namespace collectives {
 Leaves index_of_extremum(const AxisCall& call, ReduceOp extremum, const Leaves& leaves);
 }  // namespace collectives
 
-/// For each element, the index along the axis (of several names the row-major index) of the replica
-/// that holds the largest value. The same on all replicas: int64 tensors of the leaves' shapes. Of
-/// equal values the lowest index counts; a NaN counts as the largest. As jax.lax.pargmax, which
-/// does not say what NaNs do.
+/// Returns, for each element, the index along the axis (for several names the row-major index) of
+/// the replica that holds the largest value: int64 tensors of the leaves' shapes, the same on all
+/// replicas. Among equal values the lowest index counts; a NaN counts as the largest. As
+/// jax.lax.pargmax, which does not say what NaNs do.
 ///
 ///   y[r] = the lowest s for which x[s] = max(x[0], x[1], …, x[N-1])
 ///

@@ -8,8 +8,8 @@
 namespace lockstep::collectives {
 namespace {
 
-// pbroadcast's transpose. A node of its own on every replica, also where its result is zeros: its
-// backward is a collective in which all take part.
+// pbroadcast's transpose: a node of its own on every replica, also where its result is zeros, since
+// its backward is a collective in which all take part.
 Leaves transposed_leaves(const AxisCall& call, const Leaves& leaves, std::int64_t source) {
   auto& replicas = replicas_of(call, {}, GroupSizes::equal);
   return differentiable(

@@ -13,8 +13,8 @@ namespace collectives {
 Leaves pbroadcast_leaves(const AxisCall& call, const Leaves& leaves, std::int64_t source);
 }  // namespace collectives
 
-/// The value of replica `source` of the axis, on every replica. All give the same source; the
-/// others' values do not matter. As jax.lax.pbroadcast.
+/// Returns the value of replica `source` of the axis, on every replica. All give the same source;
+/// the others' values do not matter. As jax.lax.pbroadcast.
 ///
 ///   y[r]       = x[source]                          here with source 1
 ///   dx[source] = dy[0] + dy[1] + … + dy[N-1]        and 0 on the others

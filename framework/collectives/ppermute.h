@@ -62,8 +62,8 @@ requires std::integral<typename std::ranges::range_value_t<Pairs>::first_type> &
   return ppermute(x, axis_name, pairs, where);
 }
 
-/// On replica i, the value of replica perm[i]. `perm` is a permutation of all indices of the axis.
-/// As jax.lax.pshuffle.
+/// Returns, on replica i, the value of replica perm[i]. `perm` is a permutation of all indices of
+/// the axis. As jax.lax.pshuffle.
 ///
 ///   y[r]        = x[perm[r]]
 ///   dx[perm[r]] = dy[r]

@@ -19,7 +19,7 @@ ReduceOp op_of(Reduction reduction, ElementType type) {
   return reduction == Reduction::mean && is_floating(type) ? ReduceOp::mean : ReduceOp::sum;
 }
 
-// The leaf in the type that it is summed in: booleans are counted, means must not overflow.
+// Returns the leaf in the type of its sum: booleans are counted, means must not overflow.
 Tensor operand_of(const Tensor& leaf, Reduction reduction) {
   const bool counts = leaf.scalar_type() == at::kBool && is_linear(reduction);
   const bool widens = reduction == Reduction::mean && !leaf.is_floating_point();
@@ -48,7 +48,7 @@ BackwardRule extremum_rule(const AxisCall& call, const ReduceOptions& options, b
     const auto type = results[i].is_floating_point() ? results[i].scalar_type() : at::kFloat;
     const Tensor leaf = leaves[i].detach();
     const Tensor result = results[i].detach();
-    // A NaN result is held by the replicas that have a NaN, which equal nothing.
+    // The replicas that have a NaN hold a NaN result, although NaNs equal nothing.
     holds.push_back((leaf.eq(result) | (leaf.isnan() & result.isnan())).to(type));
   }
   return [=](const Leaves& gradients) {

@@ -14,7 +14,7 @@ namespace lockstep {
 
 /// Options of psum, pmean, pmax and pmin.
 struct ReduceOptions {
-  AxisIndexGroups axis_index_groups = {};  ///< of any sizes: reduces within each of them
+  AxisIndexGroups axis_index_groups = {};  ///< of any sizes: each reduces alone
 };
 
 namespace collectives {
@@ -25,7 +25,7 @@ Leaves reduce_leaves(const AxisCall& call, const Leaves& leaves, Reduction reduc
                      const ReduceOptions& options);
 // Without `copies` the results are the operands themselves, for callers that make tensors of them.
 Leaves pvary_leaves(const AxisCall& call, const Leaves& leaves, bool copies = true);
-// A number reduced as a tensor of one element.
+// Reduces a number as a tensor of one element.
 at::Scalar reduce_number(Reduction reduction, const AxisCall& call, const at::Scalar& x,
                          at::ScalarType dtype, const ReduceOptions& options);
 
@@ -55,14 +55,14 @@ auto reduce(const AxisCall& call, const T& x, const ReduceOptions& options) {
 
 }  // namespace collectives
 
-/// The sum over the replicas of the axis (or of this replica's group), leaf by leaf, the same bits
-/// on each: added in the order that reduce() (reduce/reduce.h) fixes. Shapes and dtypes stay,
-/// except that booleans are counted in int64; integers wrap around, half types are accumulated in
-/// float32. All replicas call it with trees built alike, down to a map's keys (CollectiveMismatch);
-/// leaves of one dtype travel in one message. Without leaves or elements nothing travels, but all
-/// meet. A number is summed as a tensor of one element: integers give int64_t. Numbers and other
-/// static values inside of a tree stay as they are. (So psum(1, "i") is the axis size, which
-/// axis_size("i") gives without communication.) As jax.lax.psum.
+/// Returns the sum over the replicas of the axis (or of this replica's group), leaf by leaf, the
+/// same bits on each: added in the order that reduce() (reduce/reduce.h) fixes. Shapes and dtypes
+/// stay, except that booleans are counted in int64; integers wrap around, half types are
+/// accumulated in float32. All replicas call it with trees built alike, down to a map's keys
+/// (CollectiveMismatch); leaves of one dtype travel in one message. Without leaves or elements
+/// nothing travels, but all meet. A number is summed as a tensor of one element: integers give
+/// int64_t. Numbers and other static values inside of a tree stay as they are. (So psum(1, "i") is
+/// the axis size, which axis_size("i") gives without communication.) As jax.lax.psum.
 ///
 /// With x[r] for replica r's x, y[r] for its result, and dx and dy for the gradients of these:
 ///
@@ -101,9 +101,9 @@ template <Tree T>
       {"psum_invariant", axis_name, where}, x, {});
 }
 
-/// A copy of `x`, which is the same on all replicas of the axis, for each replica to use in its own
-/// way. Its derivative is psum_invariant of the gradients, so that every replica gets the gradient
-/// of all uses:
+/// Returns a copy of `x`, which is the same on all replicas of the axis, for each replica to use in
+/// its own way. Its derivative is psum_invariant of the gradients, so that every replica gets the
+/// gradient of all uses:
 ///
 ///   y[r]  = x[r]
 ///   dx[r] = dy[0] + dy[1] + … + dy[N-1]
@@ -128,7 +128,7 @@ template <Tree T>
   });
 }
 
-/// psum divided by the number of replicas summed (those of this replica's own group where groups
+/// Returns psum divided by the number of replicas summed (of this replica's own group where groups
 /// differ), rounded once: half types are divided in float32. Integers and booleans are summed in
 /// int64 and give float32, integers that are C++ numbers double. As jax.lax.pmean, which rounds the
 /// sum of half types too. Derivative: pmean of the gradients. Errors: as psum.
@@ -146,9 +146,9 @@ template <collectives::Reducible T>
   return collectives::reduce<collectives::Reduction::mean>({"pmean", axis_name, where}, x, options);
 }
 
-/// The largest value over the replicas, element by element; on booleans "any"; NaN if one is NaN.
-/// As jax.lax.pmax. Derivative: the psum of the gradients goes to the replicas that hold the
-/// extremum, shared equally among ties. Errors: as psum.
+/// Returns the largest value over the replicas, element by element; on booleans "any"; NaN if one
+/// is NaN. As jax.lax.pmax. Derivative: the psum of the gradients goes to the replicas that hold
+/// the extremum, shared equally among ties. Errors: as psum.
 ///
 ///   y[r]  = max(x[0], x[1], …, x[N-1])
 ///   dx[r] = (dy[0] + dy[1] + … + dy[N-1]) / ties  where x[r] is y[r], else 0
@@ -163,7 +163,7 @@ template <collectives::Reducible T>
   return collectives::reduce<collectives::Reduction::max>({"pmax", axis_name, where}, x, options);
 }
 
-/// The smallest value over the replicas, element by element; on booleans "all". See pmax.
+/// Returns the smallest value over the replicas, element by element; on booleans "all". See pmax.
 ///
 ///   y[r]  = min(x[0], x[1], …, x[N-1])
 ///   dx[r] = (dy[0] + dy[1] + … + dy[N-1]) / ties  where x[r] is y[r], else 0

@@ -22,16 +22,16 @@
 namespace lockstep::collectives {
 namespace {
 
-// Of rows, a leaf's slices along dimension 0: as many pieces for each replica, in their order.
+// Pieces of rows, a leaf's slices along dimension 0: as many for each replica, in their order.
 using Pieces = std::vector<Range>;
 
-// Offsets of empty pieces are nobody's concern.
+// An empty piece may have any offset.
 bool is_inside(const Range& rows, std::int64_t length) {
   return rows.size == 0 ||
          (rows.offset >= 0 && rows.size <= length && rows.offset <= length - rows.size);
 }
 
-// The first two pieces, in the order of their offsets, that have a row in common.
+// Returns the first two pieces, in the order of their offsets, that have a row in common.
 std::optional<std::pair<std::size_t, std::size_t>> find_overlap(const Pieces& pieces) {
   auto order = consecutive(std::size_t{0}, pieces.size());
   std::erase_if(order, [&](std::size_t i) { return pieces[i].size <= 0; });
@@ -70,7 +70,7 @@ struct Plan {
   [[nodiscard]] std::int64_t at(std::int64_t replica, Table table, std::int64_t slot) const {
     return values[(replica * kTables + table) * slots + slot];
   }
-  // The rows of piece `index` from `sender` to `receiver`, by the sender's table `offsets`.
+  // Returns the rows of piece `index` from `sender` to `receiver`, by the sender's table `offsets`.
   [[nodiscard]] Range piece(std::int64_t sender, std::int64_t receiver, std::int64_t index,
                             Table offsets) const {
     const std::int64_t slot = receiver * pieces + index;
@@ -123,7 +123,7 @@ struct Plan {
                                    names[static_cast<std::size_t>(receiver)]));
   }
 
-  // ValueError if anything does not fit. A function of all tables: the same on every replica.
+  // Throws ValueError if anything does not fit, on every replica alike: all have all tables.
   void check() const {
     for (std::int64_t sender = 0; sender < replicas; ++sender) {
       for (std::int64_t receiver = 0; receiver < replicas; ++receiver) {
@@ -142,7 +142,7 @@ struct Plan {
   }
 };
 
-// A piece of a leaf. The offset of an empty one may be anything.
+// Returns a piece of a leaf. An empty piece may have any offset.
 Tensor rows_of(const Tensor& leaf, const Range& rows) {
   return leaf.narrow(0, rows.size == 0 ? 0 : rows.offset, rows.size);
 }
@@ -159,14 +159,14 @@ void for_each_piece(const Pieces& pieces, std::size_t replicas,
   }
 }
 
-// Rows as they came: a part of a message, and where they belong.
+// Rows that have come, as a part of a message, and their place.
 struct Arrival {
   Range rows;
   Tensor values;
 };
 using Arrivals = std::vector<std::vector<Arrival>>;  // [sender]
 
-// Sends each leaf's rows `sent`, a message a dtype. Returns the `received`, shaped as in `like`.
+// Sends each leaf's rows `sent`, a message a dtype. Returns rows `received`, shaped as in `like`.
 std::vector<Arrivals> exchange(comm::Communicator& replicas, const Leaves& leaves,
                                const Pieces& sent, const Leaves& like, const Pieces& received) {
   const auto size = static_cast<std::size_t>(replicas.size());
@@ -205,7 +205,7 @@ void write(const Arrivals& arrivals, const Tensor& result) {
   }
 }
 
-// Copies of `outputs` with what the others send written into them.
+// Returns copies of `outputs` with the rows that the others send written into them.
 Leaves written(comm::Communicator& replicas, const Route& route, const Leaves& operands,
                const Leaves& outputs) {
   const auto arrivals = exchange(replicas, operands, route.sent, outputs, route.received);
@@ -217,7 +217,7 @@ Leaves written(comm::Communicator& replicas, const Route& route, const Leaves& o
   return results;
 }
 
-// The sum of what these replicas sent, zeros elsewhere.
+// Returns the sum of the rows that these replicas sent, zeros elsewhere.
 Tensor sum_of(const Arrivals& arrivals, reduce::Subtree replicas, at::IntArrayRef sizes,
               const at::TensorOptions& options) {
   if (replicas.count == 1) {
@@ -254,7 +254,7 @@ Leaves returned(comm::Communicator& replicas, const Route& route, const Leaves& 
   return results;
 }
 
-// Zeros where rows were written.
+// Returns the gradients with zeros where rows were written.
 Leaves untouched(const Leaves& gradients, const Route& route) {
   Leaves results;
   for (const Tensor& gradient : gradients) {
@@ -267,7 +267,7 @@ Leaves untouched(const Leaves& gradients, const Route& route) {
   return results;
 }
 
-// Zeros of the same shapes and dtypes that take no memory.
+// Returns zeros of the same shapes and dtypes that take no memory.
 Leaves shapes_of(const Leaves& leaves) {
   return mapped(leaves, [](const Tensor& leaf) {
     return at::zeros({1}, leaf.options()).expand(leaf.sizes());
@@ -354,7 +354,7 @@ std::int64_t shortest(const Leaves& leaves) {
   return length;
 }
 
-// The group's members as indices along the axis.
+// Returns the group's members as indices along the axis.
 std::vector<std::int64_t> names_of_members(const AxisCall& call, const AxisIndexGroups& groups,
                                            std::int64_t size) {
   const std::int64_t index = axis_index_of(call).index;
@@ -364,8 +364,8 @@ std::vector<std::int64_t> names_of_members(const AxisCall& call, const AxisIndex
   return consecutive(std::int64_t{0}, size);
 }
 
-// Every replica sees the tables of all and checks all of them: they agree on whether to go on. The
-// lengths, against which it checks, are all replicas', being part of the announced call.
+// Every replica checks the tables of all, so that they agree whether to go on. The lengths in these
+// checks are the same on all replicas, being part of the announced call.
 Route exchanged_route(const AxisCall& call, const AxisIndexGroups& groups,
                       const RaggedTables& tables, std::int64_t operand_rows,
                       std::int64_t output_rows) {

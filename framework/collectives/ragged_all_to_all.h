@@ -10,7 +10,7 @@
 namespace lockstep {
 
 struct RaggedAllToAllOptions {
-  AxisIndexGroups axis_index_groups = {};  ///< of one size: works within each of them
+  AxisIndexGroups axis_index_groups = {};  ///< of one size: each works alone
 };
 
 namespace collectives {

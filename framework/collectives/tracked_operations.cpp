@@ -26,7 +26,7 @@ namespace {
 using c10::IValue;
 using Stack = torch::jit::Stack;
 
-// Calls visit(tensor&) for every tensor in the value; what it changes is changed in the value.
+// Calls visit(tensor&) for every tensor in the value. A tensor that it changes is put back.
 void for_each_tensor(IValue& value, const std::function<void(at::Tensor&)>& visit) {
   if (value.isTensor()) {
     at::Tensor tensor = value.toTensor();
@@ -86,14 +86,14 @@ class Operation {
 
   [[nodiscard]] const std::string& name() const { return op_.schema().name(); }
 
-  // Statistics are written without the schema's saying so.
+  // Running statistics are written although the schema does not say so.
   [[nodiscard]] static bool is_written(const c10::Argument& argument) {
     const auto* alias = argument.alias_info();
     return (alias != nullptr && alias->isWrite()) ||
            is_one_of(argument.name(), {"running_mean", "running_var"});
   }
 
-  // Made of other operations of LibTorch's own, for autograd, too: each of them passes by here.
+  // True if LibTorch makes it of its other operations, for autograd, too: each of them passes here.
   [[nodiscard]] bool is_composite() const {
     using c10::DispatchKey;
     if (name() == "aten::_backward") return true;
@@ -133,20 +133,20 @@ class Operation {
     for_each_result([&](const at::Tensor& result) { variance_.add(result, axes_); });
   }
 
-  // Where a gradient flows, operands become ones that vary over all axes that the result does.
+  // Makes operands vary over all axes of the result, where a gradient flows.
   void unify() {
     if (!c10::GradMode::is_enabled()) return;
     for_each_operand([&](at::Tensor& tensor, const auto& argument) {
       if (!tensor.requires_grad() || (axes_ & ~variance_.of(tensor)) == 0) return;
       if (!is_written(argument)) {
         tensor = varying_over(axes_, {tensor})[0];
-      } else if (tensor.grad_fn() != nullptr) {  // what is written into a leaf autograd refuses
+      } else if (tensor.grad_fn() != nullptr) {  // autograd refuses a write into a leaf
         make_vary(tensor.is_view() ? at::Tensor(tensor._base()) : tensor);
       }
     });
   }
 
-  // pvary of a tensor that is to be written: all of its memory varies then.
+  // Runs pvary on a tensor that is to be written: all of its memory varies then.
   void make_vary(const at::Tensor& tensor) const {
     const at::Tensor varying = varying_over(axes_, {tensor})[0];
     torch::autograd::impl::rebase_history(tensor, torch::autograd::impl::gradient_edge(varying));
@@ -172,7 +172,7 @@ class Operation {
     }
   }
 
-  // Several results of several operands that differ: which is made of which?
+  // Refuses several results of several operands that differ: each could be made of any.
   void refuse_lists() {
     const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(begin_);
     const bool several = std::any_of(begin, stack_.end(), [](const IValue& value) {
@@ -191,7 +191,7 @@ class Operation {
     });
   }
 
-  // A mask chooses as many as it has.
+  // The size of a mask's result depends on the mask's values.
   [[nodiscard]] bool is_mask_index() {
     bool any = false;
     for_each_operand([&](at::Tensor& tensor, const auto& argument) {
@@ -201,8 +201,8 @@ class Operation {
     return any;
   }
 
-  // Numbers, and sizes, that are read from what varies are followed no more. Autograd's formulas
-  // use them only for what varies anyway.
+  // Numbers and sizes that are read from a varying tensor are followed no more. Autograd's formulas
+  // use them only for results that vary anyway.
   void refuse_escaping() {
     if (axes_ == 0 || torch::autograd::get_current_graph_task_exec_info() != nullptr) return;
     const bool number = op_.hasTag(at::Tag::data_dependent_output) ||

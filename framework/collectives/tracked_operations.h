@@ -2,8 +2,8 @@
 
 namespace lockstep::collectives {
 
-/// From the first call on, LibTorch's dispatcher hands over operations of threads that have a
-/// tree::VarianceScope, to know how results vary. Until then it is as it was. Any thread.
+/// Makes LibTorch's dispatcher hand over the operations of threads that have a tree::VarianceScope,
+/// to track how results vary. Until the first call the dispatcher is as it was. Any thread.
 void track_operations();
 
 }  // namespace lockstep::collectives

@@ -11,22 +11,22 @@
 
 namespace lockstep::comm {
 
-/// Ends the replicas of a map or job, or a group's verbs. It is set once: when a replica or the
-/// caller of the map fails. Any thread.
+/// An error that ends the replicas of a map or job, or a group's verbs, set once: when a replica or
+/// the caller of the map fails. Any thread may use a Cancellation.
 class Cancellation {
  public:
-  /// Also cancelled when `outer` is: the Cancellation of the outer map, or of the connections used.
+  /// Is cancelled with `outer`, too: the Cancellation of the outer map, or of the connections used.
   explicit Cancellation(std::shared_ptr<const Cancellation> outer = nullptr)
       : outer_(std::move(outer)) {}
 
-  /// Cancels with `error`, unless cancelled before. Returns whether this call was the first.
+  /// Cancels with `error`, unless cancelled before. Returns true if this call was the first.
   bool cancel(const std::exception_ptr& error) {
     const MutexLock lock(mutex_);
     if (is_cancelled_) return false;
     error_ = error;
     return is_cancelled_ = true;
   }
-  /// The same with Aborted(reason).
+  /// Cancels with Aborted(reason).
   bool cancel(const std::string& reason) {
     return cancel(std::make_exception_ptr(Aborted(reason)));
   }
@@ -34,7 +34,7 @@ class Cancellation {
   void check() const {
     if (const auto error = reason()) std::rethrow_exception(error);
   }
-  /// The error that check() throws; nullptr if it throws none.
+  /// Returns the error that check() throws; nullptr if it throws none.
   [[nodiscard]] std::exception_ptr reason() const noexcept {
     if (is_cancelled_) return error();
     return outer_ ? outer_->reason() : nullptr;
@@ -42,7 +42,7 @@ class Cancellation {
   [[nodiscard]] bool is_cancelled() const noexcept {
     return is_cancelled_ || (outer_ && outer_->is_cancelled());
   }
-  /// The error that this Cancellation, not an outer one, was cancelled with; nullptr if it was not.
+  /// Returns the error of this Cancellation, not of an outer one; nullptr if it is not cancelled.
   [[nodiscard]] std::exception_ptr error() const noexcept {
     const MutexLock lock(mutex_);
     return error_;

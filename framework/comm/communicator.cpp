@@ -115,7 +115,7 @@ void Communicator::all_to_all(ConstBytes input, std::span<const std::size_t> sen
         .recv_sizes = recv_sizes});
 }
 
-// An all_to_all of one message.
+// Does an all_to_all whose other messages are empty.
 void Communicator::permute(ConstBytes input, int destination, Bytes output, int source) {
   const auto check_replica = [&](const char* what, int replica) {
     require(replica == kNobody || (replica >= 0 && replica < size_), "permute: ", what, " ",

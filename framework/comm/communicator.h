@@ -18,21 +18,21 @@
 
 namespace lockstep::comm {
 
-/// How many copies of a symmetric buffer a host holds: one for each replica, or one that all of
+/// The copies of a symmetric buffer that a host holds: one for each replica, or one that all of
 /// them read and write.
 enum class Copies { each, one };
 
 /// Memory that the replicas of a group have allocated together: see Communicator::allocate.
 struct SymmetricBuffer {
-  /// This replica's copy, zero at first. Aligned to a page.
+  /// This replica's copy: zero at first, aligned to a page.
   Bytes own;
-  /// With Copies::one, for each copy the replicas that hold it, ascending; copies are in the order
-  /// of their first replicas. The same on all replicas. Empty with Copies::each.
+  /// The replicas that hold each copy, ascending; copies are in the order of their first replicas.
+  /// All replicas have the same list. It is empty with Copies::each.
   std::vector<std::vector<int>> holders{};
   /// Keeps the memory; shared memory lives as long as any replica keeps it.
   std::shared_ptr<const void> memory{};
 
-  /// Whether all replicas' `own` is the same memory.
+  /// True when `own` of all replicas is the same memory.
   [[nodiscard]] bool is_common() const noexcept { return holders.size() == 1; }
 };
 
@@ -47,7 +47,7 @@ struct SharedAddress {
 /// Throws CommError with the numbers if `bytes` are more than the `available` ones.
 void check_memory_left(std::size_t bytes, std::size_t available);
 
-/// A buffer for this replica alone, zero at first. CommError if less memory is available.
+/// Returns a zeroed buffer for this replica alone. Throws CommError if less memory is available.
 [[nodiscard]] SymmetricBuffer private_buffer(std::size_t bytes);
 
 /// One call of a Communicator's method, with its arguments. Buffers belong to the caller.
@@ -69,44 +69,44 @@ struct Verb {
   std::span<const std::size_t> send_sizes = {};
   std::span<const std::size_t> recv_sizes = {};
   int root = 0;           ///< broadcast
-  std::size_t bytes = 0;  ///< allocate: of the buffer …
+  std::size_t bytes = 0;  ///< allocate: the size of the buffer
   Copies copies = Copies::each;
-  SymmetricBuffer* buffer = nullptr;  ///< … and where it goes
+  SymmetricBuffer* buffer = nullptr;  ///< allocate: the result
 
-  /// ValueError, naming the rule, unless replica `rank` of a group of `size` may call it.
+  /// Throws ValueError, naming the rule, unless replica `rank` of a group of `size` may call it.
   void check(int rank, int size) const;
 };
 
 /// Does a verb of a group of one.
 void run_alone(const Verb& verb);
 
-/// Counts what one replica has sent, payload only. Any thread may read it at any time.
+/// Counts of what one replica has sent, payload only. Any thread may read them at any time.
 struct Ledger {
   std::atomic<std::uint64_t> bytes_sent{0};
-  /// How often the replica sent to all its peers and waited for all their messages.
+  /// The times that the replica sent to all its peers and waited for all their messages.
   std::atomic<std::uint64_t> rounds{0};
-  /// Connections that the replica has to others, where they are made when they are needed.
+  /// The replica's connections to others, if the transport makes them when they are needed.
   std::atomic<std::uint64_t> connections{0};
 };
 
-/// Moves bytes between the members of a group, called replicas here; below groups/ they are
+/// Moves bytes between the members of a group, which are called replicas here; for groups/ they are
 /// workers. All replicas of a group call the same verbs with the same sizes in the same order. A
 /// verb returns once this replica's result is there. Buffers are the caller's, aligned to their
-/// element type, and may be used again when the verb returns. One thread at a time, except for
-/// interrupt(), abort() and ledger(). A group of one sends nothing, but its arguments are checked
-/// all the same. Empty buffers are fine everywhere.
+/// element type, and may be used again when the verb returns. One thread at a time may call a
+/// Communicator, except for interrupt(), abort() and ledger(). A group of one sends nothing, but
+/// checks its arguments all the same. Empty buffers are fine everywhere.
 ///
 /// Sizes that break a verb's rule are ValueErrors and leave the group usable. Failures of the job
 /// are CollectiveMismatch, ReplicaLost, Timeout and Aborted. After these the group can't be used.
 class Communicator : private NonCopyable {
  public:
-  /// In permute(): no replica.
+  /// Stands for no replica in permute().
   static constexpr int kNobody = -1;
 
   Communicator(int rank, int size);
   virtual ~Communicator() = default;
 
-  /// This replica's place in the group, in [0, size()).
+  /// Returns this replica's place in the group, in [0, size()).
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
 
@@ -128,7 +128,7 @@ class Communicator : private NonCopyable {
   void all_gather(ConstBytes input, Bytes output) {
     call({.kind = Verb::Kind::all_gather, .input = input, .output = output});
   }
-  /// The values of all replicas, in their order.
+  /// Returns the values of all replicas, in their order.
   template <typename T>
   requires std::is_trivially_copyable_v<T>
   [[nodiscard]] std::vector<T> all_gather(const T& own) {
@@ -138,14 +138,14 @@ class Communicator : private NonCopyable {
   }
 
   /// Sends send_sizes[r] bytes of `input` to each replica r, and writes the recv_sizes[r] bytes
-  /// that come from replica r to `output`. Both buffers are in the order of r, end to end.
-  /// send_sizes[r] here and recv_sizes[rank()] on replica r must be equal. No overlap.
+  /// from replica r to `output`. Both buffers are in the order of r, end to end, and do not
+  /// overlap. send_sizes[r] here and recv_sizes[rank()] on replica r must be equal.
   void all_to_all(ConstBytes input, std::span<const std::size_t> send_sizes, Bytes output,
                   std::span<const std::size_t> recv_sizes);
 
   /// Sends `input` to `destination` and receives `output` from `source`. With kNobody as either,
   /// its buffer is not used. A source and its destination must name each other, with the same size.
-  /// No overlap.
+  /// The buffers must not overlap.
   void permute(ConstBytes input, int destination, Bytes output, int source);
 
   /// data = replica `root`'s data.
@@ -160,15 +160,15 @@ class Communicator : private NonCopyable {
   /// arguments. Where replicas share memory (one host, not over Gloo) the memory is symmetric:
   /// verbs on such buffers, or on parts of them, copy nothing. Each replica reads the others'
   /// buffers in place. For that the inputs of all replicas must be in buffers of one call; for
-  /// all_reduce the outputs, too. Elsewhere it is ordinary memory.
+  /// all_reduce the outputs, too. Elsewhere the memory is ordinary.
   ///
-  /// With Copies::one the replicas of a host have one copy in common, over Gloo those of a process:
-  /// see `holders`. In an all_gather into the only copy of all replicas, each writes its own part,
+  /// With Copies::one the replicas of a host share one copy; over Gloo, those of a process do: see
+  /// `holders`. In an all_gather into the only copy of all replicas, each writes its own part,
   /// unless that is there already, and waits for the others. A copy that some replicas have, but
   /// not all, must not be an all_reduce's output. Nobody may read what another is writing.
   ///
   /// Throws CommError on all replicas that share memory if their host has not enough. After a
-  /// failure of the job in a verb, others may still write to a buffer's output.
+  /// failure of the job in a verb, others may still write to the verb's output.
   [[nodiscard]] SymmetricBuffer allocate(std::size_t bytes, Copies copies = Copies::each) {
     SymmetricBuffer buffer;
     call({.kind = Verb::Kind::allocate, .bytes = bytes, .copies = copies, .buffer = &buffer});
@@ -183,54 +183,54 @@ class Communicator : private NonCopyable {
   /// Does a `verb` whose arguments were checked for this replica.
   virtual void run(const Verb& verb) = 0;
 
-  /// The group of `members` (ranks in this group, each at most once, this replica among them) in
-  /// the order given. Every member asks for the same list; no message is sent. It shares this
-  /// group's connections and ledger. abort() on either ends both; on a group of threads (groups/)
-  /// it ends that group alone. Groups of the same members on different channels are different
-  /// groups; different groups may be used by different threads.
+  /// Returns the group of `members` (ranks in this group, each at most once, this replica among
+  /// them) in the order given. Every member asks for the same list; no message is sent. Both groups
+  /// share connections and ledger. abort() on either ends both; on a group of threads (groups/) it
+  /// ends that group alone. Groups of the same members on different channels are different groups;
+  /// different groups may be used by different threads.
   [[nodiscard]] std::shared_ptr<Communicator> subgroup(std::span<const int> members,
                                                        std::uint64_t channel = 0);
 
-  /// The verbs that follow belong to the call with this `fingerprint`. They meet only verbs of the
-  /// same call on other replicas, but in shared memory the n-th only the n-th. So different calls
-  /// never mix data: replicas wait or, in shared memory, throw a CollectiveMismatch.
+  /// Begins the verbs of the call with this `fingerprint`. The n-th verb since mark() meets the
+  /// n-th with the same mark. Different calls never mix data: a verb of another call waits or, in
+  /// shared memory, throws CollectiveMismatch.
   void mark(std::uint64_t fingerprint) noexcept {
     mark_ = fingerprint;
     marked_verbs_ = 0;
   }
 
   /// Ends this replica's verb under way on this group, and every later one, with `error`. Other
-  /// groups that share its connections go on. Any thread.
+  /// groups that share its connections go on. Any thread may call this.
   virtual void interrupt(const std::exception_ptr& error) noexcept = 0;
 
-  /// Ends this replica's verb under way, and every later one, with Aborted(`reason`). Any thread.
+  /// Ends this replica's verb and all later ones with Aborted(`reason`). Any thread may call this.
   virtual void abort(const std::string& reason) noexcept = 0;
 
-  /// Whether bytes travel over a network, which takes time but leaves the CPU free. In shared
+  /// True when bytes travel over a network, which takes time but leaves the CPU free. In shared
   /// memory a verb is work for the CPU.
   [[nodiscard]] virtual bool is_network() const noexcept = 0;
 
-  /// Whether some of the group's replicas share memory.
+  /// True when some of the group's replicas share memory.
   [[nodiscard]] virtual bool shares_memory() const noexcept = 0;
 
-  /// How fast messages on a network are: kLoopback, or what was set.
+  /// Returns the speed of messages on a network: kLoopback, or the speed that was set.
   [[nodiscard]] virtual LinkSpeed link_speed() const { return kLoopback; }
-  /// Sets it for all groups that share this group's connections. All replicas set the same before a
-  /// verb.
+  /// Sets the speed for all groups that share this group's connections. All replicas set the same
+  /// speed before a verb.
   virtual void set_link_speed(const LinkSpeed& /*speed*/) {}
-  /// How long an all-reduce takes on a network by that speed (schedule_choice.h), the same on all
-  /// replicas. 0 in shared memory.
+  /// Returns the seconds that an all-reduce takes on a network of that speed (schedule_choice.h),
+  /// the same on all replicas; 0 in shared memory.
   [[nodiscard]] virtual double all_reduce_seconds(std::size_t /*bytes*/) const { return 0; }
 
-  /// The address of `memory`, or {} if replicas do not share it. Equal ones are the same memory.
+  /// Returns the address of `memory`; {} if it is not shared. Equal addresses are the same memory.
   [[nodiscard]] virtual SharedAddress shared_address(ConstBytes /*memory*/) const { return {}; }
 
-  /// What this replica has sent, over all groups that share its connections. Any thread.
+  /// Returns this replica's counts, over all groups with its connections. Any thread may call this.
   [[nodiscard]] virtual const Ledger& ledger() const noexcept = 0;
 
  protected:
   [[nodiscard]] std::uint64_t current_mark() const noexcept { return mark_; }
-  /// The mark of the verb that begins now. Each verb since mark() has another one.
+  /// Returns the mark of the verb that begins now. Each verb since mark() has another one.
   [[nodiscard]] std::uint64_t next_mark() noexcept {
     return Key(mark_).fold(marked_verbs_++).bits();
   }

@@ -11,12 +11,12 @@
 
 namespace lockstep::comm {
 
-/// Which members of a group are in which worker. Where workers of several hosts meet
-/// (host_members.cpp), members are workers, and a host is a "worker" here. A member's place is its
-/// rank in the group; workers are counted in the order of their first places.
+/// The division of a group's members among workers. For a group of workers on several hosts
+/// (host_members.cpp) the members are workers, and a "worker" here is a host. A member's place is
+/// its rank in the group; workers are counted in the order of their first places.
 class GroupLayout {
  public:
-  /// As seen from worker `own_worker`, which has members in the group.
+  /// Lays out `members` as worker `own_worker` sees them, which has members in the group.
   GroupLayout(std::span<const calls::GroupMember> members, int own_worker) {
     for (const calls::GroupMember& member : members) {
       const auto known = std::ranges::find(numbers_, member.worker);
@@ -39,31 +39,31 @@ class GroupLayout {
     }
   }
 
-  /// The job's number of each of the group's workers.
+  /// Returns the job's number of each of the group's workers.
   [[nodiscard]] const std::vector<int>& worker_numbers() const noexcept { return numbers_; }
   [[nodiscard]] std::size_t workers() const noexcept { return numbers_.size(); }
-  /// The own worker's index among the group's workers.
+  /// Returns the own worker's index among the group's workers.
   [[nodiscard]] std::size_t own() const noexcept { return own_; }
 
   [[nodiscard]] std::size_t size() const noexcept { return worker_of_.size(); }
-  /// The worker of the member at `place`: its index in the group, not its number in the job.
+  /// Returns the worker of the member at `place`: an index in the group, not a number in the job.
   [[nodiscard]] std::size_t worker_of(std::integral auto place) const {
     return worker_of_[static_cast<std::size_t>(place)];
   }
-  /// The member's index among the members of its worker.
+  /// Returns the member's index among the members of its worker.
   [[nodiscard]] std::size_t index_of(std::integral auto place) const {
     return index_of_[static_cast<std::size_t>(place)];
   }
-  /// The members of each worker, ascending.
+  /// Returns the places of each worker's members, ascending.
   [[nodiscard]] const std::vector<std::vector<int>>& places() const noexcept { return places_; }
   [[nodiscard]] const std::vector<int>& own_places() const { return places_[own_]; }
-  /// The most members of a worker.
+  /// Returns the number of members of the largest worker.
   [[nodiscard]] std::size_t most_members() const {
     return std::ranges::max(places_, {}, &std::vector<int>::size).size();
   }
-  /// Whether all workers have as many members, next to each other.
+  /// True when all workers have equally many members, next to each other.
   [[nodiscard]] bool has_blocks() const noexcept { return has_blocks_; }
-  /// What each worker reduces alone.
+  /// Returns the parts of a reduction that each worker does alone.
   [[nodiscard]] const reduce::ReductionPlan& plan(ElementType type, ReduceOp op) const {
     return plans_[reduce::has_partial_sums(type, op) ? 1 : 0];
   }
@@ -75,7 +75,7 @@ class GroupLayout {
   std::vector<std::size_t> worker_of_;
   std::vector<std::size_t> index_of_;
   bool has_blocks_ = true;
-  std::vector<reduce::ReductionPlan> plans_;  // of inputs, of partial sums
+  std::vector<reduce::ReductionPlan> plans_;  // [0]: of inputs; [1]: of partial sums
 };
 
 }  // namespace lockstep::comm

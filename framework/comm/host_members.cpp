@@ -30,7 +30,7 @@
 namespace lockstep::comm {
 namespace {
 
-// The bytes of a piece, about: verbs on larger buffers go through common memory in pieces.
+// The size of a piece, about: verbs on larger buffers go through common memory in pieces.
 constexpr std::size_t kPiece = std::size_t{1} << 20;
 // Pieces are of whole cache lines.
 constexpr std::size_t kLine = 64;
@@ -50,12 +50,12 @@ struct Workers {
   std::vector<int> host_of;
 
   [[nodiscard]] int own_host() const { return host_of[static_cast<std::size_t>(network->rank())]; }
-  /// The first worker of this host.
+  /// Returns the first worker of this host.
   [[nodiscard]] int first_here() const {
     return static_cast<int>(std::ranges::find(host_of, own_host()) - host_of.begin());
   }
 
-  /// The hosts of a group of `members`.
+  /// Returns the hosts of a group of `members`.
   [[nodiscard]] GroupLayout layout(std::span<const int> members) const {
     std::vector<calls::GroupMember> on_hosts(members.size());
     for (std::size_t place = 0; place < members.size(); ++place) {
@@ -65,15 +65,15 @@ struct Workers {
   }
 };
 
-// Why the leader's part of a verb has failed, for the other members of its host. It is in memory
-// that they share, zero at first: nothing has failed.
+// The error of the leader's part of a verb, for the other members of its host. It is in memory that
+// they share, zero at first: nothing has failed.
 class LeadersError {
  public:
   void set(const std::exception_ptr& error) {
     try {
       std::rethrow_exception(error);
     } catch (const std::exception& known) {
-      // For the others, the leader's being out of memory is a failure of the job.
+      // For the others, an error that is not ours, such as std::bad_alloc, is a failure of the job.
       const auto* const ours = dynamic_cast<const Error*>(&known);
       has_failed_ = true;
       kind_ = ours != nullptr ? ours->kind() : ErrorKind::comm;
@@ -91,11 +91,11 @@ class LeadersError {
   std::array<char, 984> text_;  // ends with a zero
 };
 
-// Two, which tell() uses in turn: a member may still read what the call before has told.
+// tell() uses two errors in turn: a member may still read the one of the call before.
 constexpr std::size_t kErrorBytes = 2048;
 static_assert(2 * sizeof(LeadersError) <= kErrorBytes);
 
-// A thread that does one task at a time, from the first one on.
+// A thread that does one task at a time; the first task starts it.
 class Helper : private NonCopyable {
  public:
   ~Helper() {
@@ -130,12 +130,11 @@ class Helper : private NonCopyable {
   std::jthread thread_;
 };
 
-// A group whose members are on several hosts, or on one. On one it is a local group; where each
-// host has one member, it is a group on the network, as for an all_to_all, in which nothing is sent
-// twice. Otherwise verbs go in pieces. The members of a host make a piece's message in common
-// memory: in a reduction the host's sum, if that is all there is to send, or their inputs. The
-// leader sends it. Meanwhile they take the result of an earlier piece, and make the message of the
-// next one.
+// A group whose members are on any hosts. On one host it uses the local group. If each host has one
+// member, it uses the network's group; so does an all_to_all, in which nothing is sent twice. Other
+// verbs go in pieces. The members of a host make a piece's message in common memory: in a reduction
+// the host's sum, if other hosts need no more, or their inputs. The leader sends it. Meanwhile the
+// members take the result of an earlier piece, and make the message of the next one.
 //
 // Pieces use the slots of common memory in turn. There is one slot more than pieces are under way:
 // a member takes the piece in a slot before it calls the verb of the local group that makes the
@@ -211,8 +210,8 @@ class HostMembers final : public Communicator {
   }
 
  private:
-  // A part of a verb: `bytes` from `offset` on of each of its rows, which the slot has once, or for
-  // each member here. What comes of it takes the place of the first one's or the own rows.
+  // Columns [offset, offset + bytes) of all rows of a verb. The slot has them once (sums) or once a
+  // member (inputs); results overwrite the first member's rows, or each member's own.
   struct Piece {
     std::size_t offset;
     std::size_t bytes;
@@ -226,7 +225,7 @@ class HostMembers final : public Communicator {
       return rows_of(member).subspan(index * bytes, bytes);
     }
   };
-  // The leaders' group that every second piece uses, and who sends it. The leader alone has one.
+  // The leaders' group for every second piece, and the thread that sends it. Only leaders have one.
   struct Sender {
     Together hosts;
     Helper helper;
@@ -237,17 +236,17 @@ class HostMembers final : public Communicator {
   std::size_t own_host() const noexcept { return layout_.own(); }
   std::size_t own_index() const noexcept { return static_cast<std::size_t>(local_->rank()); }
   std::size_t members_here() const noexcept { return layout_.own_places().size(); }
-  // Whether a reduction is one of hosts with one member each: of their partial sums. Members then
-  // make a mean of the sum themselves.
+  // True when hosts reduce their partial sums as if each had one member. Members then make a mean
+  // of the sum themselves.
   bool is_of_hosts(const Verb& verb) const {
     return layout_.plan(verb.type, verb.op).is_one_sum_each() &&
            (verb.kind == Verb::Kind::all_reduce || layout_.has_blocks());
   }
-  // Whether a slot has rows of each member here.
+  // True when a slot has rows of each member here.
   bool has_inputs(const Verb& verb) const { return is_reduction(verb) && !is_of_hosts(verb); }
 
-  // Rows are: in an all_gather, what comes from each member, of each host as many; in a
-  // reduce_scatter what each host gets, or each member; else the buffer.
+  // An all_gather has one row a member, padded to the largest host. A reduce_scatter has one a host
+  // (sums) or a member (inputs). Another verb's buffer is one row.
   std::size_t rows_of(const Verb& verb) const {
     if (verb.kind == Verb::Kind::all_gather) return hosts() * layout_.most_members();
     if (verb.kind != Verb::Kind::reduce_scatter) return 1;
@@ -259,11 +258,11 @@ class HostMembers final : public Communicator {
     return std::make_shared<HostMembers>(workers_, items_at(members_, members), own_place, channel);
   }
 
-  // An all_gather and a broadcast may write to an output that members here have together. Then none
+  // An all_gather and a broadcast may write to an output that members here share. Then no member
   // returns before all have written: it may change the output.
   struct Outputs {
-    bool are_one = false;     ///< all have the same
-    bool are_shared = false;  ///< some have
+    bool are_one = false;     ///< all members here have the same
+    bool are_shared = false;  ///< some members here have the same
   };
 
   Outputs outputs(const Verb& verb) {
@@ -297,7 +296,7 @@ class HostMembers final : public Communicator {
       return Piece{index * most, bytes, rows, slots.subspan(index % kSlots * slot, slot)};
     };
 
-    // If all have one output together, they take turns in writing its pieces.
+    // If all members here have one output, they take turns in writing its pieces.
     const auto [is_common, is_shared] = outputs(verb);
     const std::size_t writers = is_common ? members_here() : 1;
     // An exception first interrupts the leader's messages, and then waits for them.
@@ -333,7 +332,7 @@ class HostMembers final : public Communicator {
     if (is_shared) local_->barrier();
   }
 
-  // The members' part of a message, in common memory.
+  // Makes the members' part of a message, in common memory.
   void make(const Verb& verb, const Piece& piece) {
     switch (verb.kind) {
       case Verb::Kind::all_reduce:
@@ -346,7 +345,7 @@ class HostMembers final : public Communicator {
             piece.slot.subspan(first * piece.bytes, members_here() * piece.bytes));
       }
       case Verb::Kind::broadcast: {
-        local_->barrier();  // all have taken what the slot held
+        local_->barrier();  // all have taken the slot's piece
         if (layout_.worker_of(verb.root) != own_host()) return;
         if (verb.root == rank()) {
           copy_bytes(verb.output.subspan(piece.offset, piece.bytes), piece.row(0));
@@ -360,7 +359,7 @@ class HostMembers final : public Communicator {
 
   void make_sum(const Verb& verb, const Piece& piece) {
     const bool copies = has_inputs(verb);
-    if (copies) local_->barrier();  // all have taken what the slot held
+    if (copies) local_->barrier();  // all have taken the slot's piece
     const Bytes all = piece.rows_of(copies ? own_index() : 0);
     const auto add = [&](ConstBytes input, Bytes to) {
       if (copies) return copy_bytes(input, to);
@@ -378,7 +377,7 @@ class HostMembers final : public Communicator {
     if (copies) local_->barrier();
   }
 
-  // The leader's part: the leaders' verb on the slot.
+  // Does the leader's part: the leaders' verb on the slot.
   void send(const Verb& verb, const Piece& piece, Together& hosts) const {
     if (has_inputs(verb)) return send_inputs(verb, piece, hosts);
     const Bytes all = piece.rows_of(0);
@@ -400,7 +399,7 @@ class HostMembers final : public Communicator {
     hosts.workers()->run(of_hosts);
   }
 
-  // For all members here, the verb on the inputs in the slot.
+  // Does the verb of all members here on their inputs in the slot.
   void send_inputs(const Verb& verb, const Piece& piece, Together& hosts) const {
     std::vector<Verb> verbs(members_here(), verb);
     std::vector<const Verb*> all;
@@ -414,12 +413,12 @@ class HostMembers final : public Communicator {
     hosts.run(all);
   }
 
-  // A member's part of the result.
+  // Takes a member's part of the result.
   void take(const Verb& verb, const Piece& piece) const {
     switch (verb.kind) {
       case Verb::Kind::all_reduce:
       case Verb::Kind::reduce_scatter: {
-        // The part of the piece that is in the own slice.
+        // A member takes the part of the piece that is in its own slice.
         const bool scatters = verb.kind == Verb::Kind::reduce_scatter;
         const bool is_of_hosts = this->is_of_hosts(verb);
         const std::size_t slice = scatters && is_of_hosts ? own_index() * verb.output.size() : 0;
@@ -448,8 +447,8 @@ class HostMembers final : public Communicator {
     }
   }
 
-  // Memory that all members here share, until the next call, behind the leader's error. Up to
-  // Scratch's limit for each member's input and a result it is kept, as there.
+  // Returns memory that all members here share until the next call, behind the leader's errors. It
+  // is kept, as in Scratch, up to Scratch's limit for each member's input and a result.
   Bytes common_memory(std::size_t bytes) {
     const std::size_t all = kErrorBytes + bytes;
     const std::size_t kept = (members_here() + 1) * Scratch::kKept;
@@ -460,7 +459,7 @@ class HostMembers final : public Communicator {
     return common_.own.subspan(kErrorBytes, bytes);
   }
 
-  // Ends the leader's part of a verb. If it has failed, all members throw the error.
+  // Ends the leader's part of a piece. If it has failed, all members throw the error.
   void tell(const std::exception_ptr& error, std::size_t turn) {
     auto& told = reinterpret_cast<LeadersError*>(common_.own.data())[turn % 2];
     if (error) told.set(error);
@@ -476,7 +475,7 @@ class HostMembers final : public Communicator {
   std::shared_ptr<const Workers> workers_;
   std::vector<int> members_;  // their ranks in the job, in the group's order
   GroupLayout layout_;        // of hosts
-  std::uint64_t channel_;     // of those here, and of the leaders, who may lead other groups
+  std::uint64_t channel_;     // of the local and the leaders' group: leaders may lead other groups
   std::shared_ptr<Communicator> local_;
   std::shared_ptr<Communicator> network_;  // of all members, if they are on several hosts
   std::vector<std::unique_ptr<Sender>> senders_;

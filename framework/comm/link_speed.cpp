@@ -16,15 +16,15 @@ namespace lockstep::comm {
 namespace {
 
 constexpr int kSmallMessages = 8;
-// Messages grow until one takes so long, and so many latencies: switches let the first bytes pass
-// faster than those that follow.
+// Messages grow until one takes this long, and this many latencies: switches let the first bytes
+// pass faster than later ones.
 constexpr double kLongEnough = 32e-3;
 constexpr double kManyLatencies = 8;
 constexpr std::size_t kFirst = std::size_t{64} << 10;
 constexpr std::size_t kLargest = std::size_t{4} << 20;
 
-// How long it takes, on average of some in a row, until `sent` has gone to the next replica and as
-// much has come from the one before. A single one may find that all has come before it began.
+// Returns the average seconds of `count` exchanges, in which `sent` goes to the next replica and as
+// much comes from the one before. In a single one, all may have come before it began.
 double seconds_around(Communicator& group, int count, ConstBytes sent, Bytes received) {
   const int next = (group.rank() + 1) % group.size();
   const int before = (group.rank() + group.size() - 1) % group.size();
@@ -34,7 +34,7 @@ double seconds_around(Communicator& group, int count, ConstBytes sent, Bytes rec
   return seconds.count() / count;
 }
 
-// The largest of all replicas' numbers.
+// Returns the largest of all replicas' numbers.
 double most(Communicator& group, double own) {
   return std::ranges::max(group.all_gather(own));
 }
@@ -87,7 +87,7 @@ LinkSpeed measure_links(Communicator& group) {
   }
   const double seconds = most(group, seconds_around(group, 2, sent, received));
   const int latencies = sent.size() > kSentAtOnce ? 2 : 1;
-  // Where latencies vary, what remains could be nothing.
+  // Latencies that vary could leave nothing for the bytes.
   const double moving = std::max(seconds - latencies * latency, seconds / 4);
   return {.latency = latency, .bytes_per_second = static_cast<double>(sent.size()) / moving};
 }

@@ -15,8 +15,8 @@ namespace lockstep::comm {
 
 /// A group of processes, as its messages know it.
 struct MessageGroup {
-  Cancellation user;  ///< of the group's verbs on this process
-  Key key;            ///< tells its messages from those of others
+  Cancellation user;  ///< ends the group's verbs on this process
+  Key key;            ///< tells the group's messages from others'
 };
 
 /// A message to or from the process `peer`: one of the buffers is empty.
@@ -29,22 +29,22 @@ struct PeerMessage {
   [[nodiscard]] std::size_t bytes() const noexcept { return sent.size() + received.size(); }
 };
 
-/// One process's connections to the others of its job. It moves messages, whatever they mean. Each
-/// belongs to a group of processes, and one group's messages can be ended alone. Any thread.
+/// One process' connections to the others of its job, which move messages. Each message belongs to
+/// a group of processes, and one group's messages can be ended alone. Any thread may use it.
 class MessageLink : private NonCopyable {
  public:
   virtual ~MessageLink() = default;
 
   /// Sends and receives; returns when every message has come and gone. A message meets the one with
-  /// the same `tag` and size on the other side. A group has one exchange at a time. Throws what the
-  /// group's user is cancelled with; ReplicaLost and Timeout, naming both ranks.
+  /// the same `tag` and size on the other side. A group has one exchange at a time. Throws the
+  /// error that cancelled the group's user, or ReplicaLost or Timeout, naming both ranks.
   virtual void exchange(const MessageGroup& group, const Key& tag,
                         std::span<const PeerMessage> messages) = 0;
-  /// A group begins.
+  /// Tells the link that a group begins.
   virtual void begin(const MessageGroup& /*group*/) {}
   /// Ends the messages of a group whose user was cancelled.
   virtual void end(const MessageGroup& group) noexcept = 0;
-  /// Ends those of all groups, once cancellation() was cancelled.
+  /// Ends the messages of all groups, once cancellation() was cancelled.
   virtual void end_all() noexcept = 0;
 
   /// See Communicator.

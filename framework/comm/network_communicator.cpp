@@ -10,10 +10,10 @@
 
 namespace lockstep::comm {
 
-// A verb's way through a schedule. By slice it knows what this member has: input, sum or result.
+// A verb's way through a schedule. It holds this member's input, sum or result of each slice.
 class NetworkCommunicator::Rounds {
  public:
-  // The schedule's member 0 is the one at `first`.
+  // Member 0 of the schedule is the group's member `first`.
   Rounds(NetworkCommunicator& group, const Schedule& schedule, int first = 0)
       : group_(group),
         schedule_(schedule),
@@ -26,14 +26,14 @@ class NetworkCommunicator::Rounds {
     for (std::size_t slice = 0; slice < held_.size(); ++slice) hold(slice, part(slice));
   }
 
-  // The rounds that add: from the inputs to the results of the slices that the schedule leaves to
-  // this member. These are written to result(slice).
+  // Does the rounds that add, from the inputs on. Writes the results of the slices that the
+  // schedule leaves to this member to result(slice).
   void add_up(const auto& result, ElementType type, ReduceOp op) {
     const auto own = static_cast<std::int64_t>(group_.me());
     const std::size_t rounds = schedule_.adding.size();
     for (std::size_t number = 0; number < rounds; ++number) {
       std::map<std::size_t, std::map<std::int64_t, ConstBytes>> came;  // by slice and first member
-      std::set<std::size_t> replaced;  // slices of which another one has the own block's sum
+      std::set<std::size_t> replaced;  // slices whose sum of the own block another member sends
       for (const Piece& piece : exchange(schedule_.adding[number], result, To::scratch)) {
         came[piece.slice][piece.of.first] = piece.data;
         if (own >= piece.of.first && own < piece.of.first + piece.of.count)
@@ -54,7 +54,7 @@ class NetworkCommunicator::Rounds {
     }
   }
 
-  // The rounds that pass on results: in the end each slice is in where(slice).
+  // Does the rounds that pass on results: in the end each slice is in where(slice).
   void pass_on(const auto& where) {
     for (const Schedule::Round& round : schedule_.passing) {
       for (const Piece& piece : exchange(round, where, To::its_place)) {
@@ -64,7 +64,7 @@ class NetworkCommunicator::Rounds {
     }
   }
 
-  // The rounds that add, of which nothing is made.
+  // Does the rounds that add as a barrier: each message is one byte, which is dropped.
   void meet() {
     std::array<std::byte, 1> here{};
     hold(0, here);
@@ -75,7 +75,7 @@ class NetworkCommunicator::Rounds {
   }
 
  private:
-  // What has come of a slice: the sum `of` these members, or the result.
+  // A received part of a slice: the sum `of` these members, or the result.
   struct Piece {
     std::size_t slice;
     reduce::Subtree of;
@@ -83,8 +83,8 @@ class NetworkCommunicator::Rounds {
   };
   enum class To { scratch, its_place };
 
-  // Sends and receives a round's messages. part(slice) is as large as a slice that comes, and its
-  // place; slices that come together are elsewhere at first.
+  // Sends and receives a round's messages. part(slice) has a slice's size and, for To::its_place,
+  // its place. Slices that come in one message go to scratch memory first.
   std::vector<Piece> exchange(const Schedule::Round& round, const auto& part, To to) {
     const auto n = static_cast<std::size_t>(group_.size());
     const auto place = [&](int member) { return static_cast<std::size_t>(member + first_) % n; };
@@ -111,7 +111,7 @@ class NetworkCommunicator::Rounds {
     return pieces;
   }
 
-  // What this member has of the slices, end to end.
+  // Returns this member's data of the slices, end to end.
   ConstBytes message_of(const Slices& slices) {
     if (slices.count == 1) return held_[slice_at(slices, 0)];
     const Bytes message = memory_for(slices, [&](std::size_t slice) { return held_[slice]; });
@@ -158,7 +158,7 @@ std::shared_ptr<Communicator> NetworkCommunicator::do_subgroup(std::span<const i
 
 void NetworkCommunicator::run(const Verb& verb) {
   if (size() == 1) {
-    messages_.user.check();  // it sends no message, which would do so
+    messages_.user.check();  // a group of one sends no message, which would check this
     return run_alone(verb);
   }
   verb_mark_ = next_mark();
@@ -207,7 +207,7 @@ void NetworkCommunicator::reduce_scatter(const Verb& verb) {
                  verb.input.size(), {.complete = !reduce::has_partial_sums(verb.type, verb.op)}));
   rounds.hold_all(
       [&](std::size_t slice) { return verb.input.subspan(slice * output.size(), output.size()); });
-  // Of slices for others only the size counts: their sums are passed on.
+  // Only the own slice's sum is written to `output`: for other slices just its size counts.
   rounds.add_up([&](std::size_t) { return output; }, verb.type, verb.op);
 }
 
@@ -252,7 +252,7 @@ void NetworkCommunicator::exchange(std::span<const ConstBytes> sent,
   link_->exchange(messages_, messages_.key.fold(exchanges_++).fold(verb_mark_), messages);
 }
 
-// Made when the first verb needs them, or another speed was said.
+// Makes the schedules when the first verb needs them, or when the speed has changed.
 const ScheduleChoice& NetworkCommunicator::schedules() {
   const LinkSpeed link = link_speed();
   if (!schedules_ || schedules_->link() != link) schedules_.emplace(size(), link);

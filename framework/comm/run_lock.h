@@ -12,9 +12,9 @@
 namespace lockstep::comm {
 
 /// Lets one of several threads run at a time: the lanes of a vmap, or replicas that share a worker.
-/// A thread that waits for others hands the lock over (RunLockRelease) to the first in line: the
-/// one that has waited longest, or that line_up() has put there. A thread may hold the lock for
-/// ever; after `patience` the next in line runs beside it.
+/// A thread that waits for others hands the lock over (RunLockRelease) to the first in line.
+/// Threads stand in the order in which they began to wait, or line_up() put them there. A thread
+/// may hold the lock for ever; after `patience` the next in line runs beside it.
 class RunLock : private NonCopyable {
  public:
   static constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
@@ -22,7 +22,7 @@ class RunLock : private NonCopyable {
   explicit RunLock(std::chrono::milliseconds patience = kForever)
       : patience_(patience), look_around_(patience == kForever ? kForever : kLookAround) {}
 
-  /// Waits until the calling thread holds it.
+  /// Waits until the calling thread holds the lock.
   void take();
   /// Hands the lock over to the next in line, if any; does nothing if another thread has taken it.
   void give() noexcept;
@@ -30,10 +30,10 @@ class RunLock : private NonCopyable {
   /// for its turn. So threads that are released together run in the order of these calls, not in
   /// the order in which they wake up. The thread must then take the lock.
   void line_up(std::thread::id thread);
-  /// Waits until line_up() has put the calling thread in line and its turn has come. Returns
-  /// whether it holds the lock now; not after `limit`.
+  /// Waits until line_up() has put the calling thread in line and its turn has come, but no longer
+  /// than `limit`. Returns true if the thread holds the lock now.
   [[nodiscard]] bool wait_for_turn(std::chrono::milliseconds limit);
-  /// When the lock was last released. Its waiters do not count as late before that. Any thread.
+  /// Returns the time of the last release: no waiter is late before it. Any thread may call this.
   [[nodiscard]] std::chrono::steady_clock::time_point given_last() const noexcept {
     return given_last_;
   }
@@ -42,12 +42,12 @@ class RunLock : private NonCopyable {
   struct Thread {
     Condition turn;
     bool is_in_line = false;
-    bool was_handed_over = false;  // and has not gone on since
+    bool was_handed_over = false;  // the lock, and the thread has not gone on since
   };
   void join_line(Thread& thread) LOCKSTEP_REQUIRES(mutex_);
   void hand_over() noexcept LOCKSTEP_REQUIRES(mutex_);
 
-  // How often a waiter looks whether its patience is over; never where it has no end.
+  // The time between two looks of a waiter at its patience, unless that has no end.
   static constexpr std::chrono::milliseconds kLookAround{100};
   std::chrono::milliseconds patience_;
   std::chrono::milliseconds look_around_;
@@ -58,7 +58,7 @@ class RunLock : private NonCopyable {
   std::atomic<std::chrono::steady_clock::time_point> given_last_{};
 };
 
-/// The lock that this thread runs under, or nullptr.
+/// Returns the lock that this thread runs under, or nullptr.
 [[nodiscard]] RunLock* current_run_lock() noexcept;
 
 /// While this lives, the calling thread holds the lock and runs under it; with nullptr, under none.

@@ -12,21 +12,21 @@ namespace {
 
 using reduce::Subtree;
 
-// The block of 2^k = `size` that `member` is in.
+// Returns the block of `size` = 2^k members that `member` is in.
 Subtree block_of(int member, int size, int members) {
   const int first = member / size * size;
   return {first, std::min(size, members - first)};
 }
 
-// The member of `block` who is to have `slice`: those of one residue each. In the block of all
-// members it is the one with the slice's number.
+// Returns the member of `block` that is to have `slice`: each has the slices of one residue. In the
+// block of all members, member i has slice i.
 int owner(const Subtree& block, int slice) {
   const auto count = static_cast<int>(block.count);
   const int first = static_cast<int>(block.first);
   return first + ((slice - first) % count + count) % count;
 }
 
-// The sizes of blocks before and after each round.
+// Returns the sizes of blocks before and after each round.
 std::vector<std::pair<int, int>> steps(int members, int levels) {
   std::vector<std::pair<int, int>> found;
   for (int size = 1; size < members;) {
@@ -38,7 +38,7 @@ std::vector<std::pair<int, int>> steps(int members, int levels) {
   return found;
 }
 
-// Adds a slice to the message from one member to another among those from `begin` on.
+// Adds the slice of `one` to its sender's message from `begin` on, or adds `one` if there is none.
 void add(Schedule::Round& round, std::size_t begin, const Transfer& one) {
   for (std::size_t i = begin; i < round.size(); ++i) {
     if (round[i].from != one.from) continue;
@@ -50,8 +50,8 @@ void add(Schedule::Round& round, std::size_t begin, const Transfer& one) {
   round.push_back(one);
 }
 
-// Rounds that add. `from(part, to, slice)` has the sum of `part` that `to` needs. `to` is to have
-// the slices `slices_of(block, to)`.
+// Makes rounds that add. Member `to` is to have the slices slices_of(block, to). Member from(part,
+// to, slice) has the sum of `part` that `to` needs.
 template <typename SlicesOf, typename From>
 Schedule rounds_up(int members, int slices, int levels, const SlicesOf& slices_of,
                    const From& from) {
@@ -88,7 +88,7 @@ int all_levels(int members) {
 
 Schedule recursive_doubling(int members, int levels) {
   const auto whole = [](const Subtree&, int) { return Slices{0, 1, 1}; };
-  // Who has the same place in another block; where that has fewer members, they take turns.
+  // Members at the same place of two blocks exchange; in a shorter block, members take turns.
   const auto from = [](const Subtree& part, int to, int) {
     return to >= part.first && to < part.first + part.count ? to : owner(part, to);
   };

@@ -9,7 +9,7 @@
 namespace lockstep::comm {
 
 ScheduleCost::ScheduleCost(const Schedule& schedule) {
-  // What a member sends or receives.
+  // The messages that a member sends, or receives, in a round.
   struct Work {
     int messages = 0;
     int slices = 0;
@@ -58,7 +58,7 @@ ScheduleChoice::ScheduleChoice(int members, const LinkSpeed& link)
     add_reductions(levels, all_reduce_, reduce_scatter_);
     all_gather_.emplace_back([=] { return gathering(members, levels); });
     broadcast_.emplace_back([=] { return spreading(members, levels); });
-    if (all_levels(members) > kMostLevels) continue;  // the root would need all others
+    if (all_levels(members) > kMostLevels) continue;  // the root would need a connection to each
     broadcast_.emplace_back(
         [=] { return in_turn(scattering(members), gathering(members, levels)); });
   }

@@ -11,8 +11,8 @@
 
 namespace lockstep::comm {
 
-/// What a processor takes for a message, and how much it adds in a second, memory for it included.
-/// Measured on 2-core machines, where both vary by half; a choice needs no more.
+/// A processor's seconds for a message, and the bytes that it adds in a second, memory for it
+/// included. Both vary by half on the 2-core machines that were measured; a choice needs no more.
 inline constexpr double kPerMessage = 5e-6;
 inline constexpr double kAddedPerSecond = 4e9;
 
@@ -30,7 +30,7 @@ class ScheduleCost {
   [[nodiscard]] double seconds(std::size_t bytes, const LinkSpeed& link) const;
 
  private:
-  // Of one round, the most of a member. Shares of the buffer.
+  // The most that any member has to do in a round. Bytes are shares of the buffer.
   struct Load {
     int messages = 0;
     double moved = 0;
@@ -40,7 +40,7 @@ class ScheduleCost {
   std::vector<Load> rounds_;
 };
 
-/// The schedules with which the members of a group do its verbs, and the cheapest of each for a
+/// The schedules by which the members of a group do its verbs, and the choice of the cheapest for a
 /// size. All members choose alike. With N members and a buffer of S bytes (all_gather: S in the
 /// output; reduce_scatter: in the input), by schedules of one round:
 ///
@@ -52,22 +52,22 @@ class ScheduleCost {
 ///   | broadcast, whole            | (N-1) S by the root           | 1      |
 ///   | broadcast, in slices        | (N-1)/N S, by the root twice  | 2      |
 ///
-/// With L levels a round they take log2(N) / L times as many rounds. Then of N-1 messages a round
-/// 2^L - 1 are left, and of N-1 connections as many a round; slices need as many bytes (for a power
-/// of two), and of whole buffers log2(N) / L × (2^L - 1) S are sent. L is at most kMostLevels, so a
-/// member of a large group has few connections. Sums of half floats, which are rounded once, travel
-/// as the members' own inputs: they are added in one round, whatever the number of members.
+/// With L levels a round, schedules take log2(N) / L times as many rounds. A member sends 2^L - 1
+/// messages a round instead of N - 1, over as many connections a round. Slices take as many bytes
+/// (for a power of two); whole buffers take log2(N) / L × (2^L - 1) S. L is at most kMostLevels, so
+/// a member of a large group has few connections. Sums of half floats, which are rounded once, are
+/// added in one round for any N: the members' own inputs travel.
 ///
-/// One thread at a time: a schedule is made when it is chosen first.
+/// One thread at a time may use it: a schedule is made when it is chosen first.
 class ScheduleChoice {
  public:
-  /// With so many levels a round, a member exchanges messages with 63 others in it.
+  /// With this many levels, a member exchanges messages with 63 others in a round.
   static constexpr int kMostLevels = 6;
 
   ScheduleChoice(int members, const LinkSpeed& link);
   [[nodiscard]] const LinkSpeed& link() const noexcept { return link_; }
 
-  /// Which schedules may be chosen: those that add in one round, or that do not cut the buffer.
+  /// Restricts the choice to schedules that add in one round, or that do not cut the buffer.
   struct Limits {
     bool complete = false;
     bool whole = false;
@@ -79,23 +79,23 @@ class ScheduleChoice {
     return cheapest(limits.complete ? at_once().reduce_scatter : reduce_scatter_, bytes, limits)
         .schedule();
   }
-  /// `bytes` are those of the output.
+  /// `bytes` is the size of the output.
   [[nodiscard]] const Schedule& all_gather(std::size_t bytes) const {
     return cheapest(all_gather_, bytes, {}).schedule();
   }
-  /// Its member 0 is the root.
+  /// Member 0 of the schedule is the root.
   [[nodiscard]] const Schedule& broadcast(std::size_t bytes) const {
     return cheapest(broadcast_, bytes, {}).schedule();
   }
-  /// The seconds that the cheapest all-reduce takes.
+  /// Returns the seconds that the cheapest all-reduce takes.
   [[nodiscard]] double all_reduce_seconds(std::size_t bytes) const {
     return cheapest(all_reduce_, bytes, {}).seconds(bytes, link_);
   }
-  /// "an all-reduce of 1 KiB takes 1 round, one of more than 512 KiB takes 2"
+  /// Returns "an all-reduce of 1 KiB takes 1 round, one of more than 512 KiB takes 2".
   [[nodiscard]] std::string text() const;
 
  private:
-  // Of a schedule that is not chosen only what it costs is kept.
+  // A schedule to choose. Until it is chosen, only its cost is kept.
   class Candidate {
    public:
     explicit Candidate(std::function<Schedule()> make);
@@ -120,7 +120,7 @@ class ScheduleChoice {
     Candidates reduce_scatter{};
   };
   void add_reductions(int levels, Candidates& all_reduce, Candidates& reduce_scatter) const;
-  // Those that add in one round.
+  // Returns the reductions that add in one round.
   [[nodiscard]] const Reductions& at_once() const;
   [[nodiscard]] const Candidate& cheapest(const Candidates& candidates, std::size_t bytes,
                                           const Limits& limits) const;

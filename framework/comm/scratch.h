@@ -9,11 +9,11 @@
 
 namespace lockstep::comm {
 
-/// Memory for one verb. Up to kKept bytes of each piece are kept for the next verb: fresh pages
-/// cost more than the copies into them.
+/// Memory for one verb. Pieces of up to kKept bytes are kept for the next verb: fresh pages cost
+/// more than the copies into them.
 class Scratch {
  public:
-  /// A verb's use of it: takes back all that take() gave when the verb ends or throws.
+  /// A verb's use of a Scratch: its end takes back all memory that take() gave.
   class Use : private NonCopyable {
    public:
     explicit Use(Scratch& scratch) : scratch_(scratch) {}
@@ -23,10 +23,10 @@ class Scratch {
     Scratch& scratch_;
   };
 
-  /// Larger than a bucket of gradients is by default.
+  /// More than the default size of a bucket of gradients.
   static constexpr std::size_t kKept = std::size_t{32} << 20;
 
-  /// `bytes` of memory for the caller while the Use lives. It is not zeroed.
+  /// Returns `bytes` of memory, which is not zeroed, for use while the Use lives.
   [[nodiscard]] Bytes take(std::size_t bytes) {
     if (used_ == blocks_.size()) blocks_.emplace_back();
     Block& block = blocks_[used_++];

@@ -16,16 +16,16 @@
 namespace lockstep::comm {
 namespace {
 
-// How many of a schedule's times are simulated, and how many of these show how long the others
-// take: they end as far from each other as all that follow would.
+// The number of a schedule's times that are simulated. The last kRegular of these show how long
+// later ones take: all end as far from each other.
 constexpr std::size_t kSimulated = 8;
 constexpr std::size_t kRegular = 4;
 static_assert(kRegular % kPiecesUnderWay == 0);
 
-// Messages that a member sends side by side alternate in parts, so many in all.
+// Messages that a member sends side by side alternate in parts: so many parts in all.
 constexpr std::size_t kParts = 8;
 
-// The messages of a round, and by member which of them it sends and which it gets.
+// The messages of a round, and by member the messages that it sends and gets.
 struct Round {
   struct Message {
     int from;
@@ -33,7 +33,7 @@ struct Round {
     double bytes;
     std::size_t parts = 1;
   };
-  // Numbers of messages, those of member m from first[m] to first[m + 1].
+  // Numbers of messages: member m's are from first[m] to first[m + 1].
   struct ByMember {
     std::vector<std::size_t> first;
     std::vector<std::size_t> numbers;
@@ -54,7 +54,7 @@ Round::ByMember by_member(const std::vector<Round::Message>& messages, int membe
                           int Round::Message::*member) {
   Round::ByMember found{std::vector<std::size_t>(static_cast<std::size_t>(members) + 1),
                         consecutive(std::size_t{0}, messages.size())};
-  // The next member comes first, as NetworkCommunicator has it.
+  // The next member comes first, as in NetworkCommunicator.
   const auto place = [&](std::size_t number) {
     const Round::Message& message = messages[number];
     return std::pair(message.*member, (message.to - message.from + members) % members);
@@ -109,7 +109,7 @@ class Simulation {
     }
   }
 
-  // When the last member has ended each time.
+  // Returns when the last member has ended each time.
   std::vector<double> run() {
     if (rounds_.empty()) return ends_;
     for (std::size_t time = 0; time < std::min(ends_.size(), kPiecesUnderWay); ++time) {
@@ -141,7 +141,7 @@ class Simulation {
     std::size_t number;  // of the member, or of the message in the round
     std::size_t round = 0;
     std::size_t part = 0;
-    int way = 0;  // how far behind the sender the receiver is: the nearest one comes first
+    int way = 0;  // how far the receiver is behind the sender: the nearest one comes first
     std::size_t pushed = 0;
 
     bool operator>(const Event& other) const {
@@ -180,7 +180,7 @@ class Simulation {
                   .pushed = pushed_++});
   }
 
-  // Of both ends of a large message, the one that comes later lets it go.
+  // A large message goes once both its ends have begun the round: the later end lets it go.
   void begin_round(std::size_t time, int member, double at) {
     State& own = state(time, member);
     const auto number = static_cast<std::size_t>(++own.round);
@@ -256,15 +256,15 @@ class Simulation {
   LinkSpeed link_;
   double between_;
   std::vector<std::vector<State>> states_;              // by time and member
-  std::vector<std::vector<std::vector<double>>> came_;  // by time, round and message, before it ..
-  std::vector<double> ends_;                            // .. was waited for
+  std::vector<std::vector<std::vector<double>>> came_;  // of early messages: by time, round, number
+  std::vector<double> ends_;                            // by time
   std::vector<double> free_to_send_;
   std::vector<double> free_to_get_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::size_t pushed_ = 0;
 };
 
-// What `call` becomes where it is done so many times, each of which keeps a link busy for so long.
+// Returns the cost of `times` calls, each of which keeps a link busy for `busy` seconds.
 SimulatedCall repeated(SimulatedCall call, std::size_t times, double busy) {
   const auto more = static_cast<double>(times) - 1;
   call.seconds += more * std::max(busy, call.seconds / static_cast<double>(kPiecesUnderWay));
@@ -356,7 +356,7 @@ SimulatedCall SimulatedHosts::run(Verb::Kind kind, std::size_t bytes, bool halve
   return known_.emplace_back(Known{kind, bytes, halves, simulated(kind, bytes, halves)}).call;
 }
 
-// The order of adding has blocks alike wherever hosts are: a few hosts show it.
+// Blocks of the canonical order are alike wherever hosts are: a few hosts show the number.
 std::optional<std::size_t> SimulatedHosts::sums_of_host(bool halves) const {
   constexpr int kEnough = 8;
   std::vector<std::vector<int>> places;
@@ -381,7 +381,7 @@ SimulatedCall SimulatedHosts::simulated(Verb::Kind kind, std::size_t bytes, bool
           "simulated hosts: only reductions and gathers are simulated");
   const bool scatters = kind == Verb::Kind::reduce_scatter;
   const std::optional<std::size_t> sums = gathers ? std::nullopt : sums_of_host(halves);
-  // As HostMembers::rows_of() has it.
+  // HostMembers::rows_of() has the same rows.
   const std::size_t rows = gathers     ? hosts * members_
                            : !scatters ? 1
                                        : hosts * (sums ? members_ : 1);
@@ -394,7 +394,7 @@ SimulatedCall SimulatedHosts::simulated(Verb::Kind kind, std::size_t bytes, bool
     return network_.run(choice_.all_gather(size), size, times, copied);
   };
   if (gathers) return gather(piece);
-  // Half types with one member a host are added at once, too: each has one sum.
+  // Half types with one member a host are added at once, too: each host has one sum.
   if (sums || halves) {
     const SimulatedCall scattered =
         network_.all_to_all(sums.value_or(1) * ceil_div(piece, hosts), times, /*adds=*/true);
@@ -402,7 +402,7 @@ SimulatedCall SimulatedHosts::simulated(Verb::Kind kind, std::size_t bytes, bool
   }
   const Schedule& schedule =
       scatters ? choice_.reduce_scatter(piece, {}) : choice_.all_reduce(piece, {});
-  // Each member adds up its part of what all members here have.
+  // Each member adds up its part of the inputs of all members of its host.
   const double made = members_ == 1 ? 0 : static_cast<double>(piece) / kAddedPerSecond;
   return network_.run(schedule, piece, times, made);
 }

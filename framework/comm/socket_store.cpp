@@ -20,8 +20,8 @@ std::optional<std::string> SocketStore::ask(const StoreRequest& request) {
   return decode<std::optional<std::string>>(reply, "the launcher's answer");
 }
 
-// The parent answers at once and this end asks again: so no thread of a process ever waits for a
-// key with the socket in its hands while another must publish that very key.
+// The parent answers at once and this end asks again: a thread that kept the socket until its key
+// comes would keep out another thread that must publish that very key.
 std::string SocketStore::get(const std::string& key, std::chrono::milliseconds timeout) {
   Waited waited;
   auto pause = std::chrono::microseconds(50);
@@ -55,7 +55,7 @@ bool StoreServer::answer(int socket) {
       if (!answer && on_missing) on_missing(request.key);
     }
   } catch (const DataError&) {
-    // It is answered like one for an unknown key.
+    // A malformed request is answered like one for an unknown key.
   }
   return send_message(socket, encode(answer));
 }

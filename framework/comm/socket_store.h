@@ -16,7 +16,7 @@
 
 namespace lockstep::comm {
 
-/// What a SocketStore sends. The answer is an optional text, the value that a key has.
+/// A request of a SocketStore. The answer is an optional text: the value of the key.
 struct StoreRequest {
   std::string key;
   std::optional<std::string> value{};  ///< to publish; none: the key is asked for
@@ -27,7 +27,7 @@ struct StoreRequest {
 /// parent. It has no name on the host, and nothing remains of it when the processes are gone.
 class SocketStore final : public Store, private NonCopyable {
  public:
-  /// Takes over `socket`, an end of make_socket_pair(), as one of so many `workers` of the parent.
+  /// Takes over `socket`, an end of make_socket_pair(), as one of `workers` workers of the parent.
   explicit SocketStore(Descriptor socket, std::int64_t workers = 1)
       : socket_(std::move(socket)), workers_(workers) {}
 
@@ -46,18 +46,18 @@ class SocketStore final : public Store, private NonCopyable {
 /// The parent's side of the SocketStores of its children: one map that all of them see.
 class StoreServer {
  public:
-  /// Answers the request that waits on `socket`. False if the other end is closed. The answer to a
-  /// malformed request is the same as for an unknown key.
+  /// Answers the request that waits on `socket`; returns false if the other end is closed. A
+  /// malformed request gets the same answer as an unknown key.
   bool answer(int socket);
 
-  /// What this process itself publishes.
+  /// Publishes a value of this process itself.
   void set(const std::string& key, const std::string& value) { values_[key] = value; }
-  /// What has been published under `key`, if anything has.
+  /// Returns the value under `key`, if there is one.
   [[nodiscard]] std::optional<std::string> find(const std::string& key) const;
 
   /// Called when a child publishes a value.
   std::function<void(const std::string& key, const std::string& value)> on_set{};
-  /// Called when a child asks for a key under which there is nothing yet. It asks again.
+  /// Called when a child asks for a key that has no value yet. The child will ask again.
   std::function<void(const std::string& key)> on_missing{};
 
  private:

@@ -10,7 +10,7 @@
 namespace lockstep::comm {
 namespace {
 
-// Small enough for the second-level cache, large enough for what taking one costs.
+// Parts fit in the second-level cache, and are large enough to be worth taking.
 constexpr std::size_t kPartBytes = std::size_t{256} << 10;
 // Waking a thread takes as long as reducing about this much.
 constexpr std::size_t kWorthSharing = std::size_t{1} << 20;
@@ -49,7 +49,7 @@ void Together::run(Verbs verbs) {
   }
 }
 
-// The sums of the subtrees of the canonical order that this worker has completely.
+// Returns the sums of the subtrees of the canonical order that this worker has completely.
 Together::Pieces Together::own_sums(Verbs verbs) {
   const Verb& reduction = *verbs[0];
   const auto input_of = [&](std::int64_t place) { return verbs[layout_.index_of(place)]->input; };
@@ -75,15 +75,15 @@ void Together::all_reduce(Verbs verbs) {
   copy_to_all(verbs);
 }
 
-// To the output of `verb`.
+// Writes the result to the output of `verb`.
 void Together::all_reduce_sums(const Pieces& sums, const Verb& verb) {
   const Bytes output = verb.output;
   if (layout_.plan(verb.type, verb.op).is_one_sum_each()) {
     workers_->all_reduce(sums[0], output, verb.type, reduce::partial_op(verb.op));
     return reduce::divide(output, static_cast<int>(layout_.size()), verb.type, verb.op);
   }
-  // Each worker adds up a slice and passes it on. What is left, less than an element for each, is
-  // the first one's.
+  // Each worker adds up a slice and passes it on. The first worker takes the rest, less than an
+  // element for each worker.
   const std::size_t n = layout_.workers();
   const std::size_t width = size_of(verb.type);
   const std::size_t slice = output.size() / n / width * width;
@@ -110,7 +110,7 @@ void Together::reduce_scatter(Verbs verbs) {
   add_up(own_sums(verbs), ranges, mapped(verbs, &Verb::output), *verbs[0]);
 }
 
-// Each worker w gets these `ranges` of all sums, and adds them up to the `results` of its ranges.
+// Sends each worker w ranges[w] of all sums, and adds up those of the own ranges to `results`.
 void Together::add_up(const Pieces& sums, const std::vector<Ranges>& ranges,
                       std::span<const Bytes> results, const Verb& verb) {
   const reduce::ReductionPlan& plan = layout_.plan(verb.type, verb.op);
@@ -142,8 +142,8 @@ void Together::all_gather(Verbs verbs) {
     for (std::size_t i = 0; i < verbs.size(); ++i) {
       are_there = are_there && verbs[i]->input.data() == block.data() + i * bytes;
     }
-    // Workers that share memory may have the output in common. What is not there yet is written by
-    // their verb, once all have called it.
+    // Workers that share memory may have the output in common. Then their verb writes the missing
+    // parts, once all have called it.
     if (!are_there && workers_->shares_memory()) block = scratch_.take(size);
     for (std::size_t i = 0; i < verbs.size(); ++i) {
       copy_bytes(verbs[i]->input, block.subspan(i * bytes, bytes));
@@ -175,7 +175,7 @@ void Together::all_to_all(Verbs verbs) {
       sizes[layout_.worker_of(place)].push_back(mine->recv_sizes[place]);
     }
   }
-  // By worker, what its members send the first member here, then what they send the next one.
+  // By worker: the pieces of its members for the first member here, then those for the next one.
   const auto came = workers_ ? exchange(std::move(sent), sizes) : sent;
   for (std::size_t i = 0; i < verbs.size(); ++i) {
     const auto to = pieces_of(verbs[i]->output, verbs[i]->recv_sizes);
@@ -195,7 +195,7 @@ void Together::broadcast(Verbs verbs) {
   copy_to_all(verbs);
 }
 
-// A worker's threads see each other's memory. So a copy that it holds is held by all its members.
+// A worker's threads see each other's memory, so all its members hold the copy that it holds.
 void Together::allocate(Verbs verbs) {
   const Verb& first = *verbs[0];
   if (first.copies == Copies::each) {
@@ -217,7 +217,7 @@ void Together::allocate(Verbs verbs) {
   for (const Verb* mine : verbs) *mine->buffer = common;
 }
 
-// One message to and one from each worker, which have the pieces end to end.
+// Sends one message to each other worker and gets one from it, with the pieces end to end.
 std::vector<Together::Pieces> Together::exchange(
     std::vector<Pieces> sent, const std::vector<std::vector<std::size_t>>& sizes) {
   const std::size_t own = layout_.own();
@@ -266,9 +266,9 @@ LocalWork::LocalWork(Together::Verbs verbs) : verbs_(verbs.begin(), verbs.end())
   parts_ = items * parts_per_item_;
 }
 
-// Items are: the one result of an all_reduce, which goes to every replica; each replica's result of
-// a reduce_scatter; what each replica gets from each in an all_gather. Parts of different items
-// touch different memory, but for a common output, which is written once.
+// An item is the one result of an all_reduce, which goes to every replica, a replica's result of a
+// reduce_scatter, or one replica's input in another's output of an all_gather. Parts of different
+// items touch different memory, but for a common output, which is written once.
 void LocalWork::do_part(std::size_t index) const {
   const std::size_t n = verbs_.size();
   const std::size_t item = index / parts_per_item_;

@@ -17,9 +17,9 @@
 namespace lockstep::comm {
 
 /// The members of a group that share memory: the threads of a worker, or the processes of a host
-/// ("worker" below). One thread speaks for all of them to the other workers, by a Communicator that
-/// joins the workers. In reductions each worker sends the sums of the subtrees of the canonical
-/// order that it has completely: see partial_sums.h. One thread at a time.
+/// ("worker" below). One thread speaks for all of them to the other workers, through a Communicator
+/// that joins the workers. In reductions each worker sends the sums of the subtrees of the
+/// canonical order that it has completely: see partial_sums.h. One thread at a time may use it.
 class Together : private NonCopyable {
  public:
   using Verbs = std::span<const Verb* const>;
@@ -29,7 +29,7 @@ class Together : private NonCopyable {
       : layout_(layout), workers_(std::move(workers)) {}
 
   [[nodiscard]] Communicator* workers() const noexcept { return workers_.get(); }
-  /// Does the calls of all members here, which are in the order of their places.
+  /// Does the calls of all members here; `verbs` is in the order of their places.
   void run(Verbs verbs);
 
  private:
@@ -61,11 +61,11 @@ class LocalWork {
   /// `verbs` has the calls of all replicas in the order of their places. They and their buffers
   /// must stay until all parts are done.
   explicit LocalWork(Together::Verbs verbs);
-  /// nullptr for a verb that one thread does as fast.
+  /// Returns nullptr for a verb that one thread does as fast.
   [[nodiscard]] static std::unique_ptr<LocalWork> of(Together::Verbs verbs);
 
-  /// Does parts that no other thread has taken, until none is left. Several threads at once. Throws
-  /// if memory runs out.
+  /// Does parts that no other thread has taken, until none is left. Several threads may do so at
+  /// once. Throws if memory runs out.
   void help() {
     for (std::size_t part = next_++; part < parts_; part = next_++) do_part(part);
   }

@@ -7,8 +7,8 @@
 
 namespace lockstep::engines {
 
-/// A warning where an engine gives a task fewer cores than it runs replicas at once, or a single
-/// one: `usable` of those that the host has. "" where there is nothing to warn of.
+/// Returns a warning if an engine gives a task fewer cores than it runs replicas at once, or a
+/// single core: `usable` of the `of_host` cores of its host. "" if there is nothing to warn of.
 [[nodiscard]] std::string few_cores_text(const Whereabouts& where, std::int64_t usable,
                                          std::int64_t of_host, std::int64_t replicas);
 

@@ -15,7 +15,7 @@ bool is_one(std::int64_t tasks) {
   return tasks == 1;
 }
 
-// "4 tasks on 2 hosts"
+// Returns "4 tasks on 2 hosts", for example.
 std::string tasks_text(const Whereabouts& where) {
   return str(counted(std::max(where.all_tasks, where.local_tasks), "task"), " on ",
              counted(where.hosts, "host"));
@@ -71,7 +71,7 @@ std::int64_t share_of_replicas(const Whereabouts& where, std::int64_t replicas,
                                const std::string& program) {
   const std::int64_t all = where.all_tasks;
   if (where.hosts == 1 || all <= where.hosts) return 0;
-  // Where other hosts' tasks are not known, what does not divide by all tasks may not do there.
+  // Where other hosts' tasks are unknown, only a multiple of all tasks is sure to divide there.
   const std::int64_t common = std::accumulate(
       where.tasks.begin(), where.tasks.end(), where.tasks.empty() ? std::int64_t{1} : all,
       [](std::int64_t one, std::int64_t other) { return std::gcd(one, other); });

@@ -33,14 +33,14 @@ class ListReader {
   [[nodiscard]] bool is_next(std::string_view next) const {
     return list_.substr(at_).starts_with(next);
   }
-  // Whether `next` follows, which is then read.
+  // Reads `next` if it follows. Returns true if it does.
   bool take(std::string_view next) {
     const bool follows = is_next(next);
     if (follows) at_ += next.size();
     return follows;
   }
   void expect(std::string_view next) { check(take(next), str("expected '", next, "'")); }
-  // The letters of these that follow, at least one.
+  // Reads the letters of these that follow, at least one.
   std::string_view take_some(std::string_view letters, const char* what) {
     const std::size_t end = std::min(list_.find_first_not_of(letters, at_), list_.size());
     check(end > at_, str("expected ", what));
@@ -61,8 +61,8 @@ class ListReader {
   std::size_t at_ = 0;
 };
 
-// What stands in brackets: "8-11,020]" is 8, 9, 10, 11 and 020. Each has at least as many digits as
-// the first of its range.
+// Reads the numbers in brackets: "8-11,020]" is 8, 9, 10, 11 and 020. Each has at least as many
+// digits as the first of its range.
 std::vector<std::string> take_ranges(ListReader& list) {
   std::vector<std::string> all;
   do {
@@ -79,7 +79,7 @@ std::vector<std::string> take_ranges(ListReader& list) {
   return all;
 }
 
-// The names of one of a list's parts: "rack[0-1]n[01-02]", the last number fastest.
+// Reads the names of one of a list's parts: "rack[0-1]n[01-02]", the last number fastest.
 std::vector<std::string> take_names(ListReader& list) {
   std::vector<std::string> names{""};
   int parts = 0;

@@ -10,7 +10,7 @@
 namespace lockstep::engines {
 namespace {
 
-// With its domain, where the system knows one: in a pod, /etc/hosts has it.
+// Returns the name with its domain, where the system knows one: in a pod, /etc/hosts has it.
 std::string host_name() {
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0) return "";

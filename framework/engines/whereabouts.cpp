@@ -53,7 +53,7 @@ struct Variable {
   const char* meaning;
 };
 
-// Looks at variables, and notes which and what for.
+// Looks at variables, and notes their names, values and meanings.
 class Reader {
  public:
   Reader(const Surroundings& here, bool flags_alone) : here_(here), flags_alone_(flags_alone) {}
@@ -61,12 +61,12 @@ class Reader {
   [[nodiscard]] const Surroundings& here() const { return here_; }
   [[nodiscard]] std::vector<ReadVariable> read() { return std::move(read_); }
 
-  // What it is called where it is set: a flag wins over its variable.
+  // Returns the name of the flag, which wins, if it is given, else that of its variable.
   [[nodiscard]] std::string given_as(const std::string& name) const {
     const auto flag = kFlags.find(name);
     return flag != kFlags.end() && here_.flags.contains(flag->second) ? flag->second : name;
   }
-  // None where it is not set, or empty.
+  // Returns nothing if the variable is not set, or empty.
   std::optional<std::string> look(const Variable& variable) {
     const std::string name = given_as(variable.name);
     const bool is_flag = name != variable.name;
@@ -80,7 +80,7 @@ class Reader {
     }
     return value;
   }
-  // Of one that is set.
+  // Returns the value of a variable that is set.
   [[nodiscard]] std::string text(const std::string& name) {
     return look({name.c_str(), ""}).value();
   }
@@ -92,7 +92,7 @@ class Reader {
             kFlags.contains(name) ? "" : "; --engine none does not read it");
     return *number;
   }
-  // A count that may be missing.
+  // Returns a count, or 0 if it is missing.
   [[nodiscard]] std::int64_t count(const Variable& variable) {
     return look(variable) ? number(variable.name, 0, kMostTasks) : 0;
   }
@@ -107,17 +107,17 @@ class Reader {
 struct Dialect {
   Engine engine;
   std::vector<Variable> needed;
-  // Takes what they say. Why they don't speak of this process, or "".
+  // Takes their values. Returns why they don't speak of this process, or "".
   std::string (*take)(Reader& reader, Whereabouts& found);
   // The variable that tells how many hosts or tasks there are; nullptr where a shell may have the
   // engine's variables, too.
   const char* count = nullptr;
-  // What one says where it is set but others are missing; nullptr: that they are.
+  // Returns why some are set and others are missing; nullptr: the missing ones are listed.
   std::string (*partly)(Reader& reader) = nullptr;
   std::size_t markers = 1;  // so many of `needed`, the first ones, tell that the engine is there
 };
 
-// Host 0 is at `host`, and its first free port of 8 is the one.
+// Lets the hosts meet at `host`, which is host 0's, at its first free port of 8.
 void meet_at(Whereabouts& found, const std::string& host, std::int64_t first_port) {
   const bool is_ipv6 = host.find(':') != std::string::npos && !host.starts_with('[');
   const std::string bracketed = is_ipv6 ? str("[", host, "]") : host;
@@ -163,8 +163,8 @@ std::string take_torchrun(Reader& reader, Whereabouts& found) {
   return "";
 }
 
-// MPI's variables tell neither the host's number nor how many there are: that follows with one task
-// on each host, or all on one.
+// MPI's variables tell neither the host's number nor how many hosts there are: both follow if each
+// host has one task, or if one host has all.
 void take_mpi(Reader& reader, Whereabouts& found, const char* rank, const char* size,
               const char* local_rank, const char* local_size) {
   const std::int64_t all = reader.number(size, 1, kMostTasks);
@@ -192,8 +192,8 @@ void meet_by_open_mpi(Whereabouts& found, const std::string& uri) {
   meet_by_job(found, addresses.substr(0, addresses.find_first_of(",:;")), *job >> 16, 0);
 }
 
-// "prterun-node0-19533@1", as Open MPI 5 calls a job: the host and the process of mpirun, and the
-// job's number there.
+// "prterun-node0-19533@1" is a job's name in Open MPI 5: the host and the process of mpirun, and
+// the job's number there.
 void meet_by_prrte(Whereabouts& found, const std::string& name) {
   const std::size_t host = name.find('-') + 1;
   const std::size_t end = name.rfind('-');
@@ -243,8 +243,8 @@ std::string not_by_srun(Reader& reader) {
   return in_slurm_job(reader) + "not started by srun";
 }
 
-// Only a step's variables speak of this process. Those of a job are inherited, and in a batch
-// script, or a shell of salloc, count tasks which nobody has started.
+// Only a step's variables speak of this process. A job's are inherited: in a batch script, or a
+// shell of salloc, they count tasks which nobody has started.
 std::string take_slurm(Reader& reader, Whereabouts& found) {
   constexpr std::int64_t kFirstReserved = 0xffff'fff0;  // batch scripts, shells of salloc, ssh
   const std::int64_t step = reader.number("SLURM_STEP_ID", 0, 0xffff'ffff);
@@ -368,8 +368,8 @@ const std::vector<Dialect>& dialects() {
   return all;
 }
 
-// Flags and variables of Lockstep's win one by one over what an engine says. Where they number the
-// hosts, each task is a host. A host alone is host 0, and its tasks stay together.
+// Each flag or variable of Lockstep's wins over the engine's value. Where they number the hosts,
+// each task is a host. A host alone is host 0, and its tasks stay together.
 void take_own(Reader& reader, Whereabouts& found) {
   const auto hosts = reader.look({kHosts, "hosts"});
   const auto host = reader.look({kHost, "this host's number"});
@@ -401,7 +401,7 @@ void take_own(Reader& reader, Whereabouts& found) {
           "address of host 0 and a free port there");
 }
 
-// What the meeting of several hosts needs beside their place.
+// Takes what several hosts need to meet: the secret and, for pods, more time and a hint.
 void take_meeting(Reader& reader, Whereabouts& found) {
   found.secret_file = reader.look({kSecretFile, "the hosts' secret"}).value_or("");
   const bool is_pod = found.engine == Engine::kubernetes ||
@@ -413,12 +413,12 @@ void take_meeting(Reader& reader, Whereabouts& found) {
       "needs publishNotReadyAddresses: true";
 }
 
-// Whether a user says that this host is alone: then there is nothing to tell.
+// True if a user says that this host is alone: then there is nothing to tell.
 bool is_said_to_be_alone(Reader& reader) {
   return reader.look({kHosts, "hosts"}) == "1";
 }
 
-// Whether this may be one of several processes that lack the same variables, and that would all
+// True if this may be one of several processes that lack the same variables, and that would all
 // train alone.
 bool is_one_of_many(const Dialect& dialect, Reader& reader) {
   if (dialect.count == nullptr || reader.look({dialect.count, ""}) == "1") return false;
@@ -428,8 +428,8 @@ bool is_one_of_many(const Dialect& dialect, Reader& reader) {
   return dialect.take != take_mpich || !reader.look({"SLURM_JOB_ID", "the job, of Slurm"});
 }
 
-// What the variables of this dialect say, if they are complete and speak of this process. Otherwise
-// `because` says why not, if there are some.
+// Returns the place by this dialect's variables, if they are complete and speak of this process.
+// Otherwise `because` says why not, if some are set.
 std::optional<Whereabouts> take(const Dialect& dialect, Reader& reader, std::string& because) {
   std::vector<std::string> missing;
   for (std::size_t i = 0; i < dialect.needed.size(); ++i) {
@@ -450,7 +450,7 @@ std::optional<Whereabouts> take(const Dialect& dialect, Reader& reader, std::str
   return std::nullopt;
 }
 
-// "job 18, step 0, restart 1", as far as it is known.
+// Returns "job 18, step 0, restart 1", as far as it is known.
 std::string job_text(const std::string& job, const std::string& step, std::int64_t restarts) {
   std::vector<std::string> parts;
   if (!job.empty()) parts.push_back("job " + job);
@@ -459,7 +459,7 @@ std::string job_text(const std::string& job, const std::string& step, std::int64
   return join(parts);
 }
 
-// Of the engine that is asked for, where it is not there.
+// Returns the refusal of an engine that is asked for, but is not there.
 std::string not_there(Engine wanted, const std::string& because) {
   std::vector<std::string> markers;
   for (const Dialect& dialect : dialects()) {
@@ -486,8 +486,8 @@ std::optional<Engine> parse_engine(const std::string& name) {
 Whereabouts find_whereabouts(const Surroundings& here, std::optional<Engine> wanted) {
   Reader reader(here, wanted == Engine::none);
   Whereabouts found;
-  std::string because;  // the innermost one's reason
-  std::string of_many;  // that of the innermost one by which this is one of many
+  std::string because;  // of the innermost dialect
+  std::string of_many;  // of the innermost dialect by which this is one of many
   try {
     for (const Dialect& dialect : dialects()) {
       const bool is_asked = !wanted || dialect.engine == *wanted ||

@@ -12,7 +12,7 @@ struct Subtree {
   std::int64_t first;
   std::int64_t count;
 
-  /// The two parts of a node of at least two replicas.
+  /// Return the two parts of a node of at least two replicas.
   [[nodiscard]] Subtree left() const {
     return {first,
             static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(count - 1)))};
@@ -22,7 +22,7 @@ struct Subtree {
   // The rest is for complete subtrees, whose count is a power of two.
 
   [[nodiscard]] bool is_left() const { return first % (2 * count) == 0; }
-  /// The other half of parent(), if parent() is complete.
+  /// Returns the other half of parent(), if parent() is complete.
   [[nodiscard]] Subtree sibling() const {
     return {is_left() ? first + count : first - count, count};
   }

@@ -19,8 +19,7 @@ struct Reduction {
   /// The factor of each input of a mean, and the divisor of their sum.
   double scale;
   double divisor;
-  /// Whether to write outputs of 2 or 4 inputs past the caches, where the CPU can. For large
-  /// outputs.
+  /// True to write outputs of 2 or 4 inputs past the caches, where the CPU can. For large outputs.
   bool past_caches;
 };
 
@@ -30,7 +29,7 @@ struct ReduceKernels {
   void (*reduce)(const Reduction& reduction);
 };
 
-/// The kernels that this CPU can run. The last are the best, and reduce() uses them.
+/// Returns the kernels that this CPU can run. The last are the best, and reduce() uses them.
 [[nodiscard]] std::span<const ReduceKernels> reduce_kernels();
 
 extern const ReduceKernels kPlainReduceKernels;

@@ -33,14 +33,14 @@ std::int64_t first_place(const PartialSum& sum) {
   return sum.of.first;
 }
 
-// The number of parts in the node's left part. `parts` have all of the node's places.
+// Returns the number of parts that lie in the node's left half. `parts` cover the whole node.
 std::size_t split(std::span<const PartialSum> parts, Subtree node) {
   const std::int64_t middle = node.right().first;
   const auto right = std::ranges::lower_bound(parts, middle, {}, first_place);
   return static_cast<std::size_t>(right - parts.begin());
 }
 
-// Whether the tree above the parts is the canonical one over so many.
+// True if the tree above the parts is the canonical tree over as many inputs.
 bool is_canonical(std::span<const PartialSum> parts, Subtree node) {
   if (parts.size() == 1) return true;
   const std::size_t left = split(parts, node);

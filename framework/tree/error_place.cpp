@@ -19,7 +19,7 @@ namespace {
 // The place that this thread has added last, with its parentheses: further ones join it.
 thread_local std::string last_place;
 
-// The message with one more place.
+// Returns the message with one more place.
 std::string with_place(const std::string& message, const std::string& place) {
   const bool goes_on = !last_place.empty() && message.ends_with(last_place);
   const std::string before = message.substr(0, message.size() - (goes_on ? last_place.size() : 0));
@@ -28,8 +28,8 @@ std::string with_place(const std::string& message, const std::string& place) {
   return before + last_place;
 }
 
-// Whether a place here would say nothing about the error: its cause is elsewhere. That of a file
-// that can't be opened, which is a system_error as well, is here.
+// True if the error's cause is elsewhere, so that a place here would say nothing. A file that can't
+// be opened throws a system_error as well, but its cause is here.
 bool is_from_elsewhere(const std::exception& error) {
   const auto* const system = dynamic_cast<const std::system_error*>(&error);
   const bool is_out_of_threads =
@@ -75,7 +75,7 @@ bool is_of_torch(const std::exception& error) {
 }
 
 bool is_plain(const Error& error) {
-  // A ReplicaError's type derives from it where an exception is nested, which rethrow_as() keeps.
+  // A ReplicaError with a nested exception is of a derived class: rethrow_as() keeps the nesting.
   if (error.kind() == ErrorKind::replica) return true;
   if (error.kind() == ErrorKind::mismatch) return false;
   try {

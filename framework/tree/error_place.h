@@ -11,30 +11,30 @@
 
 namespace lockstep {
 
-/// "Float (32, 10)": a tensor's dtype and shape, for messages; "undefined" without one.
+/// Returns a tensor's dtype and shape, for messages: "Float (32, 10)"; "undefined" without one.
 [[nodiscard]] std::string form_of(const at::Tensor& tensor);
-/// The forms of several, the first of them if there are many.
+/// Returns the forms of several tensors, the first of them if there are many.
 [[nodiscard]] std::string forms_of(const std::vector<at::Tensor>& tensors);
 
-/// "model.cpp:41"
+/// Returns "model.cpp:41", for example.
 [[nodiscard]] std::string place_of(const std::source_location& where);
 
-/// An exception's message on one line with its places: LibTorch's without its backtrace.
+/// Returns an exception's message on one line with its places, without LibTorch's backtrace.
 [[nodiscard]] std::string message_text(const std::exception& error);
-/// Whether an exception says that memory ran out. Such an exception needs no place.
+/// True if an exception says that memory ran out. Such an exception needs no place.
 [[nodiscard]] bool is_out_of_memory(const std::exception& error);
-/// Whether an Error's kind and message are all that it has: its class has no further members.
+/// True if an Error has only its kind and message: its class has no further members.
 [[nodiscard]] bool is_plain(const Error& error);
 
-/// Throws `error` again with another message. A plain Error keeps its kind; what is nested in a
-/// ReplicaError stays so, and any other exception is nested in one.
+/// Throws `error` again with another message. A plain Error keeps its kind. An exception that is
+/// nested in a ReplicaError stays so, and any other exception is nested in one.
 [[noreturn]] void rethrow_as(const std::exception_ptr& error, const std::string& message);
 
 /// Throws the exception that is being handled again, with `place` in parentheses after its message,
 /// and after places that it has: "… (in 'fc1'; step 3)". A plain Error keeps its kind and a
-/// c10::Error its type; any other exception is nested in a ReplicaError. Without a place all stay
-/// as they are; so do Errors that are not plain, CommErrors, whose cause is elsewhere, and what
-/// says that memory or threads ran out.
+/// c10::Error its type; any other exception is nested in a ReplicaError. Some stay as they are: all
+/// if there is no place, Errors that are not plain, CommErrors, whose cause is elsewhere, and
+/// exceptions that say that memory or threads ran out.
 [[noreturn]] void rethrow_at(const std::string& place);
 
 /// Calls task(). An exception gains the place that place() returns; place() runs only then.
@@ -46,7 +46,7 @@ decltype(auto) placed(const Place& place, const Task& task) {
     rethrow_at(place());
   }
 }
-/// The same, but for exceptions that are no Errors: an Error's message names its cause already.
+/// The same only for exceptions that are no Errors: an Error's message names its cause already.
 template <typename Place, typename Task>
 decltype(auto) foreign_placed(const Place& place, const Task& task) {
   try {
@@ -58,10 +58,10 @@ decltype(auto) foreign_placed(const Place& place, const Task& task) {
   }
 }
 
-/// Whether the exception is LibTorch's: a c10::Error, or the std::runtime_error that a backward
+/// True if the exception is LibTorch's: a c10::Error, or the std::runtime_error that a backward
 /// makes of one.
 [[nodiscard]] bool is_of_torch(const std::exception& error);
-/// The same, but for LibTorch's exceptions alone.
+/// The same only for LibTorch's exceptions.
 template <typename Place, typename Task>
 decltype(auto) torch_placed(const Place& place, const Task& task) {
   try {

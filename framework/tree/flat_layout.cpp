@@ -17,12 +17,12 @@ FlatLayout::FlatLayout(const std::vector<FlatItem>& items, const std::vector<std
           "; all must be at least 1, and no bucket is larger than `most`");
   require(order.size() == items.size(), "flat layout: an order of ", order.size(), " for ",
           items.size(), " tensors");
-  // By group and dtype: what is being laid out.
+  // The items of a group and dtype, while they are laid out.
   struct Row {
     std::int64_t left = 0;  // bytes that are not laid out yet
     std::optional<std::size_t> bucket{};
     bool is_first = true;  // the bucket is the row's first one
-    bool is_last = false;  // and what was left fitted into it when it was made
+    bool is_last = false;  // and all bytes left fitted into it when it was made
   };
   std::map<std::pair<std::int64_t, at::ScalarType>, Row> rows;
   const auto item_bytes = [](const FlatItem& item) {
@@ -32,7 +32,7 @@ FlatLayout::FlatLayout(const std::vector<FlatItem>& items, const std::vector<std
     require(item.size >= 0, "flat layout: size ", item.size, " is negative");
     rows[{item.group, item.dtype}].left += item_bytes(item);
   }
-  std::vector<std::size_t> last_of;  // by bucket: when its last item came
+  std::vector<std::size_t> last_of;  // by bucket: the rank of its last item
   for (std::size_t rank = 0; rank < order.size(); ++rank) {
     const FlatItem& item = items.at(order[rank]);
     Row& row = rows[{item.group, item.dtype}];

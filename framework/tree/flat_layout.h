@@ -20,7 +20,7 @@ struct FlatItem {
   std::int64_t group = 0;
 };
 
-/// How many bytes a bucket of group 0 may have: as a rule, and the first and last of each dtype.
+/// The most bytes of a bucket of group 0: as a rule, and for the first and last of each dtype.
 struct BucketSizes {
   BucketSizes(std::int64_t bytes) : BucketSizes(bytes, bytes) {}
   BucketSizes(std::int64_t most_bytes, std::int64_t ends_bytes)
@@ -32,7 +32,7 @@ struct BucketSizes {
   bool operator==(const BucketSizes&) const = default;
 };
 
-/// Where a tensor lies.
+/// The place of a tensor.
 struct FlatPosition {
   std::size_t bucket;
   std::int64_t offset;  ///< elements from the bucket's start
@@ -45,7 +45,7 @@ struct FlatBucket {
   std::int64_t size;               ///< elements, with padding: a multiple of shards * kBlock
   std::vector<std::size_t> items;  ///< in the order of their offsets
 
-  /// Bytes of `size` elements of `type`; 0 if `type` is undefined.
+  /// Returns the bytes of `size` elements of `type`; 0 if `type` is undefined.
   [[nodiscard]] std::int64_t bytes(at::ScalarType type) const {
     if (type == at::ScalarType::Undefined) return 0;
     return size * static_cast<std::int64_t>(c10::elementSize(type));
@@ -68,24 +68,24 @@ class FlatLayout {
   FlatLayout() = default;
   /// Lays `items` out in the order that `order` lists them in (each index once), in buckets of at
   /// most `sizes` (a larger tensor is a bucket of its own), for `shards` shards. Buckets come in
-  /// the order in which their last items do. ValueError for sizes below 0 and numbers below 1.
+  /// the order of their last items. Throws ValueError for sizes below 0 and numbers below 1.
   FlatLayout(const std::vector<FlatItem>& items, const std::vector<std::size_t>& order,
              const BucketSizes& sizes, std::int64_t shards);
 
   [[nodiscard]] const std::vector<FlatBucket>& buckets() const noexcept { return buckets_; }
   [[nodiscard]] const FlatPosition& place(std::size_t item) const { return places_[item]; }
   [[nodiscard]] std::int64_t shards() const noexcept { return shards_; }
-  /// Shard `index` of a bucket: they are all of one size.
+  /// Returns shard `index` of a bucket: all of its shards have one size.
   [[nodiscard]] Range shard_of(std::size_t bucket, std::int64_t index) const {
     return shard(buckets_[bucket].size, shards_, index);
   }
-  /// The pieces of tensors that lie in `part` of a bucket, without the padding.
+  /// Returns the pieces of tensors that lie in `part` of a bucket, without the padding.
   [[nodiscard]] std::vector<FlatPiece> pieces(std::size_t bucket, const Range& part) const;
-  /// Whether any bucket is of a group other than 0.
+  /// True if any bucket is of a group other than 0.
   [[nodiscard]] bool has_groups() const noexcept {
     return std::ranges::any_of(buckets_, [](const FlatBucket& each) { return each.group != 0; });
   }
-  /// Elements of all buckets, with padding.
+  /// Returns the number of elements of all buckets, with padding.
   [[nodiscard]] std::int64_t total() const noexcept;
 
  private:

@@ -27,7 +27,7 @@ Tensor variable_of(const Tensor& leaf, bool nested) {
   return variable;
 }
 
-// In a shard_map with check_vma gradients vary as what they are by: operations see to that.
+// In a shard_map with check_vma a gradient varies as its leaf does: operations see to that.
 void check_variance(const Tensor& gradient, const Tensor& leaf, std::size_t index) {
   const tree::Variance* const variance = tree::current_variance();
   if (variance == nullptr) return;
@@ -97,7 +97,7 @@ std::pair<Tensor, Leaves> value_and_gradients(const std::function<Tensor(const L
   return {nested ? value : value.detach(), std::move(gradients)};
 }
 
-// Throws a T with the place in its message if the exception is one, and of no class made from it.
+// Throws a T with the place in its message if the exception is a T, and of no class made from it.
 template <typename T>
 void rethrow_same(const std::exception& error, const std::string& place) {
   if (typeid(error) == typeid(T)) throw T(lockstep::str(error.what(), " (", place, ")"));
@@ -114,7 +114,7 @@ std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(co
   try {
     return torch_placed(place, [&] { return value_and_gradients(loss, leaves, where); });
   } catch (const std::logic_error& error) {
-    // The commonest of the standard library's, as of a map's at(): it stays what callers catch.
+    // Callers catch the standard library's commonest exceptions, as of a map's at(): they stay so.
     rethrow_same<std::out_of_range>(error, place());
     rethrow_same<std::invalid_argument>(error, place());
     throw;

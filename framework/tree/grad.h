@@ -17,12 +17,12 @@
 
 namespace lockstep {
 
-/// How many functions this thread is running for value_and_grad, one inside another. Code that runs
-/// a caller's function on other threads sets the caller's value there, so that derivatives inside
-/// know that they are nested.
+/// The number of functions that this thread runs for value_and_grad, one inside another. Code that
+/// runs a caller's function on other threads sets the caller's value there, so that derivatives
+/// inside know that they are nested.
 inline constinit thread_local int grad_depth = 0;
 
-/// Which arguments to differentiate by: `argnums<1>`, `argnums<0, 2>`, or `argnums<-1>`, the last.
+/// The arguments to differentiate by: `argnums<1>`, `argnums<0, 2>`, or `argnums<-1>`, the last.
 template <int... Index>
 struct Argnums {};
 template <int... Index>
@@ -37,14 +37,14 @@ namespace tree_detail {
 std::pair<Tensor, Leaves> value_and_grad_of_leaves(const std::function<Tensor(const Leaves&)>& loss,
                                                    const Leaves& leaves,
                                                    const std::source_location& where);
-/// Whether these keep a graph: in an outer value_and_grad, or by leaves that require gradients.
+/// True if these keep a graph: in an outer value_and_grad, or by leaves that require gradients.
 bool differentiated_outside(const Leaves& leaves);
-/// ValueError if a leaf of this argument, whose leaves have these paths, is not floating-point.
+/// Throws ValueError if a leaf of this argument, named by its path, is not floating-point.
 void check_differentiable(const Leaves& leaves,
                           const std::function<std::vector<std::string>()>& paths,
                           std::size_t argument, const std::source_location& where);
 
-// What the arguments of a call are to grad: those that `Index` names are its variables.
+// The arguments of a call as grad sees them: its variables are those that `Index` names.
 template <typename By, typename... Args>
 struct Variables;
 template <int... Index, typename... Args>
@@ -68,7 +68,7 @@ struct Variables<Argnums<Index...>, Args...> {
   }
 };
 
-// Whether F can be differentiated by these variables; a static_assert says why not.
+// True if F can be differentiated by these variables; a static_assert says why not.
 template <typename By, typename F, typename... Args>
 consteval bool check_call() {
   using V = Variables<By, Args...>;
@@ -93,7 +93,7 @@ consteval bool check_call() {
   return false;
 }
 
-// In place of a refused call's gradient: with nothing, the compiler would go on about the result.
+// Stands for a refused call's gradient: without it, the compiler would go on about the result.
 template <typename By>
 using NoGradient = std::conditional_t<Variables<By>::places.size() == 1, Tensor,
                                       std::array<Tensor, Variables<By>::places.size()>>;
@@ -174,7 +174,7 @@ auto value_and_gradient(const std::source_location& where, const F& f, const Arg
   }
 }
 
-// The functions that value_and_grad and grad return.
+// Make the functions that value_and_grad and grad return.
 template <bool with_aux, typename By, typename F>
 auto value_and_gradient_of(F f, const std::source_location& where) {
   return [f = std::move(f), where]<typename... Args>(const Args&... args) {
@@ -201,7 +201,7 @@ auto gradient_of(F f, const std::source_location& where) {
 }
 }  // namespace tree_detail
 
-/// A function that returns f's value and its gradient: `value_and_grad(f)(tree, args…)` is the pair
+/// Returns a function for f's value and its gradient: `value_and_grad(f)(tree, args…)` is the pair
 /// of f(tree, args…), a floating-point tensor with one element, and a tree like its first argument
 /// with the derivative by each leaf. A leaf that the value does not depend on has zeros. The
 /// arguments are not changed, whether or not they require gradients themselves. As
@@ -210,11 +210,11 @@ auto gradient_of(F f, const std::source_location& where) {
 /// `value_and_grad(f, argnums<2>)` differentiates by the third argument instead, and `argnums<0,
 /// 2>` by the first and the third: the gradient is then a tuple of trees, in that order.
 ///
-/// Inside the function of another value_and_grad, value and gradient stay connected to whatever
-/// that one differentiates by (this tree, another argument, a captured tensor), so that derivatives
-/// of derivatives work, mixed ones too; also across maps. Outside of any they keep no graph, unless
-/// what it differentiates by requires gradients itself and gradients are not disabled: then both
-/// keep theirs. Throws ValueError if the value is not one element or a leaf is not floating point.
+/// Inside the function of another value_and_grad, value and gradient stay connected to all that the
+/// outer one differentiates by (this tree, another argument, a captured tensor), so that
+/// derivatives of derivatives work, mixed ones too; also across maps. Outside of any they keep no
+/// graph, unless the variables require gradients themselves and gradients are not disabled: then
+/// both keep it. Throws ValueError if the value is not one element or a leaf is not floating point.
 ///
 /// With has_aux at the end, f returns a pair: its value, and an auxiliary result of any type
 /// (metrics, for example), which is not differentiated. The function then returns f's pair and the
@@ -222,7 +222,7 @@ auto gradient_of(F f, const std::source_location& where) {
 /// do, and are detached elsewhere. If it is no tree, it is unchanged. As jax.value_and_grad(f,
 /// has_aux=True).
 ///
-/// What LibTorch throws in f or in its backward gains the place of this call, and the shapes of the
+/// LibTorch's exceptions in f or in its backward gain the place of this call, and the shapes of the
 /// leaves.
 template <typename F, int... Index>
 [[nodiscard]] auto value_and_grad(F f, Argnums<Index...> /*by*/,
@@ -245,7 +245,7 @@ template <typename F>
   return tree_detail::value_and_gradient_of<true, Argnums<0>>(std::move(f), where);
 }
 
-/// The gradient alone, or with has_aux the gradient and the auxiliary result; see value_and_grad.
+/// The same for the gradient alone or, with has_aux, the gradient and the auxiliary result.
 template <typename F, int... Index>
 [[nodiscard]] auto grad(F f, Argnums<Index...> /*by*/,
                         std::source_location where = std::source_location::current()) {

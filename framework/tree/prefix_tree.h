@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-/// In in_axes and out_axes: not cut, or not stacked. In P(): a dimension that is not cut. (In a
-/// namespace of its own, since g++ 12 finds that `none` of an enum class shadows it otherwise.)
+/// An entry of in_axes (not cut), out_axes (not stacked) and P() (a dimension that is not cut). (In
+/// a namespace of its own, since g++ 12 finds that `none` of an enum class shadows it otherwise.)
 inline namespace prefix_entries {
 inline constexpr std::nullopt_t none = std::nullopt;
 }
@@ -51,7 +51,7 @@ class PrefixTree {
     std::string name;
   };
 
-  /// An empty prefix: is_left_out().
+  /// Makes an empty prefix: is_left_out().
   PrefixTree() = default;
   template <typename T>
   requires(!std::is_same_v<T, PrefixTree> && std::is_convertible_v<const T&, Entry>)
@@ -81,10 +81,10 @@ class PrefixTree {
 
   [[nodiscard]] bool is_left_out() const noexcept { return form_ == Form::left_out; }
   [[nodiscard]] bool is_list() const noexcept { return form_ == Form::list; }
-  /// The entry, if this is no list. Entry() if it is left out.
+  /// Returns the entry, if this is no list; Entry() if it is left out.
   [[nodiscard]] const Entry& entry() const noexcept { return entry_; }
   [[nodiscard]] const std::vector<PrefixTree>& parts() const noexcept { return parts_; }
-  /// The keys of the parts; empty if they have none.
+  /// Returns the keys of the parts; empty if they have none.
   [[nodiscard]] const std::vector<std::string>& keys() const noexcept { return keys_; }
 
   /// Calls visit(entry) for each entry in the prefix.
@@ -110,7 +110,7 @@ class PrefixTree {
 
 namespace tree_detail {
 
-// Throws ValueError, starting with `where`, unless a list says something for each of `count` parts.
+// Throws ValueError, starting with `where`, unless a list has an entry for each of `count` parts.
 template <typename Entry>
 void check_parts(const PrefixTree<Entry>& prefix, std::size_t count, bool keyed,
                  const std::string& where) {
@@ -121,7 +121,7 @@ void check_parts(const PrefixTree<Entry>& prefix, std::size_t count, bool keyed,
           ", its entry ", prefix.parts().size());
 }
 
-// For each part of a T, the index of what the list says of it.
+// Returns, for each part of a T, the index of its entry in the list.
 template <HasParts T, typename Entry>
 std::vector<std::size_t> places_of_parts(const PrefixTree<Entry>& prefix, std::size_t count,
                                          const std::string& where) {
@@ -147,8 +147,8 @@ std::vector<std::size_t> places_of_parts(const PrefixTree<Entry>& prefix, std::s
   return places;
 }
 
-// Calls visit(entry) for each leaf of the tree, in order. ValueError, starting with `where`, if the
-// prefix is not built like it, has no entry for a leaf, or one but Entry() for a static value.
+// Calls visit(entry) for each leaf of the tree, in order. Throws ValueError, starting with `where`,
+// if the prefix is built otherwise, or lacks a leaf's entry, or has a static value's but Entry().
 template <typename Entry, typename T, typename Visit>
 void for_each_entry(const PrefixTree<Entry>& prefix, const T& tree, const std::string& where,
                     const Visit& visit) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kElementsAtOnce = 8'192;
 
-// A tensor whose element i is number_at(i, bits of the dtype's significand).
+// Returns a tensor whose element i is number_at(i, bits of the dtype's significand).
 template <typename Number>
 at::Tensor drawn(const char* name, const std::vector<std::int64_t>& shape, at::ScalarType dtype,
                  const Number& number_at) {

@@ -52,8 +52,8 @@ concept NamedStruct = requires(T& value) {
   lockstep_tree_members(value);
 };
 
-// Whether T has an operator(), even an overloaded one or a template. A class that inherits it and
-// OtherCall's has two, so that its own is ambiguous.
+// True if T has an operator(), even an overloaded one or a template. A class that inherits from T
+// and OtherCall has two then, so that the name is ambiguous.
 struct OtherCall {
   void operator()();
 };
@@ -71,7 +71,7 @@ concept Text = std::convertible_to<const T&, std::string_view> && !std::is_null_
 template <typename T>
 concept Key = std::integral<T> || std::is_enum_v<T> || std::same_as<T, std::string>;
 
-// Whether T is a class made from the template Of.
+// True if T is a class made from the template Of.
 template <typename T, template <typename...> typename Of>
 inline constexpr bool is_a = false;
 template <template <typename...> typename Of, typename... Ts>
@@ -171,7 +171,7 @@ void for_each_in_order(Map& map, const Visit& visit) {
 template <typename T>
 concept HasParts = NamedStruct<T> || is_tuple<std::remove_const_t<T>>;
 
-// A value's parts, as a tuple or pair.
+// Returns a value's parts, as a tuple or pair.
 template <HasParts T>
 decltype(auto) parts_of(T& value) {
   if constexpr (NamedStruct<T>) {
@@ -181,7 +181,7 @@ decltype(auto) parts_of(T& value) {
   }
 }
 
-// The names in LOCKSTEP_TREE's list of members.
+// Returns the names in LOCKSTEP_TREE's list of members.
 inline std::vector<std::string> split_names(std::string_view list) {
   std::vector<std::string> names(1);
   for (const char letter : list) {
@@ -194,7 +194,7 @@ inline std::vector<std::string> split_names(std::string_view list) {
   return names;
 }
 
-// What messages call a part: a struct's by its name, a tuple's by its place.
+// Returns a part's name in messages: a struct's member, or a place in a tuple.
 template <HasParts T>
 std::string part_name(std::size_t place) {
   if constexpr (requires(const T* type) { lockstep_tree_names(type); }) {
@@ -266,7 +266,7 @@ bool equal(const T& a, const T& b) {
   }
 }
 
-// The value as messages show it. Different values have different texts.
+// Returns the value as messages show it. Different values have different texts.
 template <Compared T>
 std::string text_of_value(const T& value) {
   if constexpr (Text<T>) {
@@ -282,7 +282,7 @@ std::string text_of_value(const T& value) {
   }
 }
 
-// Whether a tree's type, or that of a part of it, is one of These.
+// True if a tree's type, or the type of a part of it, is one of These.
 template <template <typename> typename These, typename T, typename... Around>
 consteval bool has_any() {
   const auto in_any_of = []<template <typename...> typename Tuple, typename... Parts>(
@@ -290,7 +290,7 @@ consteval bool has_any() {
     return (has_any<These, std::remove_cvref_t<Parts>, T, Around...>() || ...);
   };
   if constexpr ((std::is_same_v<T, Around> || ...)) {
-    return false;  // of a struct that has itself as a part
+    return false;  // T is a struct that has itself as a part
   } else if constexpr (These<T>::value) {
     return true;
   } else if constexpr (HasParts<T>) {
@@ -307,13 +307,13 @@ consteval bool has_any() {
 
 template <typename T>
 using IsCompared = std::bool_constant<Compared<T>>;
-// Whether trees of the type may have static values that are compared.
+// True if trees of the type may have static values that are compared.
 template <typename T>
 consteval bool has_values() {
   return has_any<IsCompared, T>();
 }
 
-// The texts of the tree's static values that are compared, in order.
+// Returns the texts of the tree's static values that are compared, in order.
 template <typename T>
 std::vector<std::string> texts_of_values(const T& tree) {
   std::vector<std::string> texts;
@@ -323,7 +323,7 @@ std::vector<std::string> texts_of_values(const T& tree) {
   return texts;
 }
 
-// Throws ValueError if `other` is not built like `like`: it says where.
+// Throws ValueError, which says where, if `other` is not built like `like`.
 template <typename T>
 void check_same_structure(const T& like, const T& other, const std::string& where) {
   const auto differ = [&](const std::string& difference) {
@@ -358,7 +358,7 @@ void check_same_structure(const T& like, const T& other, const std::string& wher
 }
 
 // Adds the path of each leaf, in order, to `paths`: "['a'][1]", ".weight" or, in a tuple, ".0". No
-// streams here: of some operands it is in every call of a collective.
+// streams here: for some operands this runs in every call of a collective.
 template <typename T>
 void add_paths(const T& tree, const std::string& path, std::vector<std::string>& paths) {
   if constexpr (std::is_same_v<T, Tensor>) {
@@ -392,8 +392,8 @@ std::vector<std::string> paths_of(const T& tree) {
   return paths;
 }
 
-// What messages call leaf `index` of a tree: "leaf ['a'][1]". Where it is all of the tree: "leaf
-// 0".
+// Returns the name of leaf `index` of a tree in messages: "leaf ['a'][1]". A tree that is one leaf
+// has "leaf 0".
 inline std::string leaf_name(const std::vector<std::string>& paths, std::size_t index) {
   const bool has_path = index < paths.size() && !paths[index].empty();
   return "leaf " + (has_path ? paths[index] : std::to_string(index));
@@ -401,13 +401,13 @@ inline std::string leaf_name(const std::vector<std::string>& paths, std::size_t 
 
 }  // namespace tree_detail
 
-/// The tree's leaves in order. They are the tree's tensors, not copies.
+/// Returns the tree's leaves in order. They are the tree's tensors, not copies.
 template <Tree T>
 [[nodiscard]] Leaves tree_leaves(const T& tree) {
   return tree_detail::leaves_of(tree);
 }
 
-/// A tree built like `tree_like`, of the given leaves. ValueError unless they are as many.
+/// Returns a tree like `tree_like` of the given leaves. Throws ValueError unless they are as many.
 template <Tree T>
 [[nodiscard]] T tree_unflatten(const T& tree_like, const Leaves& leaves) {
   T tree = tree_like;
@@ -425,15 +425,15 @@ template <Tree T>
 }
 
 namespace tree_detail {
-// Whether an F can be called with these. Not std::is_invocable where it can be without: the
-// compiler would tell of each step in it wherever the body of a generic F has an error.
+// True if an F can be called with these. Avoids std::is_invocable where it can: the compiler would
+// tell of each step in it wherever the body of a generic F has an error.
 template <typename F, typename... Args>
 concept Takes = (std::is_member_pointer_v<F> && std::is_invocable_v<const F&, Args...>) ||
                 requires(const F& f) {
   f(std::declval<Args>()...);
 };
 
-// A tree built like `like` of the leaves from `next` on, which moves behind them.
+// Returns a tree built like `like` of the leaves from `next` on, and moves `next` behind them.
 template <Tree T>
 T take_tree(const T& like, const Leaves& leaves, std::size_t& next) {
   T tree = like;
@@ -442,7 +442,7 @@ T take_tree(const T& like, const Leaves& leaves, std::size_t& next) {
 }
 }  // namespace tree_detail
 
-/// A tree of f(leaf, corresponding leaves of `rest`…). ValueError, with where, unless built alike.
+/// Returns a tree of f(leaf, leaves of `rest`…). Throws ValueError, with where, unless built alike.
 template <typename F, Tree T, std::same_as<T>... Rest>
 [[nodiscard]] T tree_map(F&& f, const T& tree, const Rest&... rest) {
   (tree_detail::check_same_structure(tree, rest, "the root"), ...);
@@ -461,7 +461,7 @@ template <typename F, Tree T, std::same_as<T>... Rest>
 
 }  // namespace lockstep
 
-// Members one by one: LOCKSTEP_DETAIL_EACH expands itself once for each of them.
+// LOCKSTEP_DETAIL_EACH expands itself once for each member.
 #define LOCKSTEP_DETAIL_PARENS ()
 #define LOCKSTEP_DETAIL_EXPAND(...) \
   LOCKSTEP_DETAIL_EXPAND3(LOCKSTEP_DETAIL_EXPAND3(LOCKSTEP_DETAIL_EXPAND3(__VA_ARGS__)))

@@ -14,7 +14,7 @@ thread_local Variance* this_thread_variance = nullptr;
 
 constexpr std::size_t kMostAxes = 64;
 
-// nullptr for what has no memory of its own.
+// Returns nullptr for a tensor without memory of its own.
 const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.has_storage()) return nullptr;
   return tensor.storage().unsafeGetStorageImpl();
@@ -95,7 +95,7 @@ at::Tensor Variance::alias(const at::Tensor& tensor, AxisSet axes) {
   const Untracked untracked;
   const at::Tensor source = tensor.detach().resolve_conj().resolve_neg();
   const AxisSet own = of(tensor);
-  (void)entry_of(source);  // a place for what is written through the alias
+  (void)entry_of(source);  // an entry for writes through the alias
   const at::Tensor alias = at::from_blob(
       source.data_ptr(), source.sizes(), source.strides(), [source](void*) {}, source.options());
   alias.unsafeGetTensorImpl()->set_version_counter(source.unsafeGetTensorImpl()->version_counter());

@@ -17,8 +17,8 @@ namespace lockstep::tree {
 /// Some axes of one map: bit a is its axis a.
 using AxisSet = std::uint64_t;
 
-/// Over which axes of its map each tensor of a replica varies, by how it was made. One not made in
-/// the map is the same on all. Tensors that share memory vary alike. For the replica's thread.
+/// The axes of its map over which each tensor of a replica varies, by how it was made: none if it
+/// was not made in the map. Tensors that share memory vary alike. For the replica's thread.
 class Variance {
  public:
   /// `where` is the map's call.
@@ -26,24 +26,24 @@ class Variance {
 
   [[nodiscard]] std::source_location where() const noexcept { return where_; }
   [[nodiscard]] AxisSet all() const noexcept;
-  /// The axes of the map that are among the names.
+  /// Returns the axes of the map that are among the names.
   [[nodiscard]] AxisSet set_of(const std::vector<std::string>& names) const;
   [[nodiscard]] std::vector<std::string> names_of(AxisSet axes) const;
 
   [[nodiscard]] AxisSet of(const at::Tensor& tensor) const;
   [[nodiscard]] bool knows(const at::Tensor& tensor) const;
-  /// The tensor was made: it varies over these axes, and over those that it varied over before.
+  /// Notes that the tensor was made: it varies over these axes, beside those of earlier calls.
   void add(const at::Tensor& tensor, AxisSet axes);
-  /// Values that vary over these axes were written into the tensor: all tensors that share its
-  /// memory vary over them now.
+  /// Notes that values which vary over these axes were written into the tensor: all tensors that
+  /// share its memory vary over them now.
   void add_written(const at::Tensor& tensor, AxisSet axes);
-  /// The same values in the same memory as a tensor without a graph that varies over `axes`, too:
-  /// what is written into one of them is seen in the other, by autograd as well.
+  /// Returns a tensor without a graph on the same memory, which varies over `axes`, too. A write
+  /// into one of the two is seen in the other, by autograd as well.
   [[nodiscard]] at::Tensor alias(const at::Tensor& tensor, AxisSet axes);
 
-  /// What operations that were seen only from outside have read as numbers: see track().
+  /// The axes of values that parts of composite operations have read as numbers: see track().
   AxisSet escaped = 0;
-  /// How many composite operations are running, one within another.
+  /// The number of composite operations that are running, one within another.
   int depth = 0;
 
  private:
@@ -60,11 +60,11 @@ class Variance {
   std::size_t swept_ = 1024;
 };
 
-/// The Variance of the replica that this thread runs; nullptr where nothing is tracked.
+/// Returns the Variance of the replica that this thread runs; nullptr where nothing is tracked.
 [[nodiscard]] Variance* current_variance() noexcept;
 
-/// The dispatcher's key that makes every operation of this thread pass by: that of out-of-tree
-/// modes, above autograd, which LibTorch itself registers nothing for.
+/// The dispatcher's key that makes every operation of this thread pass by: the key of out-of-tree
+/// modes, above autograd, for which LibTorch itself registers nothing.
 inline constexpr auto kVarianceKey = c10::DispatchKey::DeferredInit;
 
 /// While it lives this thread's operations are tracked.

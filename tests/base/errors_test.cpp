@@ -20,7 +20,7 @@ class LinkDown : public CommError {
   [[nodiscard]] const char* type() const noexcept override { return "LinkDown"; }
 };
 
-// What is known of E, and that errors are E however they are made.
+// Checks the traits of E, and that errors are an E however they are made.
 template <typename E>
 ErrorKind check_type(const std::string& name, int status, int doubt) {
   INFO(name);

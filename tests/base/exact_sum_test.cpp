@@ -24,7 +24,7 @@ double sum_of(const std::vector<double>& values) {
   return sum.value();
 }
 
-// Any finite double of at least 0 whose exponent is within `spread` of a random one.
+// Returns finite doubles of at least 0 whose exponents are within `spread` of a random one.
 std::vector<double> random_values(std::mt19937_64& random, std::size_t count, int spread) {
   const auto base = static_cast<int>(random() % static_cast<std::uint64_t>(2047 - spread));
   std::vector<double> values(count);
@@ -37,8 +37,8 @@ std::vector<double> random_values(std::mt19937_64& random, std::size_t count, in
   return values;
 }
 
-// The nearest double to the sum by an expansion (Shewchuk 1997, as Python's math.fsum has it):
-// partial sums that do not overlap, from which the rounding of the last is corrected.
+// Returns the nearest double to the sum by an expansion (Shewchuk 1997, as Python's math.fsum has
+// it): partial sums that do not overlap, from which the rounding of the last is corrected.
 double expansion_sum(const std::vector<double>& values) {
   std::vector<double> partials;
   for (double x : values) {

@@ -22,7 +22,7 @@ void set_limit(__rlimit_resource resource, rlim_t number) {
   ::setrlimit(resource, &limit);
 }
 
-// Whether `text`, with this limit, has the part. In a fork: limits can't be raised again.
+// True if `text`, with this limit, has the part. Runs in a fork: limits can't be raised again.
 bool has_part_under(__rlimit_resource resource, rlim_t number, const std::string& part,
                     const std::function<std::string()>& text) {
   return testing::run_forked([&] {
@@ -60,7 +60,7 @@ TEST_CASE("limits are told by their names, with their numbers") {
                        [] { return thread_limit_text(); }));
   CHECK(has_part_under(RLIMIT_DATA, kAddresses, "; of its 5.0 GiB of private memory (ulimit -d) ",
                        memory_limit_text));
-  // The one that leaves less.
+  // The limit that leaves less is named.
   CHECK(has_part_under(RLIMIT_DATA, kAddresses, "(ulimit -v)", [] {
     set_limit(RLIMIT_AS, kAddresses - (rlim_t{1} << 30));
     return memory_limit_text();
@@ -76,7 +76,7 @@ TEST_CASE("where no thread can be started, the limits that are near are told") {
       return thread_limit_text().find(part) == std::string::npos ? "no" : "yes";
     };
   };
-  // Other containers' threads of this user may not be seen: without another reason it is told.
+  // Other containers' threads of this user may not be seen: without other reasons this is told.
   CHECK(has_part_under(RLIMIT_NPROC, kMany, ", and may have 30000 (ulimit -u)",
                        [] { return thread_limit_text(); }));
   CHECK(has_part_under(RLIMIT_NPROC, kMany, "no", with_memory_limit(RLIMIT_DATA, "(ulimit -u)")));

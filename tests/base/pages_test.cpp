@@ -1,5 +1,5 @@
-// The pages of the documentation hold together: links lead somewhere, and what a page shows has who
-// runs it.
+// The pages of the documentation hold together: links lead somewhere, and a test runs each command
+// that a page shows.
 
 #include "tests/support/pages.h"
 
@@ -33,7 +33,7 @@ std::set<std::string> pages_there() {
   return names;
 }
 
-// The anchors of a page's headings, as GitHub makes them.
+// Returns the anchors of a page's headings, as GitHub makes them.
 std::set<std::string> anchors_of(const Page& page) {
   std::set<std::string> anchors;
   for (const std::string& line : page.prose) {
@@ -53,8 +53,8 @@ std::set<std::string> anchors_of(const Page& page) {
   return anchors;
 }
 
-// The test program that runs such a command of a page; "" for a command that builds or tests
-// everything.
+// Returns the test program that runs such a command of a page; "" for a command that builds or
+// tests everything.
 std::string runner_of(const std::string& command) {
   const std::vector<std::pair<std::regex, std::string>> known{
       {std::regex("\\./trainers/run\\.sh\\b.*--node-rank.*"), "hosts"},

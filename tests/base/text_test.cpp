@@ -35,7 +35,7 @@ TEST_CASE("nearest finds what was meant and leaves strangers alone") {
   CHECK(nearest("zebra", keys) == "");
   CHECK(nearest("Nesterov", keys) == "nesterov");
   CHECK(nearest("WEIGHT-DECAY", keys) == "weight_decay");
-  // What begins or ends with the other's words, and other programs' words.
+  // Names that begin or end with the other's words, and other programs' words.
   CHECK(nearest("decay", keys) == "weight_decay");
   CHECK(nearest("adam_betas", keys) == "betas");
   CHECK(nearest("ay", keys) == "");

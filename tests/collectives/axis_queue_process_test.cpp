@@ -19,7 +19,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-// Several under way at once have the bits of those that return when they are done.
+// Several calls under way at once give the bits of calls that return when they are done.
 void check_started(bool overlap, bool is_network) {
   const std::int64_t n = axis_size("data");
   collectives::AxisQueue queue("data", overlap);

@@ -16,7 +16,7 @@
 #include "tests/collectives/cases.h"
 #include "tests/collectives/oracle.h"
 
-// What several files of cases use.
+// Parts that several files of cases use.
 
 namespace lockstep::testing {
 

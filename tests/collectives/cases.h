@@ -7,8 +7,8 @@
 
 namespace lockstep::testing {
 
-/// Something that collectives must do, whoever runs the replicas: `body` runs in each of `replicas`
-/// replicas with the axis "i" bound, and throws what is wrong.
+/// A promise of collectives, whoever runs the replicas: `body` runs in each of `replicas` replicas
+/// with the axis "i" bound, and throws an error if the promise is broken.
 struct Case {
   std::string name;
   std::int64_t replicas;
@@ -29,7 +29,7 @@ void expect(bool holds, const std::string& message);
 /// number of replicas.
 [[nodiscard]] std::vector<Case> random_cases(std::int64_t rounds);
 /// all_to_all, pswapaxes, ppermute, pshuffle, pbroadcast, pargmax and pargmin: examples with their
-/// numbers, and what is refused.
+/// numbers, and refusals.
 [[nodiscard]] std::vector<Case> operator_cases();
 /// The same for ragged_all_to_all.
 [[nodiscard]] std::vector<Case> ragged_cases();
@@ -41,7 +41,7 @@ void expect(bool holds, const std::string& message);
 [[nodiscard]] std::vector<Case> derivative_cases();
 /// pvary and psum_invariant: values, memory and derivatives.
 [[nodiscard]] std::vector<Case> varying_cases();
-/// What is refused, with the whole message.
+/// Refusals, with their whole messages.
 [[nodiscard]] std::vector<Case> error_cases();
 
 [[nodiscard]] std::vector<Case> all_cases(std::int64_t rounds);

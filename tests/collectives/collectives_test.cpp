@@ -175,7 +175,7 @@ TEST_CASE("what leaves a replica by another way than as a result has no backward
         ContainsSubstring("the backward of " + operation + " over 'i' (collectives_test.cpp:") &&
             ContainsSubstring(") runs outside the replica that its forward ran in: its result left "
                               "the map by another way than as the function's result"));
-    // Nor in another map of the same name.
+    // The backward does not run in another map of the same name, either.
     CHECK_THROWS_AS(pmap(backward, {.axis_size = 1})(), NameError);
     CHECK(!x.grad().defined());
   };

@@ -36,8 +36,8 @@ Tensor normal(const std::string& use, at::IntArrayRef sizes) {
   return at::randn(sizes, at::detail::createCPUGenerator(key.bits()), at::kDouble);
 }
 
-// How the sum of all replicas' f changes when one of them moves along its direction, by finite
-// differences; one number a replica.
+// Returns how the sum of all replicas' f changes when one of them moves along its direction, by
+// finite differences; one number a replica.
 Tensor slopes(const TensorFunction& f, const Tensor& x, const Tensor& direction) {
   constexpr double kStep = 1e-5;
   const std::int64_t replicas = axis_size("i");
@@ -113,7 +113,7 @@ void ties() {
          lockstep::str("by finite differences the gradient of the larger is ", differences));
 }
 
-// Leaves that have no derivative, and results that nothing depends on, are in nobody's way.
+// Leaves that have no derivative, and results that nothing depends on, do no harm.
 void mixed_trees() {
   const auto all = [](const auto& tree) {
     return std::tuple(psum(tree, "i"), pmean(tree, "i"), pmax(tree, "i"), all_gather(tree, "i"),
@@ -188,7 +188,7 @@ struct Example {
   TensorFunction operation;
 };
 
-// `pieces` is the length of the scattered dimension, for as many replicas.
+// An example for so many replicas, with operands of these sizes.
 Example scattered(const std::string& name, std::int64_t replicas, const Sizes& sizes,
                   const PsumScatterOptions& options) {
   return {"psum_scatter " + name, {replicas}, sizes, [=](const Tensor& x) {
@@ -210,8 +210,8 @@ Example split(const std::string& name, std::int64_t replicas, const Sizes& sizes
           }};
 }
 
-// Rows 0 to 4 of x are the operand, the others the output. What replicas send overlaps (the last
-// row goes to everyone), is empty in places, and does not fill the outputs.
+// Rows 0 to 4 of x are the operand, the others the output. The pieces that replicas send overlap
+// (the last row goes to everyone), some are empty, and they do not fill the outputs.
 Tensor ragged(const Tensor& x, const AxisIndexGroups& groups, std::int64_t place,
               std::int64_t size) {
   const auto numbers = [&](const auto& number) {

@@ -9,7 +9,7 @@
 
 namespace lockstep::testing {
 
-/// Runs the case in threads, by pmap. Throws what the first replica to fail threw, as pmap does.
+/// Runs the case in threads, by pmap. Throws the error of the first replica to fail, as pmap does.
 void run_in_threads(const Case& one);
 
 /// All cases, by their numbers of replicas.
@@ -17,7 +17,7 @@ void run_in_threads(const Case& one);
 
 /// Runs cases for the same number of replicas one after another in replicas that one launch()
 /// starts, on so many workers (0: as many). Throws a std::runtime_error unless its status is 0;
-/// what went wrong in which case is on stderr then. As processes only in programs that never map
+/// stderr then has the failed cases and their errors. As processes only in programs that never map
 /// nor start threads themselves.
 void run_launched(const std::vector<Case>& cases, LaunchMode mode, Backend backend,
                   std::int64_t workers = 0);

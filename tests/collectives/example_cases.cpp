@@ -202,8 +202,8 @@ void extremes() {
   }
 }
 
-// One element for each order of values whose sum depends on how they are added: whatever other tree
-// there is gives another sum somewhere.
+// One element for each order of values whose sum depends on how they are added: any other tree
+// gives another sum somewhere.
 void canonical_order() {
   const auto n = static_cast<std::size_t>(axis_size("i"));
   std::vector<double> values{-0x1p53, 1, 3, 5, 0x1p53};

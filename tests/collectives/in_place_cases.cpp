@@ -18,7 +18,7 @@
 namespace lockstep::testing {
 namespace {
 
-// What is in symmetric memory or not gives the bits of the collectives that return their result.
+// Tensors in symmetric memory, and others, give the bits of collectives that return a result.
 void same_as_those_that_return(std::int64_t piece, at::ScalarType dtype) {
   const std::int64_t n = axis_size("i");
   Draw draw(Key(7).fold(static_cast<std::uint64_t>(axis_index("i"))));
@@ -50,7 +50,7 @@ void same_as_those_that_return(std::int64_t piece, at::ScalarType dtype) {
   }
 }
 
-// Shapes do not matter to what takes tensors as flat, and groups are those of psum.
+// Shapes do not matter to calls that take tensors as flat, and groups are those of psum.
 void shapes_and_groups() {
   const Tensor x = symmetric_zeros({2, 3}, at::kFloat, "i");
   x.fill_(static_cast<float>(axis_index("i")) + 1);

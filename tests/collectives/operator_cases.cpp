@@ -116,7 +116,7 @@ void extrema() {
   expect_equal(lowest, at::zeros({}, at::kLong), "pargmax of int8");
 }
 
-// They come back as they are, and all meet: see out_of_step.cpp.
+// Empty operands come back as they are, and all replicas meet: see out_of_step.cpp.
 void empty_operands() {
   const std::int64_t n = axis_size("i");
   const Tensor table = at::zeros({n}, at::kLong);
@@ -215,7 +215,7 @@ void wrong_indices() {
   });
 }
 
-// What psum refuses, these refuse too.
+// These operators refuse the tensors and axes that psum refuses.
 void wrong_tensors_and_axes() {
   const std::int64_t n = axis_size("i");
   const Tensor table = at::zeros({n}, at::kLong);

@@ -71,7 +71,7 @@ bool is_half(at::ScalarType type) {
   return type == at::kHalf || type == at::kBFloat16;
 }
 
-// The replica whose value is better than all before it; NaN is better than every number.
+// The replica whose value is better than all before it. NaN is better than every number.
 template <typename Better>
 at::Tensor index_of_first(const std::vector<at::Tensor>& values, const Better& better) {
   at::Tensor best = values[0];

@@ -19,7 +19,7 @@ class Draw {
   explicit Draw(const Key& key) : generator_(key.bits()) {}
 
   [[nodiscard]] std::uint64_t bits() { return generator_(); }
-  /// From `low` to `high`, both included.
+  /// Draws from `low` to `high`, both included.
   [[nodiscard]] std::int64_t between(std::int64_t low, std::int64_t high);
   [[nodiscard]] bool coin() { return between(0, 1) == 1; }
 
@@ -27,8 +27,8 @@ class Draw {
   std::mt19937_64 generator_;
 };
 
-/// A tensor that is not simply its elements one behind the other: transposed, a strided slice,
-/// broadcast by strides of zero, negated lazily, or (often enough) contiguous after all.
+/// Returns a tensor in one of several layouts: transposed, a strided slice, broadcast by strides of
+/// zero, negated lazily, or (often enough) contiguous.
 [[nodiscard]] at::Tensor random_tensor(Draw& draw, at::IntArrayRef sizes, at::ScalarType type);
 
 /// A random partition of 0 … replicas-1, its parts and their order random; {} in a third of all
@@ -39,14 +39,14 @@ class Draw {
 [[nodiscard]] std::vector<std::int64_t> group_of(const AxisIndexGroups& groups, std::int64_t index,
                                                  std::int64_t replicas);
 
-// What the collectives mean, on the values of a group's replicas in the group's order.
+// The collectives' results by definition, from the values of a group in the group's order.
 [[nodiscard]] at::Tensor oracle_psum(const std::vector<at::Tensor>& values);
 [[nodiscard]] at::Tensor oracle_pmean(const std::vector<at::Tensor>& values);
 [[nodiscard]] at::Tensor oracle_pmax(const std::vector<at::Tensor>& values);
 [[nodiscard]] at::Tensor oracle_pmin(const std::vector<at::Tensor>& values);
 [[nodiscard]] at::Tensor oracle_all_gather(const std::vector<at::Tensor>& values, std::int64_t axis,
                                            bool tiled);
-/// What the group's replica at `place` receives.
+/// Returns the result of the group's replica at `place`.
 [[nodiscard]] at::Tensor oracle_psum_scatter(const std::vector<at::Tensor>& values,
                                              std::size_t place, std::int64_t dimension, bool tiled);
 [[nodiscard]] at::Tensor oracle_all_to_all(const std::vector<at::Tensor>& values, std::size_t place,
@@ -58,7 +58,7 @@ class Draw {
 [[nodiscard]] at::Tensor oracle_pargmax(const std::vector<at::Tensor>& values);
 [[nodiscard]] at::Tensor oracle_pargmin(const std::vector<at::Tensor>& values);
 
-/// What one replica passes to ragged_all_to_all beside its operand and output.
+/// The tables that one replica passes to ragged_all_to_all beside its operand and output.
 struct RaggedNumbers {
   std::vector<std::int64_t> input_offsets;
   std::vector<std::int64_t> send_sizes;
@@ -71,7 +71,7 @@ struct RaggedNumbers {
                                                   const std::vector<RaggedNumbers>& tables,
                                                   std::size_t place);
 
-/// Whether dtype, shape and every bit are the same.
+/// True if dtype, shape and every bit are the same.
 [[nodiscard]] bool same_bits(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace lockstep::testing

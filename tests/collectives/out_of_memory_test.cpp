@@ -1,4 +1,4 @@
-// Memory that runs out inside a collective of threads.
+// Memory runs out inside a collective of threads.
 
 #include <atomic>
 #include <cstdint>
@@ -51,7 +51,7 @@ TEST_CASE("whichever allocation fails in a map's collective, the map says that m
   for (const auto& [name, operation] : operations) {
     std::int64_t failed = 0;
     for (bool has_failed = true; has_failed; failed += has_failed ? 1 : 0) {
-      // From the first replica's begin to the last one's end.
+      // Allocations fail from the first replica's begin to the last one's end.
       std::atomic<int> begun = 0;
       std::atomic<int> ended = 0;
       const std::string message = lack_of_memory_in([&, &call = operation] {

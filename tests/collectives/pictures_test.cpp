@@ -1,4 +1,4 @@
-// Headers of collectives show who holds what before and after. What they show is what happens.
+// Headers of collectives have pictures of values before and after a call, which calls must give.
 
 #include <algorithm>
 #include <cstddef>
@@ -48,8 +48,8 @@ std::vector<std::string> cells_of(const std::string& row) {
   return {std::sregex_token_iterator(row.begin(), row.end(), gap, -1), {}};
 }
 
-// The functions that the headers declare as what returns something or nothing ("void"), with their
-// comments' pictures.
+// Returns the pictures in the comments of functions that the headers declare, by the functions'
+// names; `returns` matches the types that they return.
 std::map<std::string, Picture> pictures(
     const std::vector<std::string>& headers,
     const std::string& returns = ".*\\[\\[nodiscard\\]\\] [A-Za-z_:0-9]+") {
@@ -77,7 +77,7 @@ std::map<std::string, Picture> pictures(
   return found;
 }
 
-// "[[1 2] [3 4]]", "[1 2]" or "1".
+// Reads "[[1 2] [3 4]]", "[1 2]" or "1".
 Tensor tensor_of(const std::string& text) {
   static const std::regex number("[0-9]+");
   std::vector<double> values;

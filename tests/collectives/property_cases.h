@@ -19,7 +19,7 @@ namespace lockstep::testing {
 using Tensors = std::vector<at::Tensor>;
 using Sizes = std::vector<std::int64_t>;
 
-/// LOCKSTEP_SEED of the environment, or a fixed number. Prints it.
+/// Returns a key by LOCKSTEP_SEED of the environment, or by a fixed number. Prints the number.
 [[nodiscard]] Key property_key(const std::string& test);
 
 /// Named axes, outermost first. Its replicas are counted row-major over all of them.
@@ -27,24 +27,24 @@ struct World {
   std::vector<NamedAxis> axes;
 
   [[nodiscard]] std::int64_t size() const;
-  /// Of the replica that calls it.
+  /// Returns the index of the replica that calls this.
   [[nodiscard]] std::int64_t replica() const;
   [[nodiscard]] std::string text() const;
 };
 
-/// One to three axes with at most `most` replicas in all.
+/// Returns one to three axes with at most `most` replicas in all.
 [[nodiscard]] World random_world(Draw& draw, std::int64_t most);
 
-/// What binds an axis. Neighbours that are `mesh` are one mesh, which a shard_map runs.
+/// The map that binds an axis. Neighbours that are `mesh` are one mesh, which a shard_map runs.
 enum class Binding { pmap, vmap, mesh };
 [[nodiscard]] std::vector<Binding> random_bindings(Draw& draw, const World& world);
 [[nodiscard]] std::string bindings_text(const std::vector<Binding>& bindings);
-/// Runs `body` in every replica of the world's axes from `first` on; those before it are bound.
+/// Runs `body` in every replica of the world's axes from `first` on; the axes before are bound.
 void bind_axes(const World& world, const std::vector<Binding>& bindings, std::size_t first,
                const std::function<void()>& body);
 
-/// How an operator is called, and what it means: on the values of the replicas of a group, in the
-/// group's order, what the one at `place` gets.
+/// A call of an operator, and its oracle: the result of a group's replica at `place`, from the
+/// values of the group's replicas in the group's order.
 struct Operation {
   std::string text;
   AxisIndexGroups groups = {};
@@ -56,7 +56,7 @@ struct Operation {
   bool by_value = false;
 };
 
-/// Over which replicas an operator is drawn.
+/// The axes over which an operator is drawn.
 struct OperationAxis {
   AxisNames names;
   std::int64_t replicas;
@@ -68,11 +68,11 @@ using DrawOperation = Operation (*)(Draw& draw, const OperationAxis& axis);
 /// Operators that are drawn alike.
 struct OperationKind {
   const char* name;
-  std::size_t weight;  ///< how many ways to call them there are
+  std::size_t weight;  ///< the number of ways to call them
   DrawOperation draw;
 };
 [[nodiscard]] std::span<const OperationKind> operation_kinds();
-/// One of all operators.
+/// Draws one of all operators.
 [[nodiscard]] Operation random_operation(Draw& draw, const OperationAxis& axis);
 
 /// A random call of a random operator over some of a world's axes, in any order, with the inputs of
@@ -81,8 +81,8 @@ class PropertyCase {
  public:
   PropertyCase(const Key& key, const World& world, DrawOperation draw_operation = random_operation);
 
-  /// Calls the operator as replica `replica` and throws unless it gives what the serial reference
-  /// says. Returns a digest of the results' dtypes, shapes and bits.
+  /// Calls the operator as replica `replica` and throws unless the result is the serial
+  /// reference's. Returns a digest of the results' dtypes, shapes and bits.
   [[nodiscard]] std::uint64_t check(std::int64_t replica) const;
 
  private:
@@ -101,10 +101,10 @@ class PropertyCase {
   std::vector<Tensors> copies_;
 };
 
-/// Of dtypes, shapes and bits.
+/// Returns a digest of dtypes, shapes and bits.
 [[nodiscard]] std::uint64_t digest_of(const Tensors& leaves);
 
-/// `count` of them.
+/// Returns `count` random cases.
 [[nodiscard]] std::vector<PropertyCase> random_property_cases(const Key& key, const World& world,
                                                               std::int64_t count);
 

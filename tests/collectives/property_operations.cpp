@@ -40,7 +40,7 @@ std::int64_t group_size(const AxisIndexGroups& groups, const OperationAxis& axis
   return groups.empty() ? axis.replicas : static_cast<std::int64_t>(groups[0].size());
 }
 
-// Sizes of at least `dimensions` dimensions, of which `dimension` suits `replicas` that cut it.
+// Draws sizes of at least `dimensions` dimensions, whose `dimension` so many replicas can cut.
 auto cut_sizes(std::int64_t dimensions, std::int64_t dimension, bool tiled, std::int64_t replicas) {
   return [=](Draw& draw) {
     Sizes sizes = random_sizes(draw, dimensions);
@@ -217,8 +217,8 @@ Operation index_and_size(Draw& draw, const OperationAxis& axis) {
           }};
 }
 
-// What the replicas of a group send each other: up to three rows a piece from anywhere in operands
-// of `rows`, in the outputs in random order with gaps between them.
+// The pieces that the replicas of a group send each other: up to three rows each, from anywhere in
+// operands of `rows`. In the outputs they lie in random order with gaps between them.
 struct RaggedPieces {
   std::int64_t rows;
   std::int64_t pieces;  // a pair of replicas
@@ -254,13 +254,13 @@ struct RaggedPieces {
   }
 };
 
-// The tables of a group, whose replicas draw alike.
+// Returns the tables of a group, whose replicas draw alike.
 std::vector<RaggedNumbers> tables_of(const RaggedPieces& pieces, const Key& group) {
   Draw draw(group.fold("tables"));
   return pieces.tables(draw);
 }
 
-// Another for each operand: its values are drawn by the operand's.
+// Returns an output for each operand, with values that are drawn by the operand's.
 Tensor output_for(const RaggedPieces& pieces, const Tensor& operand) {
   auto sizes = operand.sizes().vec();
   sizes[0] = pieces.output_rows();

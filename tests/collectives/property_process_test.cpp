@@ -61,7 +61,7 @@ class RandomWorlds {
     }
   }
 
-  // How many digests replicas leave.
+  // Returns the number of digests that replicas leave.
   std::size_t expected() const {
     std::size_t count = 0;
     for (const World& world : worlds_) count += kDigests * static_cast<std::size_t>(world.size());

@@ -15,7 +15,7 @@
 namespace lockstep::testing {
 
 /// A training step made of random operators one after another over all axes of a world, with its
-/// gradients: what must give the same bits whoever runs the replicas. There is no reference beside.
+/// gradients. It must give the same bits whoever runs the replicas: that is its only reference.
 class Program {
  public:
   using Parameters = std::map<std::string, at::Tensor>;

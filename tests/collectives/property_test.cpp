@@ -35,7 +35,7 @@ constexpr std::int64_t kMostReplicas = 12;
 // Digests by case, then replica. Each replica writes its own.
 using Digests = std::vector<std::uint64_t>;
 
-// What every replica of a world does, and the digests that it leaves.
+// Returns the work of every replica of a world, which leaves its digests in `digests`.
 std::function<void()> checking(const World& world, const std::vector<PropertyCase>& cases,
                                Digests& digests) {
   digests.assign(cases.size() * static_cast<std::size_t>(world.size()), 0);
@@ -89,7 +89,7 @@ TEST_CASE(
     const World world{{{"i", static_cast<std::int64_t>(round % 6) + 1}}};
     const Program program(key.fold(round), world);
     INFO("program " << round << ", " << world.text());
-    // The gradients inside, and those of the sum of the losses from outside.
+    // Gradients are taken inside, and from outside by the sum of the losses.
     const auto inside = [&](const Program::Parameters& parameters, const Tensor& sample) {
       return program.step(parameters, sample);
     };

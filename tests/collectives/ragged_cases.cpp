@@ -38,8 +38,8 @@ void ragged_example() {
   expect_equal(output, at::zeros({4}, at::kFloat), "the output that was passed");
 }
 
-// Two pieces a pair, in groups, trees of two dtypes; what is not written keeps the output's value,
-// and offsets of empty pieces do not matter.
+// Two pieces a pair, in groups, trees of two dtypes: rows that are not written keep the output's
+// values, and offsets of empty pieces do not matter.
 void ragged_pieces() {
   const std::int64_t i = axis_index("i");
   const Tensor ids = numbers({10 * i, 10 * i + 1, 10 * i + 2});
@@ -127,8 +127,8 @@ struct Numerals {
   std::int64_t input_offset, send_size, output_offset, recv_size;
 };
 
-// Each of `size` replicas sends each of them one row, but that the last one gives other numbers for
-// the first one.
+// Each of `size` replicas sends each of them one row; but the last one gives other numbers for the
+// first one.
 void send_rows(std::int64_t place, std::int64_t size, const Numerals& last_to_first,
                const RaggedAllToAllOptions& options) {
   const auto& last = last_to_first;

@@ -37,7 +37,7 @@ std::string calls_of(const std::vector<timeline::Recorder::Span>& spans) {
   }));
 }
 
-// That all replicas have recorded the same calls, `expected`, as far as these have ended here.
+// Throws unless all replicas have recorded the same ended calls, `expected`.
 void check_alike(const std::string& expected, std::size_t track = 0) {
   barrier("data");
   const auto own = spans_of(axis_index("data"), track);
@@ -96,7 +96,7 @@ TEST_CASE("what goes on beside a replica has a track of its own") {
         check_alike("reduction  16, gather  16, reduction  16, gather  16", 1);
         require<Error>(timeline::track_here->recorder().read(0, 1).track == "reductions",
                        "its name");
-        // Where the replica's own calls are it waits for them, each by its id.
+        // Among its own calls, the replica waits for them, each by its id.
         auto own = spans_of(axis_index("data"));
         std::erase_if(own, [](const auto& span) { return span.kind == SpanKind::collective; });
         const auto id_of = [](const timeline::Recorder::Span& span) { return span.id; };

@@ -11,8 +11,8 @@
 
 namespace lockstep::testing {
 
-/// The message of the E that `call` throws, without its line numbers, and without the leaf that it
-/// names at its end.
+/// Returns the message of the E that `call` throws, without its line numbers, and without the leaf
+/// that it names at its end.
 template <typename E>
 std::string message_without_lines(const std::function<void()>& call) {
   const std::string message = std::regex_replace(
@@ -20,7 +20,7 @@ std::string message_without_lines(const std::function<void()>& call) {
   return std::regex_replace(message, std::regex(R"(\((\w+\.cpp):\d+\))"), "($1)");
 }
 
-/// That of a ValueError.
+/// The same for a ValueError.
 inline std::string refusal(const std::function<void()>& call) {
   return message_without_lines<ValueError>(call);
 }

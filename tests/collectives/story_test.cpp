@@ -57,9 +57,9 @@ Tensor stage(const Tensor& activation, const Tensor& weight) {
   return at::tanh(activation.matmul(weight));
 }
 
-// Pushes the microbatches (M, rows, width) through one stage a replica. In each tick everyone works
-// on what the replica before it handed on; replica 0 takes the next microbatch, and what the last
-// one finished is its result.
+// Pushes the microbatches (M, rows, width) through one stage a replica. In each tick, each replica
+// works on the rows from the replica before it, and replica 0 on the next microbatch. The rows that
+// the last replica finishes are its result.
 Tensor pipeline(const Tensor& weight, const Tensor& microbatches) {
   const std::int64_t stages = axis_size("stage");
   const std::int64_t me = axis_index("stage");
@@ -91,7 +91,7 @@ TEST_CASE("scatter: one cuts what it has into a piece for each") {
     return pbroadcast(mine, "i", 1)[axis_index("i")];
   };
   CHECK(pmap(by_index)(tens()).equal(tens()[1]));
-  // Or those who do not have them add nothing, and each receives a quarter only.
+  // Or the replicas without them add nothing, and each receives a quarter only.
   const auto by_sum = [](const Tensor& mine) {
     return psum_scatter(axis_index("i") == 1 ? mine : at::zeros_like(mine), "i");
   };

@@ -24,7 +24,7 @@ double weight() {
   return static_cast<double>(axis_index("i") + 1);
 }
 
-// Of all replicas.
+// The sum of all replicas' weights.
 double weights() {
   const auto size = static_cast<double>(axis_size("i"));
   return size * (size + 1) / 2;
@@ -39,7 +39,7 @@ Tensor sample() {
   return at::tensor({0.5, -1.25, 2.0}, at::kDouble);
 }
 
-// pvary's gradient is that of all replicas' uses, psum_invariant's the replica's own.
+// pvary's gradient is the sum over all replicas' uses, psum_invariant's is the replica's own.
 void transposes() {
   const Tensor x = sample();
   const auto used = [](const Tensor& at) { return (pvary(at, "i") * weight()).sum(); };
@@ -69,7 +69,7 @@ void derivatives_of_a_shared_value() {
                "the second derivative");
 }
 
-// What one replica computes of the whole matrices.
+// Shards of the matrices give what one replica computes with the whole ones.
 void tensor_parallel_mlp() {
   const std::int64_t n = axis_size("i");
   const auto numbers = [](std::int64_t count, double step) {

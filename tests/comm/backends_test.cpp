@@ -21,7 +21,7 @@
 #include "tests/reduce/reductions.h"
 #include "tests/support/settings.h"
 
-// Gloo, TCP, shared memory and several hosts give the same bytes: those that one replica computes
+// Gloo, TCP, shared memory and several hosts give the same bytes as one replica that computes
 // alone.
 
 using namespace lockstep;
@@ -40,11 +40,11 @@ using Buffer = std::vector<std::byte>;
 
 constexpr int kReplicas[] = {1, 2, 3, 4, 5, 6, 8, 9};
 constexpr int kReplicasAsProcesses[] = {2, 3, 5, 9};
-// Through all of a replica's chunks and once more, and a part of one.
+// A message that fills all of a replica's chunks, and a part of one once more.
 constexpr std::size_t kLarge = comm::HostMemory::kChunks * comm::HostMemory::kChunkBytes +
                                comm::HostMemory::kChunkBytes / 3 + 1;
 
-// Random bits, of each replica.
+// Returns random bits for each replica.
 std::vector<Buffer> random_inputs(int replicas) {
   std::vector<Buffer> inputs;
   for (int rank = 0; rank < replicas; ++rank) {
@@ -58,7 +58,7 @@ std::vector<Buffer> random_inputs(int replicas) {
   return inputs;
 }
 
-// A reduction of the inputs' first elements, and what one replica alone makes of them.
+// A reduction of the inputs' first elements, and the result of one replica alone.
 struct Reduction {
   ElementType type;
   ReduceOp op;
@@ -87,8 +87,8 @@ struct Reductions {
   }
 };
 
-// All that are allowed, of few elements and of many that still go in one round, and for each type
-// one of so many that they go through several: which one goes by the number of replicas.
+// Returns all allowed reductions, of few elements and of many that still go in one round, and for
+// each type one, by the number of replicas, of so many that they go through several rounds.
 Reductions reductions(int replicas) {
   Reductions reductions{random_inputs(replicas), random_inputs(replicas), {}};
   for (Buffer& input : reductions.booleans) {
@@ -125,7 +125,7 @@ void check_reduction_of(comm::Communicator& group, const Reductions& of,
          "reduce_scatter" + reduction.text());
 }
 
-// The bytes that `from` sends to `to` in an all_to_all of about `bytes`; to some it sends nothing.
+// Returns the bytes that `from` sends to `to` in an all_to_all of about `bytes`; some get nothing.
 std::size_t size_between(std::size_t from, std::size_t to, std::size_t bytes, std::size_t count) {
   return (from + 2 * to) % 4 == 3 ? 0 : bytes / count + (5 * from + 3 * to) % 7;
 }
@@ -171,7 +171,7 @@ void check_moves(comm::Communicator& group, const std::vector<Buffer>& inputs, s
   expect(same(copied, sent(root)), str("broadcast of ", bytes));
 }
 
-// With every number of replicas, over each backend, in threads and in processes.
+// Checks each number of replicas, over each backend, in threads and in processes.
 template <typename Prepare>
 void check_everywhere(const char* sweep, const Prepare& prepare) {
   std::cout << "backends: LOCKSTEP_SEED=" << testing::seed() << std::endl;
@@ -209,8 +209,8 @@ TEST_CASE("every byte that is moved is the same over each backend", "[communicat
   });
 }
 
-// So that messages, rounds or bytes cost nothing or more than all else: each kind of schedule is
-// the cheapest for one.
+// At these speeds messages, rounds or bytes cost nothing or more than all else, so that each kind
+// of schedule is the cheapest at one.
 TEST_CASE("the bits do not depend on how fast the links are", "[communicator][tcp][slow]") {
   const std::vector<comm::LinkSpeed> speeds{{0, 1e15}, {0, 1e5}, {1, 1e15}, {1, 1e5}, {0, 1e9}};
   testing::Sample sample("links");

@@ -13,7 +13,7 @@
 
 namespace lockstep::testing {
 
-/// A network that moves nothing. Verbs on fewer than `least` bytes fail: all, unless said.
+/// A network that moves nothing. Verbs on fewer than `least` bytes fail: by default, all verbs.
 class BrokenNetwork final : public comm::Communicator {
  public:
   BrokenNetwork(int rank, int size, ErrorKind kind,

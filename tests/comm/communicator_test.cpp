@@ -32,7 +32,7 @@ using testing::Words;
 
 namespace {
 
-// Every verb on `count` floats, against what one replica computes alone.
+// Checks every verb on `count` floats against the results of one replica alone.
 void check_verbs(comm::Communicator& group, std::size_t count) {
   const int n = group.size();
   const auto replicas = static_cast<std::size_t>(n);
@@ -59,7 +59,7 @@ void check_verbs(comm::Communicator& group, std::size_t count) {
   expect(same(gathered, sum_of(everyone(n), count * replicas, 5)),
          str("all_gather of the reduced slices of ", count));
 
-  // Replica r sends the part of p in [0, n) of length count + p * (r + 1) % 3, to tell sizes apart.
+  // Replica r sends p in [0, n) a part of length count + p * (r + 1) % 3, to tell sizes apart.
   const auto size = [&](std::size_t from, std::size_t to) { return count + to * (from + 1) % 3; };
   std::vector<std::size_t> send_sizes;
   std::vector<std::size_t> recv_sizes;
@@ -118,7 +118,7 @@ TEST_CASE("4 to 16 MiB a slice, again and again", "[communicator][bulk][slow]") 
   const Backend backend = any_backend();
   INFO(name_of(backend));
   testing::Sample sample(str("large slices, ", name_of(backend)));
-  // Where Gloo's own reduce-scatter gives wrong sums.
+  // Gloo's own reduce-scatter gives wrong sums here.
   for (const int replicas : {2, 3, 4, 5, 8}) {
     if (!sample.next()) continue;
     const std::size_t count = (replicas <= 3 ? 16U : 4U) * 1024 * 1024 / sizeof(float) + 3;

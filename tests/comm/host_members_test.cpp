@@ -42,7 +42,7 @@ namespace {
 
 using Hosts = std::vector<int>;
 
-// The hosts of replicas: 2, 3 and 4 hosts with 1, 2 and 3 members, alike and not.
+// The hosts of replicas: 2, 3 and 4 hosts with 1 to 4 members, alike and not.
 const std::vector<Hosts> kHosts{{0, 1},
                                 {0, 0, 1},
                                 {0, 1, 1},
@@ -60,8 +60,8 @@ const std::vector<Hosts> kHosts{{0, 1},
 
 using Buffer = std::vector<std::byte>;
 
-// How far the first two members of a host are in their verbs. The second goes on from each only
-// when the first has begun its next one, or is out of them all: it is as late as it can be.
+// The progress of the first two members of a host in their verbs. The second goes on from each only
+// when the first has begun its next one, or has left them all: it is as late as it can be.
 class Pace {
  public:
   void begin(int member) {
@@ -76,13 +76,13 @@ class Pace {
     ++second_;
     changed_.wait(lock, [&] { return first_ > second_ || is_out_; });
   }
-  // The first member is out.
+  // Notes that the first member has left.
   void leave() {
     const std::lock_guard lock(mutex_);
     is_out_ = true;
     changed_.notify_all();
   }
-  // Whether the second has ended what the first has begun.
+  // True when the second has ended all verbs that the first has begun.
   bool is_level() {
     const std::lock_guard lock(mutex_);
     return first_ == second_;
@@ -96,7 +96,7 @@ class Pace {
   bool is_out_ = false;
 };
 
-// What joins a host's members, at that pace.
+// A group of a host's members, at that pace.
 class Paced final : public comm::Communicator {
  public:
   Paced(std::shared_ptr<comm::Communicator> group, int member, Pace& pace)
@@ -134,7 +134,7 @@ class Paced final : public comm::Communicator {
   Pace& pace_;
 };
 
-// A job with all members of one host, at that pace, and one of another. `network` joins the hosts.
+// Makes a job of one host's members, at that pace, and one of another. `network` joins the hosts.
 std::shared_ptr<comm::Communicator> paced_job(comm::Communicator& here, Pace& pace,
                                               std::shared_ptr<comm::Communicator> network) {
   const std::shared_ptr<comm::Communicator> group(&here, [](comm::Communicator*) {});
@@ -144,7 +144,7 @@ std::shared_ptr<comm::Communicator> paced_job(comm::Communicator& here, Pace& pa
                           std::move(hosts));
 }
 
-// Every reduction of random bits, with so many elements for each replica.
+// Checks every reduction of random bits, with each of `counts` elements for each replica.
 void check_reductions_of(comm::Communicator& group, const std::vector<std::size_t>& counts) {
   const auto n = static_cast<std::size_t>(group.size());
   const auto me = static_cast<std::size_t>(group.rank());
@@ -176,7 +176,7 @@ void check_reductions_of(comm::Communicator& group, const std::vector<std::size_
   }
 }
 
-// All verbs but reductions, of `count` words.
+// Checks all verbs but reductions, of `count` words.
 void check_other_verbs(comm::Communicator& group, std::size_t count) {
   const int n = group.size();
   const Words mine = values_of(group.rank(), count);
@@ -213,8 +213,8 @@ void check_other_verbs(comm::Communicator& group, std::size_t count) {
   group.barrier();
 }
 
-// The world of so many, and subgroups in odd orders: of all backwards, of every second, of the
-// first and the last.
+// Returns the world of `replicas`, and subgroups in odd orders: all backwards, all mixed, every
+// second one, the last and the first.
 std::vector<std::vector<int>> groups_of(int replicas) {
   std::vector<int> backwards = everyone(replicas);
   std::ranges::reverse(backwards);
@@ -240,7 +240,7 @@ void in_each_group(comm::Communicator& world, const ReplicaFunction& body) {
   }
 }
 
-// What all replicas have sent in `body`, over the network.
+// Returns the bytes that all replicas send in `body` over the network.
 std::uint64_t sent_in(const Hosts& hosts, const ReplicaFunction& body) {
   std::atomic<std::uint64_t> sent = 0;
   in_threads_on(hosts, [&](comm::Communicator& group) {
@@ -275,7 +275,7 @@ TEST_CASE("groups of any members of several hosts have the bits of one replica",
   }
 }
 
-// Pieces are of 4 MiB.
+// A piece has about 1 MiB.
 TEST_CASE("verbs of several hosts in many pieces have the bits of one replica", "[hosts][bulk]") {
   for (const Hosts& hosts : {Hosts{0, 0, 1, 1}, {0, 1, 1, 2}}) {
     INFO("hosts of replicas: " << join(hosts));
@@ -371,7 +371,7 @@ TEST_CASE("large messages go into a buffer that the members of a host have in co
       const Symmetric common(world, n * kEach, comm::Copies::one);
       const auto all = common.floats(0, n * kEach);
       const auto own = common.floats(me * kEach, kEach);
-      // What a verb has written may be changed as soon as it returns.
+      // A member may change its output as soon as a verb returns.
       const auto check_each = [&](const auto& value_of, const std::string& what) {
         expect(std::ranges::all_of(own, [&](float value) { return value == value_of(me); }), what);
         std::ranges::fill(own, -1.0F);
@@ -473,7 +473,7 @@ TEST_CASE("an error of the leader's is of the same type for all members of its h
   }
 }
 
-// Of the leader's two pieces the second fails. Between the ends of the two nobody waits for anybody
+// The second of the leader's two pieces fails. Between the ends of the two nobody waits for anybody
 // but to be told of them.
 TEST_CASE("no member of a host reads why the leader has failed before that is written",
           "[hosts][failure]") {
@@ -493,7 +493,7 @@ TEST_CASE("verbs of other sizes on one host are a mismatch for all of its member
           "[hosts][failure]") {
   using Group = comm::Communicator;
   constexpr auto kHalf = ElementType::bfloat16;
-  // On so many words of each member.
+  // Each of these takes the number of words of a member.
   const std::vector<std::pair<std::string, std::function<void(Group&, std::size_t)>>> verbs{
       {"broadcast",
        [](Group& group, std::size_t count) {
@@ -541,8 +541,8 @@ TEST_CASE("verbs of other sizes on one host are a mismatch for all of its member
   }
 }
 
-// Of the host's three members two have one output together. What a verb has written there may be
-// changed as soon as it returns.
+// Two of the host's three members have one output together. They may change it as soon as a verb
+// returns.
 TEST_CASE("who shares an output with some of a host's members waits until these have written it",
           "[hosts]") {
   Pace pace;

@@ -38,7 +38,7 @@ TEST_CASE("the speed of a link is a text, and the other way round", "[schedule]"
 }
 
 TEST_CASE("how long links are measured follows from their speed", "[schedule]") {
-  // 16 small messages, 64 KiB and four times as much until one takes 32 ms, and that twice more.
+  // 16 small messages go, 64 KiB and 4 times as much until one takes 32 ms, and that twice more.
   CHECK(comm::seconds_to_measure({0, 65536e3}) == Approx(1e-3 + 4e-3 + 16e-3 + 3 * 64e-3));
   CHECK(comm::seconds_to_measure({1e-3, 65536e3}) ==
         Approx(16e-3 + 2e-3 + 5e-3 + 17e-3 + 3 * 65e-3));

@@ -53,7 +53,7 @@ HostAndPort loopback(std::uint16_t port = 0) {
   return {"127.0.0.1", port};
 }
 
-// Lets a listener and links work until `enough`, in one poll loop. False if that takes too long.
+// Lets a listener and links work until `enough`. Returns false if that takes too long.
 bool work(Listener* listener, Links& links, const std::function<bool()>& enough) {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (!enough()) {
@@ -70,7 +70,7 @@ bool work(Listener* listener, Links& links, const std::function<bool()>& enough)
   return true;
 }
 
-// A link's two ends, the listener's first.
+// Returns a link's two ends, the listener's first.
 Links linked(Listener& listener, std::uint16_t port) {
   auto connected = std::async(std::launch::async,
                               [&] { return comm::connect(loopback(port), secret(), kPatience); });
@@ -108,7 +108,7 @@ class Server {
   std::uint16_t port_ = 0;
 };
 
-// A plain connection.
+// Makes a plain connection.
 Descriptor connected_to(std::uint16_t port) {
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in to{};
@@ -123,7 +123,7 @@ void send_text(const Descriptor& socket, const std::string& text) {
   (void)::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL);
 }
 
-// What comes, up to `size` bytes or the end.
+// Returns the bytes that come, up to `size` of them or the end.
 std::string received(const Descriptor& socket, std::size_t size) {
   std::string text;
   std::array<char, 4096> buffer{};
@@ -150,8 +150,8 @@ std::atomic<int> lookups_in_vain = 0;
 
 }  // namespace
 
-// Stands before the C library's in this program: "debian.invalid" has the address that Debian gives
-// to a host's own name, "elsewhere.invalid" another host's, and nobody else a name in .invalid.
+// Takes the place of the C library's in this program: "debian.invalid" has the address that Debian
+// gives to a host's own name, "elsewhere.invalid" another host's, other names in .invalid none.
 extern "C" int getaddrinfo(const char* name, const char* service, const addrinfo* hints,
                            addrinfo** found) {
   const std::string_view asked = name != nullptr ? name : "";
@@ -330,7 +330,7 @@ TEST_CASE("who has a name of no address of his own listens on all, behind the se
 
 namespace {
 
-// Who is found while listeners work; `proved` gets their ends of links.
+// Returns the link that is found while listeners work; `proved` gets their ends of links.
 std::unique_ptr<Link> found(const std::vector<Listener*>& listeners,
                             const std::vector<HostAndPort>& places, const comm::Search& search,
                             Links& proved) {
@@ -433,7 +433,7 @@ TEST_CASE("strangers get no further than a greeting, in bounded number, and a la
   std::vector<Descriptor> strangers;
   std::string proof;  // a right one, of another connection
   {
-    // Between a launcher and the listener, as one who reads along.
+    // This server stands between a launcher and the listener, and reads along.
     Listener* const real = &listener;
     const Server server;
     server.listen();

@@ -29,7 +29,7 @@ namespace lockstep::testing {
 
 namespace {
 
-// The part of a store whose keys begin with `prefix`, without it: that of one of several hosts.
+// The part of a store whose keys begin with `prefix`, which it hides: the store of one host.
 class PrefixedStore final : public comm::Store {
  public:
   PrefixedStore(std::shared_ptr<comm::Store> store, std::string prefix)
@@ -47,7 +47,7 @@ class PrefixedStore final : public comm::Store {
   std::string prefix_;
 };
 
-// How a test's replicas connect. It is there before they are.
+// The way in which a test's replicas connect. It is there before they are.
 class Connections {
  public:
   Connections(Backend backend, std::vector<int> host_of)
@@ -109,7 +109,7 @@ comm::NetworkOptions network() {
   return {.address = "127.0.0.1", .secret = comm::Secret({std::byte{1}}), .job = {std::byte{2}}};
 }
 
-// Two equal hosts, three equal ones, and unequal ones.
+// Returns two or three equal hosts, or unequal ones.
 std::vector<int> usual_hosts(int replicas) {
   const std::map<int, std::vector<int>> some{{3, {0, 0, 1}},
                                              {4, {0, 0, 1, 1}},
@@ -167,7 +167,7 @@ void run_in_threads(const Connections& connections, const ReplicaFunction& body,
   if (first) std::rethrow_exception(first);
 }
 
-// The child's whole life. What went wrong goes to `report`, so that the parent's test can show it.
+// Runs the child's whole life. Its error goes to `report`, so that the parent's test can show it.
 [[noreturn]] void replica_process(const Connections& connections, int rank, int socket, int report,
                                   const ReplicaFunction& body,
                                   const comm::ConnectOptions& options) {

@@ -13,14 +13,14 @@ namespace lockstep::testing {
 
 using ReplicaFunction = std::function<void(comm::Communicator&)>;
 
-/// What connects replicas. `hosts`: shared memory on each of several hosts, and TCP between them.
+/// A transport of replicas. `hosts`: shared memory on each of several hosts, and TCP between them.
 enum class Backend { gloo, tcp, shared, hosts };
 [[nodiscard]] const char* name_of(Backend backend);
 
-/// The host of each of `replicas`, in the tests that do not say.
+/// Returns the host of each of `replicas`, for tests that name none.
 [[nodiscard]] std::vector<int> usual_hosts(int replicas);
 
-/// What replicas over TCP have in common, on the loopback.
+/// Returns the options that replicas over TCP share, on the loopback.
 [[nodiscard]] comm::NetworkOptions network();
 
 [[nodiscard]] std::shared_ptr<comm::HostMemory> make_host_memory(int members);
@@ -30,11 +30,11 @@ enum class Backend { gloo, tcp, shared, hosts };
 void in_threads(Backend backend, int replicas, const ReplicaFunction& body,
                 const comm::ConnectOptions& options = {});
 
-/// The same with replica r on host host_of[r].
+/// Does the same with replica r on host host_of[r].
 void in_threads_on(const std::vector<int>& host_of, const ReplicaFunction& body,
                    const comm::ConnectOptions& options = {});
 
-/// The same with one forked process a replica. A replica that throws makes the call throw a
+/// Does the same with one forked process a replica. A replica that throws makes the call throw a
 /// std::runtime_error with its text.
 void in_processes(Backend backend, int replicas, const ReplicaFunction& body,
                   const comm::ConnectOptions& options = {});

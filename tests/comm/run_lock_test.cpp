@@ -26,7 +26,7 @@ TEST_CASE("of the threads of a run lock one runs at a time, and releases let the
       const int now = ++running;
       if (now > most) most = now;
       --running;
-      // A barrier: it completes only if whoever waits in it lets the others run.
+      // This barrier completes only if threads that wait in it let the others run.
       const comm::RunLockRelease others_may_run;
       std::unique_lock lock(mutex);
       if (++arrived == kThreads * round) arrived_changed.notify_all();
@@ -54,10 +54,10 @@ TEST_CASE("a thread that does not release the lock in time is not waited for") {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) threads.emplace_back(run);
   for (std::thread& thread : threads) thread.join();
-  CHECK(most == 1);  // of those who came later
+  CHECK(most == 1);  // of the threads that came later
   std::thread other([&] { run_lock.take(); });
   other.join();
-  run_lock.give();  // it was the other's by then, who keeps it
+  run_lock.give();  // the other thread had it by then, and keeps it
   run_lock.take();
   run_lock.give();
 }

@@ -21,7 +21,7 @@ using reduce::Subtree;
 
 namespace {
 
-// A sum as it is added: "((0+1)+2)".
+// Returns a sum as it is added: "((0+1)+2)".
 std::string sum_text(const Subtree& node) {
   if (node.count == 1) return str(node.first);
   return str("(", sum_text(node.left()), "+", sum_text(node.right()), ")");
@@ -31,7 +31,7 @@ std::string sum_text(const std::vector<std::string>& parts, const Subtree& node)
   return str("(", sum_text(parts, node.left()), "+", sum_text(parts, node.right()), ")");
 }
 
-// Members that do what a schedule says, with sums as texts. Those of no use are "".
+// Members that follow a schedule, with sums as texts. A slice that a member does not have is "".
 class Simulation {
  public:
   explicit Simulation(int members, int slices)
@@ -91,7 +91,7 @@ class Simulation {
   std::vector<std::vector<std::string>> has_;
 };
 
-// The slices that each member sends in all rounds, and those that it receives.
+// Returns the numbers of slices that each member sends, and receives, in all rounds.
 std::pair<std::vector<int>, std::vector<int>> moved(const std::vector<Schedule::Round>& rounds,
                                                     int members) {
   std::pair<std::vector<int>, std::vector<int>> slices;

@@ -42,7 +42,7 @@ ConstBytes bytes_of(const std::string& text) {
 }  // namespace
 
 TEST_CASE("a secret's Mac is HMAC-SHA-256 of all parts") {
-  // RFC 4231, test case 1, whose key of 20 bytes counts as filled up with zeros.
+  // This is RFC 4231, test case 1, whose key of 20 bytes counts as filled up with zeros.
   std::array<std::byte, Secret::kBytes> key{};
   std::fill_n(key.begin(), 20, std::byte{0x0b});
   const Secret secret(key);
@@ -94,8 +94,8 @@ TEST_CASE("a file that is no secret, or that others may read, is refused with th
 
 namespace {
 
-// As the kubelet makes one of a Secret: `secret` is a link to ..data/secret, and ..data to a folder
-// with a date.
+// Makes a volume as the kubelet does for a Secret: `secret` is a link to ..data/secret, and ..data
+// is one to a folder with a date.
 fs::path secrets_volume(const TemporaryFolder& folder) {
   const fs::path volume = folder.path() / "volume";
   fs::create_directories(volume / "..2026_01_01");
@@ -146,7 +146,7 @@ TEST_CASE("a file of a Kubernetes Secret is a secret if nobody else may read it"
   constexpr ::gid_t kFsGroup = 23456;
   REQUIRE(::chmod(folder.path().c_str(), 0755) == 0);
   REQUIRE(::chown(file.c_str(), 0, kFsGroup) == 0);
-  CHECK_THAT(read_with(0440), ContainsSubstring("may be read by others"));  // by whom we don't know
+  CHECK_THAT(read_with(0440), ContainsSubstring("may be read by others"));  // we don't know by whom
   REQUIRE(::chmod(file.c_str(), 0440) == 0);
   // The way to the folder may be closed to other users.
   const InFolder reading(folder.path());

@@ -21,7 +21,7 @@ namespace {
 
 constexpr LinkSpeed kSlow{.latency = 1, .bytes_per_second = 1e3};
 
-// Each member passes slices on to the next one, 2 (members - 1) times.
+// Returns a ring: members pass slices on to the next one, 2 (members - 1) times.
 Schedule ring(int members) {
   Schedule schedule{.members = members, .slices = members};
   for (int round = 0; round < 2 * (members - 1); ++round) {
@@ -80,10 +80,10 @@ TEST_CASE("where all members do alike the simulated time is what the cost model 
 }
 
 TEST_CASE("members that wait for others on a shared link take longer than the cost model says") {
-  // The root sends to the others one after another; the last one has it after all sends.
+  // The root sends to the others one after another; the last one has the bytes after all sends.
   const Schedule schedule = comm::spreading(5, 3);
   CHECK(seconds(schedule, 1000, kSlow) == Approx(4 + 1).epsilon(1e-3));
-  // Of 5 members one has no partner in some rounds: it goes ahead, and the sum is later.
+  // One of 5 members has no partner in some rounds: it goes ahead, and the sum is later.
   for (const int n : {3, 5, 6, 11}) {
     const Schedule halving = comm::recursive_halving(n, 1);
     const double simulated = seconds(halving, 6000, kSlow);
@@ -105,7 +105,7 @@ TEST_CASE("of two that go on beside each other one has the link while the other 
   CHECK(many == Approx(100 * 3).epsilon(0.2));
   CHECK(seconds(schedule, 4000, kSlow, 200) - many ==
         Approx(many - seconds(schedule, 4000, kSlow, 0)).epsilon(0.05));
-  // Who must make what is sent first is the limit where that takes longer.
+  // Making the data is the limit if that takes longer.
   SimulatedNetwork network(4, kSlow);
   CHECK(network.run(schedule, 4000, 10, 50).seconds == Approx(10 * 50 + one).epsilon(1e-3));
 }
@@ -130,7 +130,7 @@ TEST_CASE("a schedule for another number of members is refused") {
 }
 
 TEST_CASE("simulated hosts have as many connections as connected ones") {
-  // As tcp_communicator.h has them, where a test counts them.
+  // tcp_communicator.h has these numbers, and a test counts them there.
   const std::vector<std::pair<int, std::int64_t>> connections{{2, 1},  {4, 3},   {8, 7},
                                                               {16, 6}, {32, 10}, {64, 15}};
   for (const auto& [hosts, count] : connections) {
@@ -159,12 +159,12 @@ TEST_CASE("hosts send the bytes of one member each where their members are a sub
     CHECK(hosts.run(Kind::all_reduce, kBytes).seconds == all.seconds);
     CHECK(SimulatedHosts(1, members, comm::kLoopback).run(Kind::all_reduce, kBytes).seconds == 0);
   }
-  // Three members are two subtrees, of which each host sends both to each other one.
+  // Three members are two subtrees: each host sends both sums to each other host.
   SimulatedHosts threes(4, 3, comm::kLoopback);
   CHECK(static_cast<double>(threes.run(Kind::reduce_scatter, kBytes).bytes) ==
         Approx(2 * 0.75 * kBytes).epsilon(1e-3));
   CHECK(threes.connections() == 3);
-  // Halves are added where they are rounded: each member's own.
+  // Halves are added where they are rounded: each member's own are sent.
   CHECK(SimulatedHosts(4, 2, comm::kLoopback).run(Kind::reduce_scatter, kBytes, true).bytes ==
         Approx(2 * 0.75 * kBytes).epsilon(1e-3));
 }

@@ -12,7 +12,7 @@
 using namespace lockstep;
 
 TEST_CASE("of many workers that wait for a key each asks its launcher less often") {
-  // The requests of one of so many workers, until it waits no longer.
+  // Returns the requests of one of so many workers until its wait ends.
   const auto requests = [](std::int64_t workers) {
     auto [ours, theirs] = make_socket_pair();
     comm::StoreServer server;

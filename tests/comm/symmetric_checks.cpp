@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kPad = 64;  // floats
 
-// Buffers here and there, and parts that begin elsewhere on every replica.
+// Checks reductions on buffers here and there, and on parts that begin elsewhere on every replica.
 void check_reductions(comm::Communicator& group, std::size_t count) {
   const auto me = static_cast<std::size_t>(group.rank());
   const auto n = static_cast<std::size_t>(group.size());
@@ -31,7 +31,7 @@ void check_reductions(comm::Communicator& group, std::size_t count) {
   expect(same(x, sum), str("all_reduce in place of ", count));
   group.all_reduce(bytes(mine), raw(y), kFloat, kSum);
   expect(same(y, sum), str("all_reduce from ordinary memory of ", count));
-  // Where buffers differ in kind, the group takes another way, but all the same one.
+  // If buffers differ in kind, the group takes another way, but all replicas the same one.
   Words elsewhere = mine;
   group.all_reduce(me == 0 ? bytes(elsewhere) : raw(a.fill(mine)), bytes(ordinary), kFloat, kSum);
   expect(same(ordinary, sum), str("all_reduce of one ordinary and other inputs of ", count));
@@ -77,7 +77,7 @@ void check_moves(comm::Communicator& group, std::size_t count) {
          str("broadcast of ", count));
 }
 
-// One copy for all: what a replica may write is its part, between barriers.
+// Checks one copy for all: a replica writes only its part, between barriers.
 void check_common(comm::Communicator& group, std::size_t count) {
   const auto me = static_cast<std::size_t>(group.rank());
   const auto n = static_cast<std::size_t>(group.size());

@@ -35,8 +35,8 @@ inline std::span<std::byte> raw(std::span<float> floats) {
   return std::as_writable_bytes(floats);
 }
 
-/// Every verb on symmetric buffers of `count` floats and parts of them, against what one replica
-/// computes alone.
+/// Checks every verb on symmetric buffers of `count` floats and parts of them against the results
+/// of one replica alone.
 void check_symmetric(comm::Communicator& group, std::size_t count);
 
 }  // namespace lockstep::testing

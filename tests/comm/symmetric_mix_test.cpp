@@ -14,7 +14,7 @@
 #include "tests/comm/words.h"
 #include "tests/support/settings.h"
 
-// Replicas whose buffers are of different kinds go the same way together all the same.
+// Replicas whose buffers are of different kinds still go the same way together.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -70,7 +70,7 @@ class Mixes {
         mine_(values_of(group.rank(), count)),
         parts_(values_of(group.rank(), count * n_, 5)) {}
 
-  // `is_common`: of all replicas the output is one; only where a verb has such.
+  // `is_common`: all replicas have one output, if the verb allows this.
   void all_reduce(std::mt19937_64& random, bool is_common) {
     const auto input = inputs_.draw(random, count_);
     const auto output = is_common ? outputs_.common(count_) : outputs_.draw(random, count_);

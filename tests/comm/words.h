@@ -22,23 +22,23 @@ inline std::span<std::byte> bytes(Words& words) {
   return std::as_writable_bytes(std::span(words));
 }
 
-/// Whether they have the same bits.
+/// True when both have the same bits.
 [[nodiscard]] bool same(std::span<const std::byte> a, std::span<const std::byte> b);
 [[nodiscard]] bool same(std::span<const float> a, std::span<const float> b);
 
-/// What replica `rank` contributes: values whose sum depends on the order of adding.
+/// Returns the values of replica `rank`, whose sum depends on the order of adding.
 [[nodiscard]] Words values_of(int rank, std::size_t count, std::size_t salt = 0);
-/// The sum of what `ranks` contribute, as one replica computes it.
+/// Returns the sum of the values of `ranks`, as one replica computes it.
 [[nodiscard]] Words sum_of(const std::vector<int>& ranks, std::size_t count, std::size_t salt = 0);
-/// 0 to `replicas` - 1.
+/// Returns 0 to `replicas` - 1.
 [[nodiscard]] std::vector<int> everyone(int replicas);
 [[nodiscard]] Words slice(const Words& words, std::size_t start, std::size_t count);
 
-/// Replicas throw what is wrong: Catch2's own checks are for one thread.
+/// Throws the message unless `holds`: Catch2's own checks are for one thread.
 inline void expect(bool holds, const std::string& message) {
   if (!holds) throw std::runtime_error(message);
 }
-/// That `call` throws an E whose message has this part.
+/// Expects that `call` throws an E whose message has this part.
 template <typename E, typename Call>
 void expect_error(const Call& call, const std::string& part) {
   try {

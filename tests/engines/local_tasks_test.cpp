@@ -112,7 +112,7 @@ TEST_CASE("shares of replicas follow tasks") {
   CHECK(shares({2, 2}, 3) == Numbers{0, 0});  // an even share: the first has one more
   CHECK(shares({1, 1}, 4) == Numbers{0, 0});
   CHECK(shares({4}, 3) == Numbers{0});
-  // On all tasks, also those of the host whose own share were whole.
+  // All tasks refuse, also those of the host whose own share would be whole.
   for (const auto& [host, tasks] : {std::pair<std::int64_t, std::int64_t>{0, 6}, {1, 2}}) {
     Whereabouts where = started_by_srun({6, 2});
     where.host = host;

@@ -20,7 +20,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-// "A=1 B=x", as `env` prints them but for the lines.
+// Reads "A=1 B=x": as `env` prints variables, but in one line.
 Variables variables(const std::string& text) {
   Variables all;
   std::istringstream words(text);
@@ -38,7 +38,7 @@ Surroundings surroundings(const std::string& text) {
           .program = "train"};
 }
 
-// What a run would say.
+// Returns the text that a run would print.
 std::string said(const Whereabouts& where) {
   if (!where.refusal.empty()) return "refused: " + where.refusal;
   return where.alone_because.empty() ? text_of(where) : where.alone_because;
@@ -48,8 +48,8 @@ Whereabouts found(const std::string& text, std::optional<Engine> wanted = std::n
   return find_whereabouts(surroundings(text), wanted);
 }
 
-// As recorded: Slurm 22.05, Open MPI 4.1.4, torchrun 1.13; those of Kubernetes as their sources
-// set them.
+// As recorded of Slurm 22.05, Open MPI 4.1.4 and torchrun 1.13; Kubernetes' variables are as its
+// sources set them.
 const std::string kSlurmJob =
     "SLURM_JOB_ID=18 SLURM_JOB_NODELIST=node[0-1] SLURM_JOB_NUM_NODES=2 SLURM_NNODES=2 "
     "SLURM_NODELIST=node[0-1] SLURM_JOB_CPUS_PER_NODE=4(x2) ";
@@ -71,7 +71,7 @@ const std::string kOpenMpi =
     "OMPI_COMM_WORLD_NODE_RANK=0 OMPI_UNIVERSE_SIZE=4 PMIX_RANK=1 PMIX_NAMESPACE=1312817153 "
     "OMPI_MCA_orte_num_nodes=2 "
     "OMPI_MCA_orte_hnp_uri=1312817152.0;tcp://192.0.2.2:45723;tcp6://[fe80::1]:45724 ";
-// 5.0.7
+// Open MPI 5.0.7.
 const std::string kOpenMpi5 =
     "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 "
     "OMPI_COMM_WORLD_NODE_RANK=0 OMPI_UNIVERSE_SIZE=2 OMPI_VERSION=5.0.7 PRTE_LAUNCHED=1 "
@@ -314,7 +314,7 @@ TEST_CASE("tasks are as the engine has started them unless hosts are numbered ot
     CHECK(where.all_tasks == 0);
     CHECK(where.tasks.empty());
   }
-  // This host alone, by one task of it.
+  // A task says that this host is alone.
   here.flags = {{"--nnodes", "1"}};
   const Whereabouts this_host = find_whereabouts(here);
   CHECK(this_host.local_rank == 1);

@@ -35,7 +35,7 @@ struct BFloat16 {
   static float widen(std::uint16_t bits) {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
-  // Of the two bfloat16 around a value the nearer one, or the even one.
+  // Returns the nearer of the two bfloat16 around a value, or the even one of two as near.
   static std::uint16_t narrow(float value) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const auto below = static_cast<std::uint16_t>(bits >> 16);
@@ -151,8 +151,8 @@ Bytes expected(const std::vector<Bytes>& inputs, ElementType type, ReduceOp op) 
   }
 }
 
-// The top 16 bits of a float of each kind: zeros, ones, subnormal, largest, infinite, NaN (quiet
-// and signaling), either sign; what is below is random or zero.
+// Returns the top 16 bits of a float of each kind: zeros, ones, subnormal, largest, infinite, NaN
+// (quiet and signaling), either sign. The bits below are random or zero.
 std::uint16_t special(ElementType type, std::mt19937_64& random) {
   const int exponent_bits = type == ElementType::float64   ? 11
                             : type == ElementType::float16 ? 5
@@ -180,8 +180,8 @@ Bytes random_elements(ElementType type, std::size_t count, std::mt19937_64& rand
   return bytes;
 }
 
-// A buffer that begins `offset` bytes after a line of the cache does, between bytes that show
-// whether one wrote past its ends.
+// A buffer that begins `offset` bytes after a line of the cache does. Marks around it show writes
+// past its ends.
 class Fenced {
  public:
   Fenced(std::size_t bytes, std::size_t offset)
@@ -214,8 +214,8 @@ void reduce_checked(const reduce::Reduction& all) {
                  all.type, all.op);
 }
 
-// Whether `reduces` of `inputs`, `offset` bytes into lines of the cache, gives `result`: to a
-// buffer of its own, and to that, and in place of all inputs.
+// True if `reduces` of `inputs`, `offset` bytes into lines of the cache, gives `result`: first in a
+// buffer of its own, then in that and in place of all inputs.
 bool gives(void (*reduces)(const reduce::Reduction&), const std::vector<Bytes>& inputs,
            const Bytes& result, std::size_t offset, ElementType type, ReduceOp op,
            bool past_caches = false) {

@@ -23,7 +23,7 @@ using Subtrees = std::vector<reduce::Subtree>;
 
 namespace {
 
-// Of a process that has these of so many places, of which another one has the rest.
+// Returns the subtrees of a process that has `own` of the places; another one has the rest.
 Subtrees subtrees_of(const Places& own, int places) {
   Places rest;
   for (int place = 0; place < places; ++place) {

@@ -100,7 +100,7 @@ TEST_CASE("a mean is divided before it is rounded, and floating") {
   const std::vector<std::vector<float>> floats{{1, 2}, {2, 2}, {4, 2}};
   CHECK(reduced(floats, ElementType::float32, ReduceOp::mean) ==
         std::vector<float>{7.0F / 3.0F, 2.0F});
-  // A sum of these is infinite, and so is their mean; their safe one is not.
+  // A sum of these is infinite, and so is their mean; their safe mean is not.
   constexpr float kLarge = 3e38F;
   const std::vector<std::vector<float>> large{{kLarge}, {kLarge}, {kLarge}};
   CHECK(std::isinf(reduced(large, ElementType::float32, ReduceOp::mean)[0]));

@@ -14,15 +14,15 @@ inline constexpr ElementType kTypes[] = {
 inline constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::mean,      ReduceOp::max,
                                     ReduceOp::min, ReduceOp::safe_mean, ReduceOp::mean_of_scaled};
 
-/// Whether there is such a reduction.
+/// True if there is such a reduction.
 [[nodiscard]] bool is_allowed(ElementType type, ReduceOp op);
 
-/// Random bits (zeros and ones for booleans) of each replica; the same in every process.
+/// Returns random bits (zeros and ones for booleans) of each replica, the same in every process.
 [[nodiscard]] std::vector<std::vector<std::byte>> random_inputs(int replicas, std::size_t bytes,
                                                                 ElementType type);
 
-/// Ways to have places in processes: all of them for up to 6 places, and for more those in which
-/// each process has a block.
+/// Returns ways to have places in processes: all ways for up to 6 places, and beyond that the ways
+/// in which each process has a block.
 [[nodiscard]] std::vector<std::vector<std::vector<int>>> splits(int places);
 
 }  // namespace lockstep::testing

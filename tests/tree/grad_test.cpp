@@ -115,7 +115,7 @@ TEST_CASE("what a function returns beside its value comes back beside it") {
   const auto [alone, aux] = grad(loss, has_aux)(x, 2.0);
   CHECK(alone.equal(4 * x));
   CHECK(aux.second.equal(3 * x));
-  // Not only trees; and what is beside it stays connected to an outer differentiation.
+  // An auxiliary result may be no tree; a tree stays connected to an outer differentiation.
   const auto named = [](const Tensor& at) { return std::pair(at.sum(), std::string("metric")); };
   CHECK(grad(named, has_aux)(x).second == "metric");
   const auto outer = [&](const Tensor& at) {
@@ -193,7 +193,7 @@ TEST_CASE("LibTorch's exceptions name the call of grad, and the shapes of its le
         text_of([&] { (void)value_and_grad(aux, argnums<0>, has_aux)(given, x); })}) {
     CHECK_THAT(text, ContainsSubstring(" (in grad at grad_test.cpp:"));
   }
-  // What a map's at() throws stays what it is.
+  // A map's at() throws the same type of exception as without grad.
   const std::map<std::string, Tensor> weights;
   const auto missing = [&](const Tensor& at) { return at * weights.at("bias"); };
   CHECK_THAT(testing::message_of<std::out_of_range>([&] { (void)grad(missing)(at::ones({3})); }),

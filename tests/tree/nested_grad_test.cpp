@@ -164,7 +164,7 @@ TEST_CASE("outside of any differentiation nothing keeps a graph") {
     CHECK_FALSE(gradient.requires_grad());
   };
   check();
-  // Nor where the outer one does not follow, or after one that failed.
+  // No graph is kept where the outer one does not follow, or after a call that failed.
   const auto unfollowed = [&](const Tensor& w) {
     const c10::AutoGradMode no_grad(false);
     check();

@@ -68,7 +68,7 @@ static_assert(Tree<std::tuple<double, std::vector<Tensor>, std::string>>);
 static_assert(Tree<std::pair<Tensor, StaticArgument<elsewhere::NoTree>>>);
 static_assert(!Tree<std::pair<int, std::string>> && !Tree<std::map<std::string, double>>);
 
-// What maps take as it is, and what nobody has said anything of.
+// Types that maps take as they are, and types that nobody has said anything of.
 using tree_detail::kind;
 using tree_detail::Kind;
 static_assert(kind<int> == Kind::fixed && kind<elsewhere::Color> == Kind::fixed);

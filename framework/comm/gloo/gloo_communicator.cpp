@@ -29,19 +29,19 @@
 namespace lockstep::comm {
 namespace {
 
-// How long an interrupted message stays for a peer that is about to post its side.
+// The time that an interrupted message stays for a peer that is about to post its side.
 constexpr std::chrono::milliseconds kLinger{20};
 // The tag of a message that nobody sends.
 constexpr std::uint64_t kNeverSent = 0x6c6f737420706565;
 constexpr std::chrono::hours kForever{24 * 365};
-// Connections are made on it; the port is any that is free.
+// The address of connections; the port is any that is free.
 constexpr const char* kAddress = "127.0.0.1";
-// How often the clock is looked at.
+// The time between two looks at the clock.
 constexpr std::chrono::milliseconds kLookAround{50};
 
 // While it lives, threads that this one starts preempt nobody when they wake. Gloo's I/O thread
-// must not take the core from a thread that is sending: it would spin for the lock which that one
-// holds, until the system moves on, which is milliseconds later where replicas outnumber cores.
+// must not take the core from a thread that is sending: it would spin for that thread's lock until
+// the system moves on, which is milliseconds later where replicas outnumber cores.
 class WithoutPreemption : private NonCopyable {
  public:
   WithoutPreemption() : policy_(::sched_getscheduler(0)) {
@@ -52,7 +52,7 @@ class WithoutPreemption : private NonCopyable {
   }
 
  private:
-  // Slower where it is not allowed, and no worse.
+  // A system that does not allow it is slower, and no worse.
   static void set(int policy) {
     const sched_param none{};
     static_cast<void>(::sched_setscheduler(0, policy, &none));
@@ -80,8 +80,8 @@ std::uint64_t slot_of(std::uint64_t tag, std::size_t bytes) {
 struct GlooMessage : PeerMessage {
   std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
   const Cancellation* user;
-  std::optional<Waited> waited = {};  // once someone waits for it; the link's mutex guards this …
-  bool late = false;                  // … and this
+  std::optional<Waited> waited = {};  // since its thread began to wait; guarded by the link's mutex
+  bool late = false;                  // guarded by the link's mutex
 
   [[nodiscard]] bool wait(std::chrono::milliseconds limit) const {
     return is_received() ? buffer->waitRecv(limit) : buffer->waitSend(limit);
@@ -162,14 +162,14 @@ class GlooLink final : public MessageLink {
           message.waited.emplace();
         }
         // A message that was there before its peer was lost counts, though its wait was ended, too.
-        // Where it was not, Gloo takes this for a timeout and ends the link's other connections.
+        // For any other, Gloo takes this for a timeout and ends the link's other connections.
         constexpr std::chrono::milliseconds kAlready{0};
         guarded(message, [&] {
           return message.wait(kForever) || (has_lost(message.peer) && message.wait(kAlready));
         });
       }
     } catch (...) {
-      // A peer that was about to post its side must still find ours: where Gloo finds that a buffer
+      // A peer that was about to post its side must still find ours: if Gloo finds that a buffer
       // has gone, nothing moves on that connection ever again.
       const bool is_interrupted = user.error() && !cancellation()->is_cancelled();
       if (is_interrupted) std::this_thread::sleep_for(kLinger);
@@ -211,8 +211,8 @@ class GlooLink final : public MessageLink {
       context_->getPair(peer)->connect(std::vector<char>(address.begin(), address.end()));
     }
     // Gloo's connect waits for the peer and cannot be interrupted. So no replica returns, and fails
-    // perhaps, before all have connected. A failure would end replicas that still look for
-    // addresses, and others that wait for one of these would wait until the timeout.
+    // perhaps, before all have connected: a failure would end replicas that still look for
+    // addresses, and a replica that waits for one of these would wait until the timeout.
     store.set(connected_key(rank_), "");
     for (int peer = 0; peer < size_; ++peer)
       (void)store.get(connected_key(peer), options.connect_timeout);
@@ -253,7 +253,7 @@ class GlooLink final : public MessageLink {
     }
   }
 
-  // Ends the messages that take longer than the timeout. Gloo would count pauses of the process.
+  // Ends messages that take longer than the timeout: Gloo's own would count pauses of the process.
   void look_at_the_clock(const std::stop_token& stop) {
     while (!stopped_within(kLookAround, stop)) {
       const MutexLock lock(mutex_);
@@ -273,7 +273,7 @@ class GlooLink final : public MessageLink {
     }
   }
 
-  // The connection to `peer` has ended: ends the messages that were under way on it.
+  // Notes that the connection to `peer` has ended, and ends the messages under way on it.
   void lose(int peer, const std::string& reason) {
     const MutexLock lock(mutex_);
     lost_[peer] = reason;
@@ -285,7 +285,7 @@ class GlooLink final : public MessageLink {
     return lost_.count(peer) > 0;
   }
 
-  // Runs `step` of a message's transfer; what goes wrong in it becomes an error of ours.
+  // Runs `step` of a message's transfer; a failure becomes an error of ours.
   template <typename Step>
   void guarded(const GlooMessage& message, const Step& step) {
     std::string what;
@@ -299,7 +299,7 @@ class GlooLink final : public MessageLink {
     const MutexLock lock(mutex_);
     message.user->check();
     if (const auto lost = lost_.find(peer); lost != lost_.end()) what = lost->second;
-    // The clock may have ended another message between the two.
+    // The clock may have ended another message between the two replicas.
     const bool is_late = std::ranges::any_of(in_flight_, [&](const GlooMessage* other) {
       return other->user == message.user && other->peer == peer && other->late;
     });
@@ -318,9 +318,9 @@ class GlooLink final : public MessageLink {
 
   Mutex mutex_;
   std::vector<GlooMessage*> in_flight_ LOCKSTEP_GUARDED_BY(mutex_);
-  // Peers, and what Gloo says of it.
+  // The lost peers, each with Gloo's reason.
   std::map<int, std::string> lost_ LOCKSTEP_GUARDED_BY(mutex_);
-  // What the watcher waits for.
+  // The message that the watcher waits for.
   gloo::transport::UnboundBuffer* watched_ LOCKSTEP_GUARDED_BY(mutex_) = nullptr;
   std::jthread watcher_;  // both end before the rest
   std::jthread clock_;

@@ -9,8 +9,8 @@ namespace lockstep::comm {
 
 /// Connects replica `rank` of `size` to the others over Gloo's TCP transport; all of them call this
 /// with the same store. Throws Timeout if one does not come, CommError if the system refuses a
-/// connection. ScheduleChoice says what verbs send and in how many rounds, by the speed of
-/// kLoopback unless another is set.
+/// connection. ScheduleChoice chooses the messages and rounds of verbs, by the speed of kLoopback
+/// unless another is set.
 [[nodiscard]] std::shared_ptr<Communicator> connect_gloo(std::shared_ptr<Store> store, int rank,
                                                          int size,
                                                          const ConnectOptions& options = {});

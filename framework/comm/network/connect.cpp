@@ -23,19 +23,19 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPauseBetweenTries{50};
-constexpr milliseconds kPauseAfterLookups{500};  // in vain: whom all hosts ask serves others too
+constexpr milliseconds kPauseAfterLookups{500};  // in vain: name servers serve others, too
 constexpr milliseconds kLongestTry{2000};        // at one of several places
-// At the only one: where its name has got another address meanwhile, nothing else tells.
+// At the only place a try ends, too: nothing else tells that its name has got another address.
 constexpr milliseconds kLongestTryAtOne{10'000};
-constexpr milliseconds kOtherSecret{3000};  // a launcher that is about to go has gone
+constexpr milliseconds kOtherSecret{3000};  // a launcher that is about to end has ended by then
 
-// False once the deadline is over.
+// Waits for `events`. Returns false once the deadline is over.
 bool wait_until(Clock::time_point deadline, int descriptor, short events) {
   return wait_for({descriptor, events, 0},
                   std::chrono::ceil<milliseconds>(deadline - Clock::now()));
 }
 
-// An errno, or 0; ETIMEDOUT once the deadline is over.
+// Returns an errno, or 0; ETIMEDOUT once the deadline is over.
 int connect_one(int descriptor, const addrinfo& to, Clock::time_point deadline) {
   if (::connect(descriptor, to.ai_addr, to.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
@@ -45,7 +45,7 @@ int connect_one(int descriptor, const addrinfo& to, Clock::time_point deadline) 
   return ::getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
-// Receives a record of fixed size; returns why not all has come, or nullptr. The rest is as it was.
+// Receives a record of fixed size; returns why a part, left as it was, is missing, or nullptr.
 template <typename Record>
 const char* receive_all(int descriptor, Record& record, Clock::time_point deadline) {
   std::string bytes = encode(record);
@@ -67,14 +67,14 @@ const char* receive_all(int descriptor, Record& record, Clock::time_point deadli
 
 }  // namespace
 
-// Tries at places to reach who listens there.
+// Tries to connect to Listeners at places.
 class Connector {
  public:
   Connector(const Secret& secret, const std::optional<JobId>& job, const JobName& name)
       : secret_(secret), job_(job), name_(name) {}
 
-  // Nothing, and missing() says why, if another try may be worth it. CommError for who else is
-  // there.
+  // Returns nullptr, and missing() has the reason, if another try may be worth it. Throws CommError
+  // if somebody else listens there.
   [[nodiscard]] std::unique_ptr<Link> try_at(const HostAndPort& to, Clock::time_point deadline) {
     std::unique_ptr<Link> link;
     const auto [addresses, unknown] = addresses_of(to, 0);
@@ -85,7 +85,7 @@ class Connector {
       // An address that is silent leaves time for the others.
       const auto now = Clock::now();
       const auto until = each->ai_next == nullptr ? deadline : now + (deadline - now) / 2;
-      // Where it can't be made, the host knows no addresses of this family.
+      // If there is no socket, the host knows no addresses of this family.
       if (const int error = socket.open() ? connect_one(socket.get(), *each, until) : errno) {
         missing_ = text_of_errno(error);
         if (error == ECONNREFUSED && job_) {
@@ -98,9 +98,9 @@ class Connector {
     return link;
   }
 
-  // Of the last try.
+  // Returns why the last try failed.
   [[nodiscard]] const std::string& missing() const noexcept { return missing_; }
-  // getaddrinfo()'s error of the name, or 0.
+  // Returns getaddrinfo()'s error for the name, or 0.
   [[nodiscard]] int unknown() const noexcept { return unknown_; }
 
  private:
@@ -163,7 +163,7 @@ std::unique_ptr<Link> find_listener(const std::vector<HostAndPort>& places, cons
   auto end = search.begin + search.timeout;
   const milliseconds longest = places.size() == 1 ? kLongestTryAtOne : kLongestTry;
   Connector connector(secret, std::nullopt, job_name_of(search.job_name));
-  std::vector<std::string> refusals(places.size());  // of those at whose place somebody else is
+  std::vector<std::string> refusals(places.size());  // by place, where somebody else listens
   std::string missing = "nobody answers";
   auto refuses_at = Clock::time_point::max();
   for (;;) {
@@ -188,7 +188,7 @@ std::unique_ptr<Link> find_listener(const std::vector<HostAndPort>& places, cons
         unknown_hosts.insert(to.host);
         missing += search.unknown_name_hint;
       }
-      // Who is there says more than who is not.
+      // A refusal says more than a place where nobody listens.
       const auto refused = std::ranges::find_if_not(refusals, &std::string::empty);
       if (refused != refusals.end()) missing = *refused;
       if (search.tell) search.tell(missing);
@@ -197,14 +197,14 @@ std::unique_ptr<Link> find_listener(const std::vector<HostAndPort>& places, cons
     refuses_at =
         other_secret.empty() ? Clock::time_point::max() : std::min(refuses_at, now + kOtherSecret);
     if (now >= refuses_at) throw OtherSecret(other_secret);
-    // Seldom after a while: many hosts may look for one.
+    // Tries get rarer: many hosts may look for one.
     const auto waited = std::chrono::ceil<milliseconds>(Clock::now() - search.begin);
     const auto pause = unknown_hosts.empty()
                            ? std::clamp(waited / 20, kPauseBetweenTries, kPauseAfterLookups)
                            : kPauseAfterLookups;
     const auto wakes = std::min(end, Clock::now() + pause);
     std::this_thread::sleep_until(wakes);
-    end += Clock::now() - wakes;  // as long as the process was paused
+    end += Clock::now() - wakes;  // the time that the process was paused
   }
 }
 

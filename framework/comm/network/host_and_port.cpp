@@ -57,7 +57,7 @@ std::string address_text(const sockaddr& address, socklen_t length, bool with_po
                     NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return "an unknown address";
   }
-  // Who listens on all addresses sees those of IPv4 as if they were of IPv6; others may have none.
+  // A listener on all addresses sees those of IPv4 as if of IPv6, which other hosts may not have.
   std::string_view numeric = host.data();
   constexpr std::string_view kMapped = "::ffff:";
   if (numeric.starts_with(kMapped) && numeric.find('.') != std::string_view::npos) {

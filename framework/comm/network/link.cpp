@@ -17,7 +17,7 @@
 namespace lockstep::comm {
 namespace {
 
-// A message: its length in 4 bytes, the text, its Mac.
+// A message is its length in 4 bytes, the text and its Mac.
 constexpr std::size_t kLengthBytes = 4;
 
 }  // namespace
@@ -103,7 +103,7 @@ void Link::send_queued() {
       const std::string why = text_of_errno(errno);
       receive_more();  // the other end's last message may say why it left
       socket_.close();
-      why_closed_ = why;  // receiving has found no more than an end
+      why_closed_ = why;  // not the mere end that receiving has found
     }
   }
   out_.erase(0, std::exchange(out_begin_, 0));

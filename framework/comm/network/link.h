@@ -18,11 +18,11 @@
 
 namespace lockstep::comm {
 
-/// Which of a user's jobs: random.
+/// The identity of one of a user's jobs, drawn at random.
 using JobId = std::array<std::byte, 16>;
 [[nodiscard]] JobId new_job_id();
 
-/// Where a process listens for the others of its job.
+/// The address on which a process listens for the others of its job.
 struct NetworkOptions {
   std::string address{};  ///< numeric, of this host
   Secret secret{};
@@ -31,30 +31,30 @@ struct NetworkOptions {
 };
 
 /// Lets the system ask the other end of a silent connection once a second, and close the connection
-/// when `probes` (1 to 120) of these have no answer: the other host has gone.
+/// when `probes` (1 to 120) of these have no answer: then the other host has gone.
 void keep_alive(int socket, std::int64_t probes) noexcept;
 
 /// One end of a TCP connection between two processes of a job. Both have proved that they know the
-/// secret. It carries whole messages, in order. Each has a Mac: what was changed, left out,
-/// repeated or put in on the way closes the link. Messages can be read on the way. No method
-/// blocks. For one thread, which polls.
+/// secret. It carries whole messages, in order. Each has a Mac: a message that was changed, left
+/// out, repeated or put in on the way closes the link. Messages can be read on the way. No method
+/// blocks. One thread, which polls, may use it.
 class Link : private NonCopyable {
  public:
-  /// Bytes of a message, and of all that wait to be sent.
+  /// Bytes of a message, and of all messages that wait to be sent.
   static constexpr std::size_t kLongestMessage = std::size_t{1} << 20;
   static constexpr std::size_t kMostQueued = std::size_t{64} << 20;
 
-  /// What to poll for; a negative descriptor once it is closed.
+  /// Returns what to poll for: a negative descriptor once the link is closed.
   [[nodiscard]] pollfd polled() const noexcept;
-  /// Queues a message. progress() sends it. Too many close the link. ValueError if it is too long.
+  /// Queues a message for progress(). Too many close the link. Throws ValueError if it is too long.
   void send(std::string_view message);
-  /// Sends and receives what can be now.
+  /// Sends and receives as much as it can now.
   void progress();
-  /// The next message that has come.
+  /// Returns the next message that has come.
   [[nodiscard]] std::optional<std::string> receive();
 
-  /// From here on the link closes if the other host's system does not answer for `limit`. Where
-  /// only the process is paused, it answers. Launchers ask for it when they meet.
+  /// Closes the link, from now on, if the other host's system does not answer for `limit`. The
+  /// system of a paused process answers. Launchers ask for this when they meet.
   void limit_silence(std::chrono::milliseconds limit) noexcept;
 
   [[nodiscard]] bool is_open() const noexcept { return socket_.open(); }
@@ -63,12 +63,12 @@ class Link : private NonCopyable {
   /// yet, closes the link instead, and returns a negative descriptor.
   [[nodiscard]] Descriptor release();
 
-  /// What has closed it.
+  /// Returns the reason why the link has closed.
   [[nodiscard]] const std::string& why_closed() const noexcept { return why_closed_; }
-  /// For people: the other end's address and port.
+  /// Returns the other end's address and port, for people.
   [[nodiscard]] const std::string& peer() const noexcept { return peer_; }
   [[nodiscard]] const JobId& job() const noexcept { return job_; }
-  /// Numeric: this end's address, by which the other end reaches this host.
+  /// Returns this end's numeric address, by which the other end reaches this host.
   [[nodiscard]] std::string own_address() const;
 
  private:

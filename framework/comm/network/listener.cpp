@@ -24,19 +24,19 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kRest{100};
 
-// Which follows from what this host knows, not from what the user has written.
+// True when this host looks up what `host` stands for: no address, and no name of the loopback.
 bool is_looked_up(const std::string& host) {
   in_addr ipv4{};
   return !is_loopback(host) && host.find(':') == std::string::npos &&
          ::inet_pton(AF_INET, host.c_str(), &ipv4) != 1;
 }
 
-// Listens at an address; otherwise `error` is why not.
+// Listens at an address; if that fails, sets `error`.
 Descriptor listening_at(const addrinfo& at, int& error) {
   Descriptor socket(::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
   const int off = 0;
-  if (at.ai_family == AF_INET6) {  // all addresses are those of IPv4, too
+  if (at.ai_family == AF_INET6) {  // "::" takes the addresses of IPv4, too
     ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   }
   const bool listens = socket.open() &&
@@ -129,7 +129,7 @@ std::vector<std::unique_ptr<Link>> Listener::progress() {
 }
 
 void Listener::accept_all() {
-  // So many at once, that a flood does not hold up the rest of the loop.
+  // The number is limited, so that a flood does not hold up the rest of the loop.
   for (std::size_t i = 0; i < limits_.most_unproved; ++i) {
     sockaddr_storage address{};
     socklen_t length = sizeof address;
@@ -148,7 +148,7 @@ void Listener::accept_all() {
                                          .address = address_text(from, length, /*with_port=*/false),
                                          .peer = address_text(from, length, /*with_port=*/true),
                                          .deadline = Clock::now() + limits_.patience});
-    // A fresh connection takes so much; where it does not, the other end hears nothing and goes.
+    // A fresh connection takes a greeting at once; if not, the other end hears nothing and goes.
     send_message(stranger.socket.get(), encode(Greeting{.job = job_, .nonce = stranger.nonce}));
   }
 }

@@ -20,20 +20,20 @@
 
 namespace lockstep::comm {
 
-/// Somebody else listens there.
+/// The error for an address on which somebody else listens.
 class AddressInUse : public CommError {
  public:
   using CommError::CommError;
 };
-/// The name has no address here, or none yet.
+/// The error for a name that has no address here, or none yet.
 class NameUnknown : public CommError {
  public:
   using CommError::CommError;
 };
 
-/// Where launchers of a job connect. Strangers get no further than a greeting, in bounded memory
-/// and time: when too many are there, the oldest of the address that has the most goes. No method
-/// blocks. For one thread, which polls.
+/// A server to which launchers of a job connect. Strangers get no further than a greeting, in
+/// bounded memory and time: when too many are there, the oldest of the address that has the most
+/// goes. No method blocks. One thread, which polls, may use it.
 class Listener : private NonCopyable {
  public:
   struct Limits {
@@ -41,28 +41,28 @@ class Listener : private NonCopyable {
     std::chrono::milliseconds patience{5000};  ///< for the proof
   };
 
-  /// Listens on an address of this host; port 0 is any that is free. A name that is another host's
-  /// here, or this host's loopback (but "localhost"), can't be meant: it then listens on all
-  /// addresses. `job_name` is what tells the job from the user's others, the same for all who
-  /// connect; "": nothing. CommError, naming the address and the reason, if it can't listen:
+  /// Listens on an address of this host; port 0 is any that is free. A name that stands for another
+  /// host here, or for this host's loopback (but "localhost"), can't be meant: then it listens on
+  /// all addresses. `job_name` tells the job from the user's others and is the same on all
+  /// launchers; "" tells nothing. Throws CommError, naming address and reason, if it can't listen:
   /// AddressInUse, NameUnknown or another.
   Listener(const HostAndPort& at, const Secret& secret, const JobId& job, Limits limits,
            const std::string& job_name = {});
   ~Listener();
 
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
-  /// Why it listens on all addresses though none of them was asked for, and how to change that; ""
-  /// otherwise.
+  /// Returns why it listens on all addresses though none of them was asked for, and how to change
+  /// that; "" otherwise.
   [[nodiscard]] const std::string& why_all() const noexcept { return why_all_; }
-  /// Adds what to poll for, until when() at most.
+  /// Adds the descriptors to poll, for when() at most.
   void add_to(PollSet& polled, const PollSet::Handler& handler = {}) const;
-  /// How long until something is to be done though nothing has come.
+  /// Returns the time until progress() is due though nothing has come.
   [[nodiscard]] std::chrono::milliseconds when() const;
-  /// Goes on with what can be done now. Returns the links that have been proved.
+  /// Does as much as it can now. Returns the links that have been proved.
   [[nodiscard]] std::vector<std::unique_ptr<Link>> progress();
-  /// The address of the last one that was of the job, by its name, and had another secret; or "".
+  /// Returns the address of the last connector of this job's name with another secret, or "".
   [[nodiscard]] const std::string& other_secret() const noexcept { return other_secret_; }
-  /// Connections that have not proved the secret.
+  /// Returns the number of connections that have not proved the secret.
   [[nodiscard]] std::size_t unproved() const noexcept { return strangers_.size(); }
 
  private:
@@ -71,7 +71,7 @@ class Listener : private NonCopyable {
   void listen(const HostAndPort& at);
   void accept_all();
   void make_room();
-  // Whether it is done with: proved, or not to be.
+  // Returns true if the stranger has proved the secret, or is to go.
   bool examine(Stranger& stranger, std::vector<std::unique_ptr<Link>>& proved);
 
   Secret secret_;

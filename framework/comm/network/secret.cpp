@@ -41,13 +41,13 @@ bool is_own_group(::gid_t group) {
   return group == ::getegid() || std::ranges::count(groups, group) > 0;
 }
 
-// Of Kubernetes, whose kubelet leaves this link there.
+// True for a volume of Kubernetes, whose kubelet leaves this link there.
 bool is_in_secrets_volume(const fs::path& file) {
   std::error_code error;
   return fs::is_symlink(file.parent_path() / "..data", error);
 }
 
-// The system's administrators write root's files, and the kubelet those of a Secret's volume.
+// Administrators of the system write root's files, and the kubelet writes a Secret's volume.
 void check_readers(const fs::path& file, const struct stat& status) {
   const bool is_roots = status.st_uid == 0;
   if (!is_roots && status.st_uid != ::geteuid()) refuse(file, "belongs to another user");
@@ -60,7 +60,7 @@ void check_readers(const fs::path& file, const struct stat& status) {
                        : "chmod 600 it"));
 }
 
-// Each folder that is missing, for this user alone.
+// Makes each folder that is missing, for this user alone.
 void make_folders(const fs::path& folder) {
   std::error_code error;
   if (folder.empty() || fs::is_directory(folder, error)) return;

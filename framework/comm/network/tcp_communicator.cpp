@@ -34,19 +34,19 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// How often those who wait look at the clock, and whether the link ends.
+// The time between two looks of a waiting thread: at the clock, and for the link's end.
 constexpr std::chrono::milliseconds kLook{50};
-// How long to ask the store for one of several addresses, and to try a host that may be away.
+// The time to ask the store for one of several addresses, and to try a host that may be away.
 constexpr std::chrono::milliseconds kAsk{20};
 constexpr std::chrono::milliseconds kTry{1000};
-// How long an end that has greeted may take to say which replica it is.
+// The time that an end that has greeted has to say which replica it is.
 constexpr std::chrono::milliseconds kHelloPatience{5000};
 constexpr std::size_t kMostArrivals = 256;
-// How long to wait for the others to take a goodbye.
+// The longest wait for the others to take a goodbye.
 constexpr std::chrono::milliseconds kLeave{1000};
 
-// The messages of a Link after the greeting: the connector says who it is, and hears whether this
-// is the connection. If both sides connect at once, it is that of the higher rank.
+// After the greeting the connector says which replica it is; these answers say if this is the
+// connection. If both sides connect at once, the connection of the higher rank counts.
 constexpr std::string_view kWelcome = "welcome";
 constexpr std::string_view kAwaitMine = "await mine";
 
@@ -60,15 +60,15 @@ std::string hello_of(int rank, std::size_t size) {
 
 }  // namespace
 
-// Messages over TCP connections. Each is made when a message for it is posted first, by whichever
-// side does so; the processes find each other through a store.
+// Messages over TCP connections. Each connection is made by the side that first posts a message for
+// it; the processes find each other through a store.
 //
-// A thread accepts, sends and receives. So messages move while callers compute, and strangers are
-// dealt with. Another one connects.
+// One thread accepts, sends and receives. So messages move while callers compute, and strangers are
+// dealt with. Another thread connects.
 class TcpLink final : public MessageLink {
  public:
-  // Process `rank` of `size`: publishes "address/<rank>" in the store. With one process there are
-  // no threads and no address. CommError if the address is not one of this host.
+  // Publishes "address/<rank>" in the store, as process `rank` of `size`. With one process there
+  // are no threads and no address. Throws CommError if the address is not one of this host.
   TcpLink(std::shared_ptr<Store> store, int rank, int size, const NetworkOptions& network,
           const ConnectOptions& options, const TransferRecord& record)
       : store_(std::move(store)),
@@ -97,9 +97,9 @@ class TcpLink final : public MessageLink {
     wake_io();
   }
 
-  // A Timeout if no byte of these messages has moved for the timeout. Time in which a replica has
-  // not published its address yet counts towards connect_timeout alone. When this has thrown, the
-  // group is dead: what still comes for it is dropped.
+  // Throws Timeout if no byte of these messages has moved for the timeout. Time in which a replica
+  // has not published its address yet counts towards connect_timeout alone. When this has thrown,
+  // the group is dead: messages that still come for it are dropped.
   void exchange(const MessageGroup& group, const Key& tag,
                 std::span<const PeerMessage> wanted) override {
     const Cancellation& user = group.user;
@@ -152,7 +152,7 @@ class TcpLink final : public MessageLink {
     dead_.erase(group.key.bits());
   }
 
-  // Nobody will want what still comes for the group.
+  // Drops messages that still come for the group: nobody will want them.
   void end(const MessageGroup& group) noexcept override {
     const Turn turn(*this);
     drop(group.key.bits());
@@ -173,18 +173,18 @@ class TcpLink final : public MessageLink {
     State state = State::unknown;
     bool is_there = false;           // has published its address
     std::string address = {};        // once the connector knows it
-    SteadyClock::time_point wanted;  // since when
+    SteadyClock::time_point wanted;  // the time since which it is wanted
     std::exception_ptr error;        // why there is no connection
     TcpConnection connection;
   };
 
-  // An end that has proved the secret, and has not said which replica it is.
+  // An end that has proved the secret, and has not yet said which replica it is.
   struct Arrival {
     std::unique_ptr<Link> link;
     SteadyClock::time_point deadline;
   };
 
-  // For callers, so that the thread that sends and receives lets them in between.
+  // The callers' lock: the thread that sends and receives lets them in between.
   class LOCKSTEP_SCOPED_LOCK Turn : public MutexLock {
    public:
     explicit Turn(TcpLink& link) LOCKSTEP_ACQUIRE(link.mutex_)
@@ -194,7 +194,7 @@ class TcpLink final : public MessageLink {
     ~Turn() LOCKSTEP_RELEASE() = default;
   };
 
-  // If the connection has ended, whoever has noticed it.
+  // Notes that the connection has ended, if it has, whoever has seen it first.
   void note_loss(Peer& peer) LOCKSTEP_REQUIRES(mutex_) {
     if (peer.state != Peer::State::open || peer.connection.is_open()) return;
     peer.state = Peer::State::lost;
@@ -245,10 +245,10 @@ class TcpLink final : public MessageLink {
   void drop(std::uint64_t group) LOCKSTEP_REQUIRES(mutex_) {
     dead_.insert(group);
     for (const auto& peer : peers_) peer->connection.drop_kept(group);
-    wake_io();  // it may have stopped to read
+    wake_io();  // the thread may have stopped reading
   }
 
-  // There shall be a connection.
+  // Asks for a connection.
   void want(int peer) LOCKSTEP_REQUIRES(mutex_) {
     Peer& at = *peers_[static_cast<std::size_t>(peer)];
     at.state = Peer::State::wanted;
@@ -269,7 +269,7 @@ class TcpLink final : public MessageLink {
     wake_io();
   }
 
-  // The thread that sends and receives.
+  // Runs the thread that sends and receives.
   void run(const std::stop_token& stop) {
     PollSet polled;  // kept for its memory
     bool has_arrivals = false;
@@ -317,7 +317,7 @@ class TcpLink final : public MessageLink {
         link.progress();
         return true;
       }
-      // Not progress(): what comes after the answer is not for the link.
+      // progress() would read on, but the bytes after the answer are not for the link.
       if (Descriptor socket = link.release(); socket.open()) {
         open(peer, std::move(socket), /*begins=*/false);
       }
@@ -325,7 +325,7 @@ class TcpLink final : public MessageLink {
     });
   }
 
-  // Sets `peer` if it is welcome.
+  // Returns the answer to a hello. Sets `peer` if it is welcome.
   [[nodiscard]] std::string answer_to(const std::string& hello, int& peer)
       LOCKSTEP_REQUIRES(mutex_) {
     for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
@@ -353,8 +353,8 @@ class TcpLink final : public MessageLink {
     note_loss(peer);
   }
 
-  // Says goodbye, and waits a moment until the others have taken what was sent: to close a
-  // connection on which something comes at that time would throw it away.
+  // Says goodbye, and waits a moment until the others have taken what was sent: a connection that
+  // is closed while bytes come loses what was sent.
   void take_leave() {
     listener_.reset();
     arrivals_.clear();
@@ -378,7 +378,7 @@ class TcpLink final : public MessageLink {
     }
   }
 
-  // The thread that connects.
+  // Runs the thread that connects.
   void connect_wanted(const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       int peer = 0;
@@ -404,13 +404,13 @@ class TcpLink final : public MessageLink {
     }
   }
 
-  // One try. Peers that are not found go to the end of the queue, so that nobody waits for them.
+  // Tries once. A peer that is not found goes to the end of the queue, so that nobody waits for it.
   void connect_to(int peer, const std::stop_token& stop) {
     Peer& at = *peers_[static_cast<std::size_t>(peer)];
     const auto begun = SteadyClock::now();
     const auto again = [&](const char* why, std::chrono::milliseconds longest) {
       const MutexLock lock(mutex_);
-      // A try ends by itself: for the rest of its time this process was paused.
+      // A try ends by itself within `longest`: for the rest of its time this process was paused.
       const auto paused = std::max(SteadyClock::now() - begun - longest, SteadyClock::duration{});
       for (const auto& each : peers_) each->wanted += paused;
       require<Timeout>(SteadyClock::now() - at.wanted < options_.connect_timeout, "replica ", rank_,
@@ -456,7 +456,7 @@ class TcpLink final : public MessageLink {
     }
   }
 
-  // What the other end says to this connection.
+  // Returns the other end's answer to this connection.
   [[nodiscard]] std::string ask(Link& link, const std::stop_token& stop) const {
     link.send(hello_of(rank_, peers_.size()));
     Waited waited;
@@ -484,7 +484,7 @@ class TcpLink final : public MessageLink {
 
   Mutex mutex_;
   std::set<std::uint64_t> dead_ LOCKSTEP_GUARDED_BY(mutex_);
-  // By rank. The list stays as it is; the mutex guards what is in a Peer, but its address.
+  // Peers by rank. The list stays as it is; the mutex guards all of a Peer but its address.
   std::vector<std::unique_ptr<Peer>> peers_;
   std::set<TcpWait*> waits_ LOCKSTEP_GUARDED_BY(mutex_);
   // The peers to connect to.

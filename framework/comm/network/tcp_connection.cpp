@@ -16,13 +16,13 @@ namespace {
 
 // The slot of a start: another order of bytes, or another version, shows in it.
 constexpr std::uint64_t kStart = 0x6c6f636b73740001;
-// So much in one call, then the next connection has its turn.
+// The most bytes of one call: then the next connection has its turn.
 constexpr std::size_t kTurn = std::size_t{4} << 20;
-// Behind a payload: what comes next, as a rule a header or small messages.
+// Room for the bytes behind a payload: as a rule a header or small messages.
 constexpr std::size_t kStaging = std::size_t{16} << 10;
-// Receivers who wait for messages that were not posted here.
+// The most receivers that wait for messages that were not posted here.
 constexpr std::size_t kMostReady = 65536;
-// What a kept message takes beside its bytes.
+// The bytes that a kept message takes beside its own.
 constexpr std::size_t kKeptOverhead = 128;
 
 bool is_gone(int error) {
@@ -113,7 +113,7 @@ void TcpConnection::post_send(TcpMessage& message) {
   send_some();
 }
 
-// A frame of `message` that was begun must be sent to its end: from a copy.
+// Lets a frame of `message` that was begun go on to its end, from a copy.
 void TcpConnection::cut_off(const TcpMessage& message) {
   if (!going_ || going_->message != &message) return;
   going_->message = nullptr;
@@ -246,7 +246,7 @@ void TcpConnection::receive_some() {
   }
 }
 
-// Bytes that have come, but not yet to their place.
+// Takes bytes that have come, but not yet to their place.
 void TcpConnection::consume(ConstBytes bytes) {
   while (!bytes.empty() && is_open()) {
     if (payload_left_ > 0) {
@@ -350,7 +350,7 @@ void TcpConnection::end_transfer(std::size_t bytes) {
   track_->end(track_->begin(transfer_, transfer_begin_), transfer_, transfer_begin_);
 }
 
-// A small message for which nobody had posted when it began to come.
+// Keeps a small message for which nobody had posted when it began to come.
 void TcpConnection::keep() {
   const std::vector<std::byte> bytes = *std::exchange(early_, std::nullopt);
   const auto found = first_of(small_, header_.slot);
@@ -381,7 +381,7 @@ const char* TcpConnection::take_ready() {
   return nullptr;
 }
 
-// The message waits for another receiver. As a rule its own group ends it.
+// Lets a message wait for another receiver. As a rule its own group ends it.
 void TcpConnection::take_withdrawn() {
   std::erase_if(ready_, [&](const auto& each) {
     return each.first == header_.slot && each.second.id == header_.id;

@@ -22,7 +22,7 @@ void relax() noexcept {
 #endif
 }
 
-// Not private: the memory may be other processes', too.
+// The futex is not private: the memory may be other processes', too.
 void sleep_while(std::uint32_t* word, std::uint32_t value, std::chrono::nanoseconds limit) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
   const timespec timeout{.tv_sec = seconds.count(), .tv_nsec = (limit - seconds).count()};

@@ -28,10 +28,10 @@ namespace lockstep::comm {
 
 /// Extents: parts of a host's shared memory that replicas allocate and map at run time, at the end
 /// of its file. An extent is known by its offset, which is never used twice. Its memory returns to
-/// the system when all have let it go. Any thread.
+/// the system when all have let it go. Any thread may use this.
 class SharedExtents : public std::enable_shared_from_this<SharedExtents>, private NonCopyable {
  public:
-  /// Addresses for extents in the file, not memory.
+  /// The addresses for extents in the file, which are not memory.
   static constexpr std::size_t kBytes = std::size_t{1} << 50;
 
   /// A mapping of an extent.
@@ -42,15 +42,15 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents>, privat
     ~Extent();
 
     [[nodiscard]] std::size_t offset() const noexcept { return offset_; }
-    /// Zeros at first. Begins with a page.
+    /// Returns the extent's bytes, which are zeros at first and begin with a page.
     [[nodiscard]] std::span<std::byte> data() const noexcept {
       return {mapping_.get() + kPage, bytes_};
     }
-    /// Takes memory for a part of data() now, not at its first use. CommError if there is none.
+    /// Takes memory for `part` of data() now, not at first use. Throws CommError if there is none.
     void reserve(std::span<const std::byte> part) const;
 
    private:
-    // In the first page: how many have ever mapped the extent, and how many have unmapped it.
+    // Counts in the first page: how often the extent was ever mapped, and how often unmapped.
     struct Head {
       Word came;
       Word gone;
@@ -63,21 +63,21 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents>, privat
     std::shared_ptr<std::byte> mapping_;
   };
 
-  /// Uses `bytes` of a file, kBytes at most, from `start` (a page boundary) on. They must be zeros
-  /// at first.
+  /// Uses `bytes` of a file, kBytes at most, from `start` (a page boundary) on. The bytes must be
+  /// zeros at first.
   SharedExtents(int descriptor, std::size_t start, std::size_t bytes = kBytes);
 
-  /// The file's descriptor, which this object keeps open.
+  /// Returns the file's descriptor, which this object keeps open.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
 
-  /// A new extent of `bytes`. CommError if the host has less memory than that.
+  /// Makes an extent of `bytes`. Throws CommError if the host has less memory than that.
   [[nodiscard]] std::shared_ptr<Extent> allocate(std::size_t bytes);
-  /// The extent at `offset`, which somebody must hold. One object for the whole process.
+  /// Returns the extent at `offset`, which somebody must hold: one object for the whole process.
   [[nodiscard]] std::shared_ptr<Extent> attach(std::size_t offset, std::size_t bytes);
 
-  /// The extent of `buffer` (its offset), and where `buffer` begins in the extent's data().
+  /// Returns the extent of `buffer` (its offset), and where `buffer` begins in the extent's data().
   [[nodiscard]] SharedAddress find(std::span<const std::byte> buffer) const;
-  /// The data of an extent that this process holds.
+  /// Returns the data of an extent that this process holds.
   [[nodiscard]] std::byte* data_of(std::uint64_t extent) const;
 
  private:
@@ -93,12 +93,12 @@ class SharedExtents : public std::enable_shared_from_this<SharedExtents>, privat
   Descriptor descriptor_;              // a duplicate of the given one
   std::atomic<std::size_t> count_{0};  // of known_
   mutable Mutex mutex_;
-  std::vector<Known> known_ LOCKSTEP_GUARDED_BY(mutex_);  // those of this process
+  std::vector<Known> known_ LOCKSTEP_GUARDED_BY(mutex_);  // this process' extents
 };
 
 /// Memory that the members of a job on one host share, as threads or processes: the job's call
-/// table and recorder, whether it is to stop, and a region for each group. It has no name, and only
-/// the used part takes memory. Any thread.
+/// table, recorder and stop signal, and a region for each group. It has no name, and only the used
+/// part takes memory. Any thread may use it.
 class HostMemory : public std::enable_shared_from_this<HostMemory>, private NonCopyable {
  public:
   /// Groups that may be held at once; fewer where the size of files is limited (ulimit -f).
@@ -111,35 +111,35 @@ class HostMemory : public std::enable_shared_from_this<HostMemory>, private NonC
   static constexpr int kChunks = 3;
 
   /// Makes memory for a job of `members` that run so many `replicas` (0: one each), and returns a
-  /// descriptor that is closed on exec. Its size is sealed. CommError if the system has none, and
-  /// as bytes_for().
+  /// descriptor that is closed on exec. Its size is sealed. Throws CommError if the system has no
+  /// memory, and ValueError as bytes_for() does.
   [[nodiscard]] static int make_memory(int members, int replicas = 0);
-  /// The size of the file that it is to the system. ValueError with the numbers if files must be so
-  /// small that it has no room for a few groups (ulimit -f).
+  /// Returns the size of the memory's file. Throws ValueError with the numbers if files must be so
+  /// small that the memory has no room for a few groups (ulimit -f).
   [[nodiscard]] static std::size_t bytes_for(int members, int replicas);
-  /// Bytes of addresses that a process takes for it, with a few groups and without extents.
+  /// Returns the bytes of addresses that a process takes, with a few groups and without extents.
   [[nodiscard]] static std::size_t addresses_for(int members, int replicas);
-  /// The memory behind a descriptor from make_memory(members). The descriptor stays the caller's
-  /// and may be closed. CommError if the memory is not large enough.
+  /// Maps the memory behind a descriptor from make_memory(members). The descriptor stays the
+  /// caller's and may be closed. Throws CommError if the memory is not large enough.
   HostMemory(int members, int descriptor);
 
-  /// The call table on which the job's members publish their calls. Member i is worker i.
+  /// Returns the call table for the calls of the job's members. Member i is worker i.
   [[nodiscard]] const std::shared_ptr<calls::CallTable>& call_table() const noexcept {
     return table_;
   }
 
-  /// Where the job's replicas record what they do.
+  /// Returns the recorder of what the job's replicas do.
   [[nodiscard]] const std::shared_ptr<timeline::Recorder>& recorder() const noexcept {
     return recorder_;
   }
 
-  /// The signal by which the job's replicas are asked to end; 0 for none.
+  /// Returns the signal by which the job's replicas are asked to end; 0 for none.
   [[nodiscard]] Word& stop_signal() const noexcept;
 
-  /// What a member tells the others about its verb.
+  /// A member's message to the others about its verb.
   struct Call {
     Word mark;
-    /// Where a buffer is: see SharedExtents::find.
+    /// The place of a buffer: see SharedExtents::find.
     struct Buffer {
       Word extent;
       Word at;
@@ -152,14 +152,14 @@ class HostMemory : public std::enable_shared_from_this<HostMemory>, private NonC
     } input, output;
   };
   struct alignas(128) Line {
-    Flag round;  ///< how many rounds the member has finished
-    Word verbs;  ///< how many verbs it has begun
+    Flag round;  ///< rounds that the member has finished
+    Word verbs;  ///< verbs that it has begun
     Word core;  ///< the core on which it finished the last round, from 1; 0 where that is not known
     Call calls[2];
   };
 
-  /// The memory in which one group meets. All that hold it share it; in one process they use the
-  /// same addresses.
+  /// The memory in which one group meets. All holders share it; in one process they use the same
+  /// addresses.
   class Region : private NonCopyable {
    public:
     /// Use HostMemory::hold().
@@ -179,13 +179,13 @@ class HostMemory : public std::enable_shared_from_this<HostMemory>, private NonC
    private:
     std::shared_ptr<HostMemory> memory_;
     int slot_;
-    std::shared_ptr<std::byte> data_;  // the lines, then:
+    std::shared_ptr<std::byte> data_;  // the lines, then smalls_ and chunks_
     std::byte* smalls_;
     std::byte* chunks_;
   };
 
-  /// The region of the group `key`, which has `members`. It is cleared if nobody else holds it.
-  /// CommError when kGroups regions are held.
+  /// Returns the region of the group `key`, which has `members`: cleared if nobody else holds it.
+  /// Throws CommError when kGroups regions are held.
   [[nodiscard]] std::shared_ptr<Region> hold(std::uint64_t key, std::size_t members);
 
   [[nodiscard]] const std::shared_ptr<SharedExtents>& extents() const noexcept { return extents_; }

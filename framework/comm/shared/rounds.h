@@ -31,7 +31,7 @@
 
 namespace lockstep::comm {
 
-/// What all groups of one replica use: the memory, the other replicas, and the Cancellation.
+/// The memory, the other replicas and the Cancellation that all groups of one replica use.
 class SharedLink : private NonCopyable {
  public:
   SharedLink(std::shared_ptr<HostMemory> memory, Store& store, int rank, int size,
@@ -57,18 +57,18 @@ class SharedLink : private NonCopyable {
 
   /// Waits until the flag of replica `peer`, one of `group`, has reached `round`. Throws
   /// ProcessEnded if a replica of the group has died before that, Timeout, or the error of `user`
-  /// if it is cancelled. `same_core`: the peer last finished a round on this thread's core.
+  /// if that is cancelled. `same_core`: the peer last finished a round on this thread's core.
   void wait(const Cancellation& user, const Flag& flag, std::uint32_t round, int peer,
             const std::vector<int>& group, bool same_core) {
     const Flag::Patience patience{.spins = has_own_core_ ? kSpins : 0, .yielding = kYielding};
-    // Two replicas on one core, though each could have its own: a sleeper wakes on a free one.
+    // Two replicas are on one core, though each could have its own: a sleeper wakes on a free one.
     const bool should_move = has_own_core_ && same_core;
     if (!should_move && flag.wait(round, patience, std::chrono::nanoseconds(0))) return;
     Waited waited;
     while (!flag.wait(round, {}, kSlice)) {
       user.check();
       const int lost = lost_one_of(group);
-      // What the lost replica did before its end counts.
+      // A round that the lost replica has finished before its end counts.
       require<ProcessEnded>(lost < 0 || flag.reached(round), "replica ", rank_, " lost replica ",
                             lost, ", whose process has ended");
       require<Timeout>(waited.look() < timeout_, "replica ", rank_, " waited ", timeout_.count(),
@@ -77,7 +77,7 @@ class SharedLink : private NonCopyable {
   }
 
  private:
-  // The time between two looks at whether something has ended a wait.
+  // The time between two looks for an end of the wait.
   static constexpr std::chrono::milliseconds kSlice{10};
   // A wait looks for a later replica this long before it makes a system call: about 3 microseconds
   // on a core of its own, then for longer than a sleeper takes to wake on a core that others may
@@ -85,10 +85,10 @@ class SharedLink : private NonCopyable {
   static constexpr int kSpins = 100;
   static constexpr std::chrono::microseconds kYielding{100};
 
-  // Launchers tell other hosts no keys that begin so: these have replicas of the same ranks.
+  // Launchers keep keys that begin so from other hosts, which have replicas of the same ranks.
   static std::string process_key(int rank) { return str("process/", rank); }
 
-  // A descriptor that can be read from when the process has ended; none for this one.
+  // Returns a descriptor that is readable once the process has ended; none for this process.
   static Descriptor open_process(int rank, pid_t pid) {
     if (pid == ::getpid()) return Descriptor();
     Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
@@ -110,29 +110,29 @@ class SharedLink : private NonCopyable {
   int rank_;
   std::chrono::milliseconds timeout_;
   bool has_own_core_;                  // there is a core for each replica
-  std::vector<Descriptor> processes_;  // by rank: a pidfd; none for those of this process
+  std::vector<Descriptor> processes_;  // by rank: a pidfd; none for replicas of this process
   Ledger ledger_;
   std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
 };
 
-/// One group of a replica in shared memory: how its members know what the others have done.
+/// One group of a replica in shared memory, with the rules by which its members go on together.
 ///
 /// Each member has a flag, which only it raises: the number of rounds that it has finished. A round
 /// ends with finish_round(): raise the own flag to r, then wait until everybody's is r at least.
 /// So a member is always in one of two states:
 ///
-///   working  in round r (flag at r - 1): everybody has finished round r - 1. What any member wrote
-///            before that may be read. No other member may touch the memory that this member
+///   working  in round r (flag at r - 1): everybody has finished round r - 1. All that any member
+///            wrote before that may be read. No other member may touch the memory that this member
 ///            writes now.
 ///   waiting  at the end of round r (flag at r): the others are in round r, or at its end, or
-///            already at work in round r + 1, but not behind that, since they would wait for this
-///            flag. They may read what round r wrote from now on.
+///            already at work in round r + 1, but no further, since they would wait for this
+///            flag. From now on they may read what round r wrote.
 ///
-/// What memory may be used for follows from this:
-/// - What round r writes is read in round r + 1 and may be overwritten in round r + 2, since all
-///   members have then left round r + 1. So data that is read once needs two buffers.
+/// These rules for the use of memory follow:
+/// - Data that round r writes is read in round r + 1 and may be overwritten in round r + 2, since
+///   all members have then left round r + 1. So data that is read once needs two buffers.
 /// - A verb takes any number of rounds, the same for all members. In the first, meet(), each member
-///   says what it calls, how long it is and where its buffers are; verbs use two places for this in
+///   publishes its verb, its size and the places of its buffers; verbs use two places for this in
 ///   turn. All members read the same, so they all decide alike how to go on.
 /// - Symmetric buffers may be read and written by all members from the verb's second round on,
 ///   since all have then called it, until the end of its last round, since none has returned
@@ -147,7 +147,7 @@ class SharedLink : private NonCopyable {
 /// no lock.
 class SharedRounds {
  public:
-  /// The group of `members` (ranks on the link), in which this replica has the index `own_place`.
+  /// Joins the group of `members` (ranks on the link); this replica's index there is `own_place`.
   SharedRounds(std::shared_ptr<SharedLink> link, std::vector<int> members, std::size_t own_place,
                std::uint64_t channel)
       : link_(std::move(link)),
@@ -168,9 +168,9 @@ class SharedRounds {
 
   /// Begins a verb. From now on small() is this verb's, and the own part of it may be written.
   void next_verb() { region_->line(me()).verbs.store(++verbs_); }
-  /// Does the verb's first round. CollectiveMismatch unless `mark` and `bytes` are the same for all
-  /// members. The message is the first `said` bytes of the own small(). `input` and `output` are
-  /// the caller's buffers.
+  /// Does the verb's first round. Throws CollectiveMismatch unless `verb`, `mark` and `bytes` are
+  /// the same for all members. The message is the first `said` bytes of the own small(). `input`
+  /// and `output` are the caller's buffers.
   void meet(Verb::Kind verb, std::uint64_t mark, std::size_t bytes, std::size_t said,
             ConstBytes input, ConstBytes output) {
     user_.check();
@@ -215,15 +215,15 @@ class SharedRounds {
     return region_->chunk(place, round % HostMemory::kChunks);
   }
 
-  /// After meet(): the members' inputs or outputs from `offset` on, if all are in one symmetric
-  /// allocation; otherwise an empty list. The same for all members.
+  /// Returns, after meet(), the members' inputs or outputs from `offset` on, if all are in one
+  /// symmetric allocation; otherwise an empty list. All members get the same answer.
   [[nodiscard]] std::vector<std::byte*> inputs(std::size_t offset = 0) const {
     return all_of(&HostMemory::Call::input, offset);
   }
   [[nodiscard]] std::vector<std::byte*> outputs(std::size_t offset = 0) const {
     return all_of(&HostMemory::Call::output, offset);
   }
-  /// Whether the members' outputs are one and the same symmetric memory.
+  /// True when the members' outputs are one and the same symmetric memory.
   [[nodiscard]] bool output_is_common() const {
     const SharedAddress own = call_of(me()).output.load();
     bool is_common = own.extent != 0;

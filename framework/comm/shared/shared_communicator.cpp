@@ -18,7 +18,7 @@
 namespace lockstep::comm {
 namespace {
 
-// Part `index` of a buffer in parts of `part` bytes; the last may be shorter, those behind empty.
+// Returns part `index` of a buffer in parts of `part` bytes: shorter at its end, empty behind it.
 template <typename Buffer>
 Buffer part_of(Buffer buffer, std::size_t part, std::size_t index) {
   const std::size_t begin = std::min(buffer.size(), part * index);
@@ -50,11 +50,11 @@ Outcome attempt_together(Communicator& group, const Attempt& attempt) {
 }
 
 // Every verb meets, and then goes one of three ways, the same for all members:
-// - short: what was said in the first round is all. A common output has one writer and takes a
+// - short: the messages of the first round are all. A common output has one writer and takes a
 //   round more.
 // - in place: buffers that are symmetric memory are read where they are, and, by an all_reduce,
 //   written there, in a second round.
-// - staged: a message passes through three chunks a replica. What is written in round r is reduced
+// - staged: a message passes through three chunks a replica. A chunk that round r writes is reduced
 //   in round r + 1 and read in r + 2, and r + 3 writes in its place.
 class SharedCommunicator final : public Communicator {
  public:
@@ -66,7 +66,7 @@ class SharedCommunicator final : public Communicator {
 
   void run(const Verb& verb) override {
     if (count() == 1) {
-      rounds_.user().check();  // it waits for nobody, which would do so
+      rounds_.user().check();  // a group of one waits for nobody, which would check this
       return run_alone(verb);
     }
     switch (verb.kind) {
@@ -105,8 +105,8 @@ class SharedCommunicator final : public Communicator {
   std::size_t count() const { return rounds_.count(); }
   static bool is_short(std::size_t bytes) { return bytes <= HostMemory::kSmallBytes; }
 
-  // The first round of a verb. Returns whether `input` is short: then the replicas that `say`
-  // something have said all of it.
+  // Does the first round of a verb. Returns true if `input` is short: then a replica that `says`
+  // something has said all of it.
   bool meet(Verb::Kind verb, ConstBytes input, Bytes output, bool says = true) {
     const bool short_one = is_short(input.size());
     const ConstBytes said = short_one && says ? input : ConstBytes();
@@ -122,8 +122,8 @@ class SharedCommunicator final : public Communicator {
     return inputs;
   }
 
-  // The part of a buffer that replica `place` reduces: whole cache lines, so that no two replicas
-  // write to one.
+  // Returns the part of a buffer that replica `place` reduces: whole cache lines, so that no two
+  // replicas write to one.
   template <typename Buffer>
   Buffer slice_of(Buffer buffer, std::size_t place) const {
     return lockstep::slice_of(buffer, kAligned, count(), place);
@@ -148,7 +148,7 @@ class SharedCommunicator final : public Communicator {
     rounds_.finish_round();
   }
 
-  // Of each part, a replica writes the slices that others reduce into its chunk. It reduces its own
+  // A replica writes the slices of each part that others reduce into its chunk. It reduces its own
   // slice, which stays in place, into its output and its chunk, where the others read it.
   void all_reduce_staged(ConstBytes input, Bytes output, ElementType type, ReduceOp op) {
     const std::size_t parts = ceil_div(input.size(), HostMemory::kChunkBytes);
@@ -285,7 +285,7 @@ class SharedCommunicator final : public Communicator {
     });
   }
 
-  // Sends outgoing(p) to each replica p in up to `parts` pieces. read(part) reads those of a part.
+  // Sends outgoing(p) to each replica p in up to `parts` pieces. read(part) reads a part's pieces.
   template <typename Outgoing, typename Read>
   void pass_pieces(std::size_t parts, const Outgoing& outgoing, const Read& read) {
     const std::size_t piece = piece_bytes();
@@ -316,7 +316,7 @@ class SharedCommunicator final : public Communicator {
           [&](std::size_t p) { return p == from ? data : Bytes(); });
   }
 
-  // The first member allocates the extent, and the others attach to it while it holds it. Each then
+  // The first member allocates the extent and holds it while the others attach to it. Each then
   // takes the memory of a part itself, so that this part is near to the core that runs it.
   SymmetricBuffer do_allocate(std::size_t bytes, Copies copies) {
     SharedExtents& extents = *link_->memory().extents();
@@ -345,12 +345,12 @@ class SharedCommunicator final : public Communicator {
                                                 own_place, channel);
   }
 
-  // The size of a replica's piece of a chunk: pieces begin at whole elements and cache lines.
+  // Returns the size of a replica's piece of a chunk: whole elements and cache lines.
   std::size_t piece_bytes() const {
     return HostMemory::kChunkBytes / count() / kAligned * kAligned;
   }
   static constexpr std::size_t kAligned = 64;
-  // The piece that `from` has written for this replica.
+  // Returns the piece that `from` has written for this replica.
   ConstBytes piece_of(std::size_t from, std::size_t part) const {
     return rounds_.chunk(from, part).subspan(me() * piece_bytes(), piece_bytes());
   }
