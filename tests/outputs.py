@@ -17,7 +17,7 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parent.parent
 # Keys of JSON whose values are measured or name this machine.
 MEASURED = {"time", "memory", "parts", "part_of_peak", "slow_replica", "slow_replica_share", "slow_link", "slow_link_share",
-            "begun", "written", "pid", "host", "peak_bytes", "time_of_reports"}
+            "begun", "written", "pid", "host", "peak_bytes"}
 MASKS = [
     (r"\x1b\[[0-9;]*[A-Za-z]|\r", ""), (r"/[\w./-]*/trainers/train\b", "train"),
     (re.escape(str(SOURCE)), "SOURCE"), (r"/tmp/[\w./-]*", "PATH"),

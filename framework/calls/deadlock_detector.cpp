@@ -114,11 +114,11 @@ void DeadlockDetector::place_member(PendingCall& call, int place) {
     return;
   }
   MissingMember missing{.place = place, .member = member, .slot = slot, .is_own = slot.has_value()};
-  if (!missing.is_own) find_elder(missing);
+  if (!missing.is_own) find_ancestor(missing);
   call.missing.push_back(missing);
 }
 
-void DeadlockDetector::find_elder(MissingMember& missing) {
+void DeadlockDetector::find_ancestor(MissingMember& missing) {
   const GroupMember& member = missing.member;
   for (const std::uint64_t id : member.ancestors) {
     if (id == 0) return;

@@ -103,7 +103,7 @@ class DeadlockDetector {
 
   PendingCall& gather(const SlotView& waiting);
   void place_member(PendingCall& call, int place);
-  void find_elder(MissingMember& missing);
+  void find_ancestor(MissingMember& missing);
 
   bool visit_call(const SlotView& waiting);
   bool visit_map(const SlotView& slot);

@@ -17,7 +17,6 @@
 
 #include "framework/axes/environment.h"
 #include "framework/base/errors.h"
-#include "framework/base/json_text.h"
 #include "framework/base/logging.h"
 #include "framework/base/record.h"
 #include "framework/base/text.h"
@@ -26,6 +25,7 @@
 #include "framework/collectives/in_place.h"
 #include "framework/collectives/message.h"
 #include "framework/collectives/psum.h"
+#include "framework/formats/json_text.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/storage/checkpoint_reader.h"
 #include "framework/storage/checksum.h"
@@ -127,7 +127,7 @@ void describe(const CheckpointInfo& info, storage::Manifest& manifest) {
 void take_figures(CheckpointInfo& info) {
   const auto text = info.texts.find(kNotFiniteText);
   if (text == info.texts.end()) return;
-  const Json others = parse_json<Json>(text->second);
+  const Json others = formats::parse_json<Json>(text->second);
   if (!others.is_object()) return;  // a program's own, from before the name was kept for figures
   for (const auto& [name, value] : others.items()) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();

@@ -14,10 +14,10 @@
 #include <torch/nn/module.h>
 
 #include "framework/base/errors.h"
-#include "framework/base/json_text.h"
 #include "framework/base/limits.h"
 #include "framework/base/text.h"
 #include "framework/collectives/message.h"
+#include "framework/formats/json_text.h"
 #include "framework/storage/checkpoint_folder.h"
 #include "framework/storage/checkpoint_reader.h"
 #include "framework/storage/file.h"
@@ -81,7 +81,7 @@ std::map<std::string, std::set<std::string>> read_index(const fs::path& path) {
   if (in.size() > kLongest) throw DataError(str(path.string(), " is no index: too long"));
   std::string text(in.size(), '\0');
   in.read(0, std::as_writable_bytes(std::span(text)));
-  const auto json = parse_json<nlohmann::json>(text);
+  const auto json = formats::parse_json<nlohmann::json>(text);
   const auto check = [&](bool is_right) {
     require<DataError>(is_right, path.string(),
                        " is no index: expected JSON with a weight_map of tensors to files");

@@ -12,11 +12,11 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
-#include "framework/base/json_text.h"
 #include "framework/base/number_text.h"
 #include "framework/base/range.h"
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
+#include "framework/formats/json_text.h"
 #include "framework/storage/file.h"
 
 namespace fs = std::filesystem;
@@ -25,6 +25,7 @@ namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using formats::json_at, formats::json_field;
 using Event = FailureRecord::Event;
 using Replica = FailureRecord::Replica;
 using timeline::SpanKind;
@@ -248,7 +249,7 @@ std::vector<fs::path> failure_files(const fs::path& folder) {
 }
 
 FailureRecord read_failure(const fs::path& file) {
-  const auto json = parse_json<Json>(formats::text_in(file));
+  const auto json = formats::parse_json<Json>(formats::text_in(file));
   try {
     FailureRecord record{.time = json_field<std::string>(json, "time"),
                          .verdict = json_field<std::string>(json, "verdict"),

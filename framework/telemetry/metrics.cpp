@@ -11,12 +11,12 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "framework/base/json_text.h"
 #include "framework/base/limits.h"
 #include "framework/base/logging.h"
 #include "framework/base/number_text.h"
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
+#include "framework/formats/json_text.h"
 #include "framework/telemetry/run_folder.h"
 
 namespace lockstep {
@@ -172,7 +172,7 @@ Json event_json(const char* event) {
 
 // Whether a line of metrics.jsonl is whole, and of a step up to `step`.
 bool is_up_to(std::string_view text, std::int64_t step) {
-  const auto line = parse_json<nlohmann::json>(text);
+  const auto line = formats::parse_json<nlohmann::json>(text);
   const auto number = line.is_object() ? line.find("step") : line.end();
   return number != line.end() && number->is_number_integer() && *number <= step;
 }

@@ -16,9 +16,9 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
-#include "framework/base/json_text.h"
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
+#include "framework/formats/json_text.h"
 
 namespace lockstep {
 namespace {
@@ -28,6 +28,7 @@ using timeline::SpanKind;
 using timeline::Trace;
 
 using Json = nlohmann::ordered_json;
+using formats::json_at, formats::json_field;
 
 // A text as it stands in JSON, whatever bytes it has.
 std::string json_text(const std::string& text) {
@@ -365,7 +366,7 @@ Trace read_trace(const std::filesystem::path& path) {
   formats::require_memory(path.string(), kOfAByte * text.size(), "its spans take");
   std::string why;
   try {
-    return TraceReading().read(parse_json<Json>(text));
+    return TraceReading().read(formats::parse_json<Json>(text));
   } catch (const DataError& error) {
     why = error.what();
   }

@@ -90,7 +90,7 @@ class InStep {
   }
 
   std::vector<std::string> alarms() const { return alarms_; }
-  std::vector<std::string> reports() const { return verdicts_; }
+  std::vector<std::string> reports() const { return reports_; }
   int examined() const { return examined_; }
 
  private:
@@ -205,7 +205,7 @@ class InStep {
       std::this_thread::yield();
     }
     const std::lock_guard lock(mutex_);
-    verdicts_.push_back(text);
+    reports_.push_back(text);
   }
 
   [[nodiscard]] int slot_worker(int number) const { return replica(number).worker; }
@@ -221,7 +221,7 @@ class InStep {
   std::atomic<bool> over_{false};
   std::mutex mutex_;  // guards the rest
   std::vector<std::string> alarms_;
-  std::vector<std::string> verdicts_;
+  std::vector<std::string> reports_;
 };
 
 }  // namespace

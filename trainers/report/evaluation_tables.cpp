@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
-#include "framework/base/json_text.h"
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
+#include "framework/formats/json_text.h"
 #include "framework/telemetry/run_folder.h"
 #include "trainers/report/run_record.h"
 
@@ -15,6 +15,7 @@ namespace lockstep::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using formats::json_at, formats::json_field;
 
 // "4 Coat", or the number alone.
 std::string class_text(std::int64_t number, const std::string& name) {

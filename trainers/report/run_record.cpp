@@ -11,9 +11,9 @@
 #include <simdjson.h>
 
 #include "framework/base/errors.h"
-#include "framework/base/json_text.h"
 #include "framework/base/text.h"
 #include "framework/formats/data_file.h"
+#include "framework/formats/json_text.h"
 #include "framework/keys/yaml_text.h"
 #include "framework/keys/yaml_tree.h"
 #include "framework/storage/checkpoint_folder.h"
@@ -39,7 +39,7 @@ constexpr double kNotFinite = std::numeric_limits<double>::quiet_NaN();
 class LineReader {
  public:
   LineReader() {
-    if (parser_.allocate(kUsualLine, kMostJsonLevels) != 0) throw std::bad_alloc();
+    if (parser_.allocate(kUsualLine, formats::kMostJsonLevels) != 0) throw std::bad_alloc();
   }
 
   // Sets the line to what `text` says; whether that is a whole line.
@@ -196,7 +196,7 @@ const char* name_of(RunStatus status) {
 }
 
 Json json_object_in(const fs::path& file) {
-  Json object = parse_json<Json>(formats::text_in(file));
+  Json object = formats::parse_json<Json>(formats::text_in(file));
   require<DataError>(object.is_object(), file.string(), " is damaged: it is no JSON object");
   return object;
 }
@@ -228,7 +228,7 @@ std::vector<RunEvent> read_events(const fs::path& folder) {
   std::int64_t number = 0;
   formats::for_each_line(path, [&](std::string_view text, bool has_end) {
     ++number;
-    Json fields = parse_json<Json>(text);
+    Json fields = formats::parse_json<Json>(text);
     const bool is_whole = fields.is_object() && fields.contains("time") &&
                           fields["time"].is_number() && fields.contains("event") &&
                           fields["event"].is_string();

@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "framework/base/json_text.h"
 #include "framework/base/range.h"
+#include "framework/formats/json_text.h"
 #include "framework/tree/error_place.h"
 #include "trainers/run/resume.h"
 
@@ -14,6 +14,7 @@ namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using formats::json_at, formats::json_field;
 
 bool is_utf8(const std::string& text) {
   try {
@@ -100,7 +101,7 @@ SampleType sample_in(const Json& json) {
 }
 
 Fitted parse_fitted(const std::string& text) {
-  const auto json = parse_json<Json>(text);
+  const auto json = formats::parse_json<Json>(text);
   Fitted fitted{.inputs = names_in(json_at(json, "inputs")),
                 .input_scales = scales_in(json_at(json, "input_scales")),
                 .targets = names_in(json_at(json, "targets")),
@@ -180,7 +181,7 @@ std::string sets_text(const SetRecords& sets) {
 }
 
 SetRecords parse_sets(const std::string& text) {
-  const auto json = parse_json<Json>(text);
+  const auto json = formats::parse_json<Json>(text);
   SetRecords sets;
   for (const auto& [name, set] : json.items()) {
     sets[name] = {.size = json_field<std::int64_t>(set, "size"),

@@ -10,7 +10,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 /// The most levels of foreign JSON: its reader, copier and printer recurse once a level.
 inline constexpr std::size_t kMostJsonLevels = 16;
@@ -51,4 +51,4 @@ template <typename T, typename Json>
   return object.contains(name) ? json_field<T>(object, name) : absent;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -1,8 +1,8 @@
-#include "framework/base/json_text.h"
+#include "framework/formats/json_text.h"
 
 #include <array>
 
-namespace lockstep {
+namespace lockstep::formats {
 
 bool has_too_many(std::string_view json, std::size_t most_names) noexcept {
   std::array<std::size_t, kMostJsonLevels + 1> names{};  // so far, of the object at each level
@@ -23,4 +23,4 @@ bool has_too_many(std::string_view json, std::size_t most_names) noexcept {
   return false;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

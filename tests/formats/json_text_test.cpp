@@ -1,4 +1,4 @@
-#include "framework/base/json_text.h"
+#include "framework/formats/json_text.h"
 
 #include <filesystem>
 #include <string>
